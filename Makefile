@@ -1,0 +1,68 @@
+# Everything a contributor runs. `make` alone prints this list.
+# Needs Python 3.11 or newer and make; all the rest is installed into .venv from uv.lock.
+
+PYTHON ?= python3
+VENV ?= .venv
+UV := uv>=0.13.7,<0.14
+
+BIN := $(VENV)/bin
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+# The interpreter of .venv, never one that uv would fetch; the machine's certificates, as pip has them.
+export UV_PYTHON_DOWNLOADS := never
+export UV_SYSTEM_CERTS := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+# --inexact keeps pip and uv, which are not in the lock.
+SYNC := $(BIN)/uv sync --quiet --frozen --inexact
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check format soak lock clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: $(VENV)/.run ## run the demo: one webhook, many deliveries, one job
+	@$(BIN)/onefold demo
+
+test: $(VENV)/.dev ## run all tests on SQLite and PostgreSQL, with coverage
+	$(BIN)/pytest --cov --cov-report=
+	$(BIN)/coverage report --include='src/onefold/model/*,src/onefold/operations/*' --fail-under=100
+
+check: $(VENV)/.dev ## check format, style, types, imports and the lock
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/uv lock --check --quiet
+
+format: $(VENV)/.dev ## format the code and mend what ruff can mend
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+soak: $(VENV)/.dev ## run races, crashes and models at length
+	ONEFOLD_SOAK=1 $(BIN)/pytest --timeout=3600 tests/race tests/crash tests/model
+
+lock: $(VENV)/.uv ## bring uv.lock in step with pyproject.toml (UPGRADE=1: newest versions)
+	$(BIN)/uv lock $(if $(UPGRADE),--upgrade)
+
+clean: ## remove the environment, caches and builds
+	rm -rf $(VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Stamps: a file of .venv is newer than what it was made from, or it is made again.
+
+$(VENV)/.uv: $(firstword $(MAKEFILE_LIST))
+	@$(PYTHON) -c 'import sys; sys.exit("Onefold needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Name another: make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet '$(UV)'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.uv pyproject.toml uv.lock
+	$(SYNC) --all-extras
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.uv pyproject.toml uv.lock
+	$(SYNC) --no-default-groups --extra cli
+	@touch $@
