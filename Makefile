@@ -34,7 +34,7 @@ check: $(VENV)/.dev ## check format, style, types, imports and the lock
 	$(BIN)/ruff check
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/uv lock --check --quiet
 
 format: $(VENV)/.dev ## format the code and mend what ruff can mend
