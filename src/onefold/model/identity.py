@@ -1,0 +1,142 @@
+"""Ids: UUIDv7, made by the client, so that an answer never depends on who got there first.
+
+    48 bits  milliseconds since the epoch
+     4 bits  version, 7
+    12 bits  a hash of the job's key, or random: its remainder is the job's shard, for ever
+     2 bits  variant
+    18 bits  a counter: order inside a millisecond
+    44 bits  random
+
+Ids that one process makes with one hash sort in the order in which they were made. Ids with
+different hashes, made in the same millisecond, do not: the hash stands before the counter. Jobs
+are ordered within a shard, and never more finely than their `run_at`, so nobody relies on that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import time
+from hashlib import blake2b
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from onefold.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HASHES: Final = 4096
+"""How many values the hash in an id can have; the bound of the number of shards."""
+
+_RANDOM_BITS: Final = 44
+_RANDOM_MASK: Final = (1 << _RANDOM_BITS) - 1
+_COUNTER_END: Final = 1 << 18
+_VARIANT: Final = 0b10 << 62
+_POOL: Final = struct.Struct("512Q")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class IdMaker:
+    """Makes ids that grow, even while its clock stands still or runs backwards."""
+
+    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
+        """`clock` tells nanoseconds since the epoch."""
+        self._clock = clock
+        self.reseed()
+
+    def reseed(self) -> None:
+        """Forget everything: a forked child must not continue the sequence of its parent."""
+        # Reentrant, since a signal handler may make an id in the middle of one being made.
+        self._lock = RLock()
+        self._pool: list[int] = []
+        self._millisecond = -1
+        self._counter = _COUNTER_END
+        self._prefix = ""
+
+    def new(self, hash_: int | None = None) -> str:
+        """A new id that carries the hash, or a random one."""
+        if hash_ is not None and not 0 <= hash_ < HASHES:
+            raise InvalidInput("hash", f"must be from 0 to {HASHES - 1}, got {hash_}")
+        with self._lock:
+            now = self._clock() // 1_000_000
+            if now > self._millisecond:
+                self._begin(now)
+            else:
+                self._counter += 1
+                if self._counter >= _COUNTER_END:
+                    # Borrowed from the future; the clock catches up.
+                    self._begin(self._millisecond + 1)
+            noise = self._noise()
+            prefix = self._prefix
+            counter = self._counter
+        if hash_ is None:
+            hash_ = noise >> 52
+        tail = f"{_VARIANT | counter << _RANDOM_BITS | noise & _RANDOM_MASK:x}"
+        return f"{prefix}{hash_:03x}-{tail[:4]}-{tail[4:]}"
+
+    def _begin(self, millisecond: int) -> None:
+        text = f"{millisecond:012x}"
+        self._prefix = f"{text[:8]}-{text[8:]}-7"
+        self._millisecond = millisecond
+        # In the lower half, for room to count; random, for two processes in one millisecond.
+        self._counter = self._noise() & (_COUNTER_END // 2 - 1)
+
+    def _noise(self) -> int:
+        if not self._pool:
+            self._pool.extend(_POOL.unpack(os.urandom(_POOL.size)))
+        return self._pool.pop()
+
+
+_maker: Final = IdMaker()
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
+    os.register_at_fork(after_in_child=_maker.reseed)
+
+
+def new_id(h: int | None = None) -> str:
+    """A new id, 36 lower-case characters, with the hash `h` (0 to 4095) or a random one in it."""
+    return _maker.new(h)
+
+
+def parse_id(value: object, field: str = "id") -> str:
+    """The id as we write it, from text in any case or a `UUID`."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, str) and _UUID.fullmatch(value):
+        return value.lower()
+    raise InvalidInput(field, f"must be a UUID, got {value!r}")
+
+
+def hash_of(job_id: str) -> int:
+    """The 12 bits that the id carries."""
+    return int(job_id[15:18], 16)
+
+
+def shard_of(job_id: str, shards: int) -> int:
+    """The shard on which the id lives, of so many."""
+    if shards == 1:
+        return 0
+    if not 1 < shards <= HASHES:
+        raise InvalidInput("shards", f"must be from 1 to {HASHES}, got {shards}")
+    return hash_of(job_id) % shards
+
+
+def hash12(*parts: str) -> int:
+    """The 12 bits of a key that an id can carry."""
+    digest = blake2b(length_prefixed(*parts), digest_size=2).digest()
+    return int.from_bytes(digest, "big") & (HASHES - 1)
+
+
+def advisory_lock_key(*parts: str) -> int:
+    """The number under which PostgreSQL locks a key: 64 bits with a sign."""
+    digest = blake2b(length_prefixed(*parts), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def length_prefixed(*parts: str) -> bytes:
+    """The parts as one sequence of bytes from which each could be told apart again."""
+    # Digests must be total: text that is not valid Unicode is refused elsewhere, with its field.
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return b"".join(b"%d:%b" % (len(part), part) for part in encoded)

@@ -1,0 +1,295 @@
+"""Ids, the hash they carry, and the shard that follows from it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import RFC_4122, UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onefold.errors import InvalidInput
+from onefold.model.identity import (
+    IdMaker,
+    advisory_lock_key,
+    hash12,
+    hash_of,
+    length_prefixed,
+    new_id,
+    parse_id,
+    shard_of,
+)
+
+MILLISECOND = 1_000_000
+START = 1_772_366_400_000 * MILLISECOND
+CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+hashes = st.integers(0, 4095)
+parts = st.lists(st.text())
+
+
+class Clock:
+    """Stands where it is put."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def milliseconds_of(made: str) -> int:
+    return UUID(made).int >> 80
+
+
+def counter_of(made: str) -> int:
+    return (UUID(made).int >> 44) & 0x3FFFF
+
+
+def noise_of(made: str) -> int:
+    return UUID(made).int & ((1 << 44) - 1)
+
+
+# --- making them ----------------------------------------------------------------------------------
+
+
+@given(st.none() | hashes)
+def test_an_id_is_a_uuid_of_version_7(h: int | None) -> None:
+    made = new_id(h)
+
+    assert CANONICAL.fullmatch(made)
+    assert (UUID(made).version, UUID(made).variant) == (7, RFC_4122)
+    assert str(UUID(made)) == made
+
+
+def test_an_id_carries_the_time_at_which_it_was_made() -> None:
+    before = time.time_ns() // MILLISECOND
+    made = IdMaker().new()
+    after = time.time_ns() // MILLISECOND
+
+    assert before <= milliseconds_of(made) <= after
+
+
+@given(hashes)
+def test_an_id_carries_the_hash_it_was_given(h: int) -> None:
+    assert hash_of(new_id(h)) == h
+
+
+def test_an_id_carries_a_random_hash_otherwise() -> None:
+    assert len({hash_of(new_id()) for _ in range(1000)}) > 500
+
+
+@pytest.mark.parametrize("h", [-1, 4096])
+def test_a_hash_of_more_than_12_bits_is_refused(h: int) -> None:
+    with pytest.raises(InvalidInput, match=f"hash must be from 0 to 4095, got {h}"):
+        new_id(h)
+
+
+def test_ids_of_one_hash_sort_in_the_order_they_were_made() -> None:
+    made = [new_id(77) for _ in range(20_000)]
+
+    assert made == sorted(made)
+    assert len(set(made)) == len(made)
+
+
+@given(st.lists(st.integers(-5, 5)))
+def test_ids_grow_however_the_clock_jumps(jumps: list[int]) -> None:
+    clock = Clock()
+    maker = IdMaker(clock)
+    made = [maker.new(5)]
+
+    for jump in jumps:
+        clock.now += jump * MILLISECOND // 2
+        made.append(maker.new(5))
+
+    assert made == sorted(set(made))
+
+
+def test_an_id_keeps_the_last_millisecond_while_the_clock_is_behind() -> None:
+    clock = Clock()
+    maker = IdMaker(clock)
+    first = maker.new(5)
+
+    clock.now -= 3600 * 1000 * MILLISECOND
+    second = maker.new(5)
+    clock.now = START + MILLISECOND
+    third = maker.new(5)
+
+    assert [milliseconds_of(made) - START // MILLISECOND for made in (first, second, third)] == [
+        0,
+        0,
+        1,
+    ]
+    assert counter_of(second) == counter_of(first) + 1
+
+
+def test_a_counter_that_is_used_up_borrows_the_next_millisecond() -> None:
+    clock = Clock()
+    maker = IdMaker(clock)
+    first = maker.new(5)
+    room = (1 << 18) - 1 - counter_of(first)
+    assert room >= 1 << 17
+
+    made = [maker.new(5) for _ in range(room + 1)]
+
+    assert milliseconds_of(made[-2]) == START // MILLISECOND
+    assert milliseconds_of(made[-1]) == START // MILLISECOND + 1
+    assert made == sorted(made)
+    clock.now += MILLISECOND
+    assert maker.new(5) > made[-1]
+
+
+def test_two_makers_at_one_moment_make_different_ids() -> None:
+    clock = Clock()
+    made = [IdMaker(clock).new(5) for _ in range(1000)]
+
+    assert len(set(made)) == len(made)
+    assert len({counter_of(each) for each in made}) > 900
+
+
+def test_threads_never_make_the_same_id() -> None:
+    maker = IdMaker(Clock())
+
+    def make(_: int) -> list[str]:
+        return [maker.new(5) for _ in range(2000)]
+
+    with ThreadPoolExecutor(8) as threads:
+        batches = list(threads.map(make, range(8)))
+
+    made = [each for batch in batches for each in batch]
+    assert len({counter_of(each) for each in made}) == len(made)
+    assert all(batch == sorted(batch) for batch in batches)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_does_not_repeat_its_parent() -> None:
+    # In a process of its own: the test runner has threads, and a fork would warn about them.
+    program = """
+import os
+from onefold.model.identity import new_id
+new_id()
+reading, writing = os.pipe()
+child = os.fork() == 0
+made = " ".join(new_id(5) for _ in range(200))
+if child:
+    os.write(writing, made.encode())
+    os._exit(0)
+os.wait()
+print(made, os.read(reading, 65536).decode())
+"""
+    made = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+
+    assert len({noise_of(each) for each in made}) == 400
+
+
+def test_a_fork_in_the_middle_of_an_id_does_not_block_the_child() -> None:
+    maker = IdMaker(Clock())
+    with maker._lock, ThreadPoolExecutor(1) as another:
+        # What the child sees: a lock that a thread which no longer exists will never give back.
+        maker.reseed()
+        made = another.submit(maker.new).result(timeout=10)
+
+    assert CANONICAL.fullmatch(made)
+
+
+def test_a_signal_handler_may_make_an_id_while_one_is_being_made() -> None:
+    made: list[str] = []
+
+    def interrupted() -> int:
+        if not made:
+            made.append("being made")
+            made.append(maker.new(5))
+        return START
+
+    maker = IdMaker(interrupted)
+    outer = maker.new(5)
+
+    assert outer != made[1]
+
+
+# --- reading them ---------------------------------------------------------------------------------
+
+
+@given(st.uuids())
+def test_an_id_is_read_from_text_in_any_case_and_from_a_uuid(uuid: UUID) -> None:
+    assert parse_id(uuid) == parse_id(str(uuid)) == parse_id(str(uuid).upper()) == str(uuid)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        7,
+        b"01920000-0000-7000-8000-000000000000",
+        "",
+        "01920000000070008000000000000000",
+        "{01920000-0000-7000-8000-000000000000}",
+        "01920000-0000-7000-8000-000000000000\n",
+        "01920000-0000-7000-8000-00000000000g",
+        "01920000-0000-7000-8000-00000000000\u0660",
+    ],
+)
+def test_anything_else_is_no_id(value: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^id must be a UUID, got "):
+        parse_id(value)
+
+
+def test_the_error_names_the_field_that_held_it() -> None:
+    with pytest.raises(InvalidInput, match=r"^job_id must be a UUID, got 'x'"):
+        parse_id("x", "job_id")
+
+
+@given(hashes, st.integers(1, 4096))
+def test_the_shard_is_the_remainder_of_the_hash(h: int, shards: int) -> None:
+    assert shard_of(new_id(h), shards) == h % shards
+
+
+@pytest.mark.parametrize("shards", [0, -1, 4097])
+def test_a_number_of_shards_that_the_hash_cannot_tell_apart_is_refused(shards: int) -> None:
+    with pytest.raises(InvalidInput, match="shards must be from 1 to 4096"):
+        shard_of(new_id(), shards)
+
+
+# --- hashes of keys -------------------------------------------------------------------------------
+
+
+def test_hashes_never_change() -> None:
+    # They decide on which shard a stored job lives: if this fails, the change loses keys.
+    assert hash12("tenant", "kind", "key") == 3219
+    assert advisory_lock_key("tenant", "http", "scope", "key") == -5_735_006_885_499_842_348
+
+
+@given(parts)
+def test_hashes_fit_their_places(key: list[str]) -> None:
+    assert 0 <= hash12(*key) < 4096
+    assert -(2**63) <= advisory_lock_key(*key) < 2**63
+
+
+def test_hashes_spread() -> None:
+    keys = [str(number) for number in range(4000)]
+
+    assert len({hash12("", "k", key) for key in keys}) > 2000
+    assert len({advisory_lock_key(key) for key in keys}) == 4000
+    assert any(advisory_lock_key(key) < 0 for key in keys)
+
+
+@given(parts, parts)
+def test_only_the_same_parts_are_the_same_bytes(left: list[str], right: list[str]) -> None:
+    assert (length_prefixed(*left) == length_prefixed(*right)) == (left == right)
+
+
+def test_text_that_is_not_valid_unicode_has_a_hash_too() -> None:
+    assert hash12("\ud800") != hash12("\ud801")
