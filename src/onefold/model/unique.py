@@ -1,0 +1,225 @@
+"""Keys derived from payloads, and the fingerprints that tell a retry from a different request.
+
+A derived key must come out the same in every language and every release, so it is SHA-256 over
+canonical JSON. A fingerprint is compared only with what we stored ourselves, so it may be fast.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b, sha256
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model import names
+from onefold.model.canonical import (
+    canonical_json,
+    decode_payload,
+    is_array,
+    is_object,
+    sorted_payload,
+)
+from onefold.model.identity import length_prefixed
+from onefold.model.moment import span, to_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Names of members and indexes of elements, from the outside in. The empty one is the whole."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_MISSING: Final = object()
+
+# A plain name, or something in brackets: an index, or any name at all in quotes.
+_STEP: Final = re.compile(
+    r"""(?P<name>[^.\[\]"]+) | \[(?P<index>[0-9]{1,9})\] | \["(?P<quoted>(?:[^"\\]|\\.)*)"\]""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Unique:
+    """How the unique key of a job follows from its payload.
+
+    `Unique("to", "user.id")` picks these fields, keeping their nesting; those that are missing are
+    left out. `Unique()` takes the whole payload, `Unique(exclude="sent_at")` all but that. `bucket`
+    adds the time, rounded down to that width: a new key in every such span. `key` is a function
+    of kind and payload that makes the whole key by itself.
+
+    A field is a dotted path: `items[0]` is an element of a list, `user["first.name"]` a member
+    whose name has a dot in it, and a path may begin with a dot. Excluded paths are removed one
+    after the other, so an index counts what the ones before it left.
+    """
+
+    fields: tuple[str, ...]
+    exclude: tuple[str, ...]
+    bucket: timedelta | None
+    rule: Callable[[str, Any], str] | None
+    _picks: tuple[Path, ...] = field(compare=False)
+    _drops: tuple[Path, ...] = field(compare=False)
+
+    def __init__(
+        self,
+        *fields: str,
+        exclude: str | Sequence[str] = (),
+        bucket: timedelta | None = None,
+        key: Callable[[str, Any], str] | None = None,
+    ) -> None:
+        """`fields` and `exclude` contradict each other; `key` contradicts everything else."""
+        excluded = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        if fields and excluded:
+            raise ConflictingOptions("exclude", "cannot be given together with fields to pick")
+        if key is not None and (fields or excluded or bucket is not None):
+            raise ConflictingOptions("key", "makes the whole key, so it takes no other option")
+        if bucket is not None and span(bucket, "bucket", least=_MILLISECOND) % 1000:
+            raise InvalidInput("bucket", f"must be a whole number of milliseconds, got {bucket}")
+        for name, value in (
+            ("fields", fields),
+            ("exclude", excluded),
+            ("bucket", bucket),
+            ("rule", key),
+            ("_picks", tuple(_parse(path, "unique") for path in fields)),
+            ("_drops", tuple(_parse(path, "exclude") for path in excluded)),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        """As it would be written."""
+        options = [repr(path) for path in self.fields]
+        if self.exclude:
+            options.append(f"exclude={self.exclude!r}")
+        if self.bucket is not None:
+            options.append(f"bucket={self.bucket!r}")
+        if self.rule is not None:
+            options.append(f"key={self.rule!r}")
+        return f"Unique({', '.join(options)})"
+
+    def key(self, kind: str, payload: Any, *, now: datetime | None = None) -> str:
+        """The key of such a job: the kind, a colon, and SHA-256 of what was picked.
+
+        `now` decides the bucket; by default it is the clock of this machine.
+        """
+        if not kind:
+            raise InvalidInput("kind", "must not be empty")
+        if self.rule is not None:
+            return names.key(self.rule(kind, payload), "unique")
+        # As it is stored, so that a datetime and its text are the same field. Sorted, because the
+        # order of a set differs between processes.
+        hashed = self._select(decode_payload(sorted_payload(payload)))
+        if self.bucket is not None:
+            hashed = _with_bucket(hashed, self.bucket, now)
+        return f"{kind}:{sha256(canonical_json(hashed)).hexdigest()}"
+
+    def _select(self, payload: Any) -> Any:
+        for path in self._drops:
+            payload = _without(payload, path)
+        return _pick(payload, self._picks) if self._picks else payload
+
+
+def fingerprint(*parts: str) -> str:
+    """A digest of the parts, in order, that no other split of the same text has."""
+    return blake2b(length_prefixed(*parts), digest_size=16).hexdigest()
+
+
+def request_fingerprint(*parts: str, payload: Any) -> str:
+    """A digest of a request: its kind (and queue), and its payload in whatever member order."""
+    return fingerprint(*parts, sorted_payload(payload))
+
+
+def _parse(path: object, owner: str) -> Path:
+    if not isinstance(path, str):
+        raise InvalidInput(owner, f"needs paths that are strings, got {path!r}")
+    if path == ".":
+        return ()
+    steps: list[str | int] = []
+    position = int(path.startswith("."))
+    while step := _STEP.match(path, position):
+        if step["index"] is not None:
+            steps.append(int(step["index"]))
+        else:
+            steps.append(step["name"] or _ESCAPE.sub(r"\1", step["quoted"]))
+        position = step.end()
+        if position == len(path):
+            return tuple(steps)
+        if path[position] == ".":
+            position += 1
+        elif path[position] != "[":
+            break
+    raise InvalidInput(
+        owner, f'has a path that cannot be read: {path!r} (like a.b, a[0], a["b.c"])'
+    )
+
+
+def _pick(payload: Any, paths: tuple[Path, ...]) -> Any:
+    """The picked parts in a structure like that of the payload; `{}` if there are none."""
+    picked: Any = _MISSING
+    for path in paths:
+        if not path:
+            return payload
+        # Otherwise nothing could match, and all such jobs would silently share one key.
+        if isinstance(path[0], str) and not is_object(payload):
+            raise InvalidInput(
+                "unique", "needs a payload that is a JSON object when fields are picked"
+            )
+        if isinstance(path[0], int) and not is_array(payload):
+            raise InvalidInput(
+                "unique", "needs a payload that is a JSON array when elements are picked"
+            )
+        value = _find(payload, path)
+        if value is not _MISSING:
+            picked = _placed(picked, path, value)
+    return {} if picked is _MISSING else picked
+
+
+def _find(value: Any, path: Path) -> Any:
+    for step in path:
+        if not _has(value, step):
+            return _MISSING
+        value = value[step]
+    return value
+
+
+def _has(container: Any, step: str | int) -> bool:
+    if isinstance(step, str):
+        return is_object(container) and step in container
+    return is_array(container) and step < len(container)
+
+
+def _placed(container: Any, path: Path, value: Any) -> Any:
+    """The container with the value at the path, what is missing on the way made."""
+    if not path:
+        return value
+    step, rest = path[0], path[1:]
+    if isinstance(step, str):
+        members = container if is_object(container) else {}
+        members[step] = _placed(members.get(step), rest, value)
+        return members
+    elements = container if is_array(container) else []
+    # The position is part of what was picked, so the places before it are filled.
+    elements.extend([None] * (step + 1 - len(elements)))
+    elements[step] = _placed(elements[step], rest, value)
+    return elements
+
+
+def _without(payload: Any, path: Path) -> Any:
+    """The payload after the value at the path is removed; what is not there is no loss."""
+    if not path:
+        return None
+    parent = _find(payload, path[:-1])
+    if _has(parent, path[-1]):
+        del parent[path[-1]]
+    return payload
+
+
+def _with_bucket(hashed: Any, width: timedelta, now: datetime | None) -> dict[str, Any]:
+    if not is_object(hashed):
+        raise InvalidInput("bucket", "needs a payload that is a JSON object")
+    if "bucket" in hashed:
+        raise InvalidInput("bucket", 'collides with the member "bucket" of the payload')
+    moment = to_micros(datetime.now(UTC) if now is None else now, "now") // 1000
+    return {**hashed, "bucket": moment - moment % (width // _MILLISECOND)}

@@ -1,0 +1,449 @@
+"""Keys derived from payloads, and fingerprints of requests."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import pickle
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model.unique import Unique, fingerprint, request_fingerprint
+
+EMAIL = {"to": "test@test.com", "subject": "Example"}
+NOON = datetime(2026, 3, 1, 12, 34, 56, 789_999, tzinfo=UTC)
+NOON_HOUR = 1_772_366_400_000  # 2026-03-01T12:00:00Z
+
+
+def key_of(canonical: str, kind: str = "k") -> str:
+    """The key of what has this canonical JSON."""
+    return f"{kind}:{hashlib.sha256(canonical.encode()).hexdigest()}"
+
+
+def by_user(kind: str, payload: Any) -> str:
+    return f"{kind}/{payload['user']}"
+
+
+class Order(msgspec.Struct):
+    id: UUID
+    at: datetime
+
+
+@dataclass
+class Recipient:
+    to: str
+    subject: str
+
+
+# --- the vectors ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("unique", "key"),
+    [
+        (
+            Unique(),
+            "example_job:3c6da81af475f0b1ddeac43095199334b3ebfaafff9a7e6794b4d4e38122c597",
+        ),
+        (
+            Unique("to"),
+            "example_job:b5c4c35eeacf8bbf2034b0ed8b0e2f9ac3e7da66b79b543e9c6c124d90c371a3",
+        ),
+    ],
+)
+def test_keys_are_those_of_other_implementations(unique: Unique, key: str) -> None:
+    assert unique.key("example_job", EMAIL) == key
+
+
+PICKS: list[tuple[Unique, Any, str]] = [
+    (Unique(), {"b": 1, "a": 2}, '{"a":2,"b":1,}'),
+    (Unique(), [1, 2.0], "[1,2,]"),
+    (Unique(), None, "null"),
+    (Unique(), {"a": 2**70}, '{"a":1180591620717411303424,}'),
+    # Picked fields keep their nesting, and those that are missing are left out.
+    (Unique("a", "b"), {"b": 2, "c": 3, "a": 1}, '{"a":1,"b":2,}'),
+    (Unique("user.id"), {"user": {"id": 42, "name": "x"}, "z": 1}, '{"user":{"id":42,},}'),
+    (
+        Unique("user.id", "to", "user.team.id"),
+        {"to": "x", "user": {"id": 1, "team": {"id": 2}, "name": "n"}},
+        '{"to":"x","user":{"id":1,"team":{"id":2,},},}',
+    ),
+    (Unique("user", "user.id"), {"user": {"id": 1, "n": 2}}, '{"user":{"id":1,"n":2,},}'),
+    (Unique("user.id", "user"), {"user": {"id": 1, "n": 2}}, '{"user":{"id":1,"n":2,},}'),
+    (Unique("missing"), {"a": 1}, "{}"),
+    (Unique("a", "missing", "a.b", "n.x", "t.0"), {"a": 1, "n": None, "t": [1]}, '{"a":1,}'),
+    (Unique("a"), {"a": None}, '{"a":null,}'),
+    (Unique("a"), {}, "{}"),
+    (Unique("user-id", "größe", "@type", "0"), {"user-id": 1, "0": 2}, '{"0":2,"user-id":1,}'),
+    # Elements, and names with dots, as other implementations write them.
+    (Unique(".a", ".user.id"), {"a": 1, "user": {"id": 2}}, '{"a":1,"user":{"id":2,},}'),
+    (Unique("."), {"b": 1}, '{"b":1,}'),
+    (Unique("b", "."), {"b": 1, "a": 2}, '{"a":2,"b":1,}'),
+    (Unique("items[0]"), {"items": [1, 999]}, '{"items":[1,],}'),
+    (Unique("items[1]"), {"items": [1, 2, 3]}, '{"items":[null,2,],}'),
+    (
+        Unique("items[1].a", "items[0].b"),
+        {"items": [{"b": 1}, {"a": 2}]},
+        '{"items":[{"b":1,},{"a":2,},],}',
+    ),
+    (Unique("items[5]", "items.x"), {"items": [1]}, "{}"),
+    (Unique("user[0]"), {"user": {"0": 1}}, "{}"),
+    (Unique(".[0]"), [1, 999], "[1,]"),
+    (Unique("[0][1]"), [[1, 2], 3], "[[null,2,],]"),
+    (Unique("[7]"), [1], "{}"),
+    (Unique('["this.example"]'), {"this.example": 42, "other": 1}, '{"this.example":42,}'),
+    (Unique('.a["b.c"].d'), {"a": {"b.c": {"d": 1}}}, '{"a":{"b.c":{"d":1,},},}'),
+    (Unique(r'["say \"hi\" \\"]'), {'say "hi" \\': 1}, r'{"say \"hi\" \\":1,}'),
+    (Unique('[""]'), {"": 1, "a": 2}, '{"":1,}'),
+    # Excluded ones.
+    (Unique(exclude="c"), {"a": 1, "b": 2, "c": 3}, '{"a":1,"b":2,}'),
+    (Unique(exclude=["a", ".b"]), {"a": 1, "b": 2, "c": 3}, '{"c":3,}'),
+    (Unique(exclude="user.name"), {"user": {"name": "x", "id": 1}}, '{"user":{"id":1,},}'),
+    (Unique(exclude=("missing", "a.b.c", "a[0]")), {"a": 1}, '{"a":1,}'),
+    (Unique(exclude="items[0]"), {"items": [9, "keep"]}, '{"items":["keep",],}'),
+    (Unique(exclude=["[0]", "[1]"]), [1, 2, 3], "[2,]"),
+    (Unique(exclude="a"), [1], "[1,]"),
+    (Unique(exclude="."), {"a": 1}, "null"),
+    (Unique(exclude=[]), {"a": 1}, '{"a":1,}'),
+]
+
+
+@pytest.mark.parametrize(("unique", "payload", "hashed"), PICKS)
+def test_the_key_hashes_what_was_picked(unique: Unique, payload: Any, hashed: str) -> None:
+    before = copy.deepcopy(payload)
+
+    assert unique.key("k", payload) == key_of(hashed)
+    assert payload == before
+
+
+def test_the_key_begins_with_the_kind() -> None:
+    assert Unique().key("stripe.process", {}) == key_of("{}", kind="stripe.process")
+
+
+def test_an_empty_kind_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="kind must not be empty"):
+        Unique().key("", {})
+
+
+# --- the payload as it is stored ------------------------------------------------------------------
+
+
+def test_a_value_and_its_stored_form_have_one_key() -> None:
+    order = Order(UUID(int=5), NOON)
+    stored = {
+        "id": "00000000-0000-0000-0000-000000000005",
+        "at": "2026-03-01T12:34:56.789999Z",
+    }
+
+    for unique in (Unique(), Unique("id"), Unique(exclude="at")):
+        assert unique.key("k", order) == unique.key("k", stored)
+    assert Unique("to").key("k", Recipient("x", "y")) == Unique("to").key("k", {"to": "x"})
+
+
+def test_numbers_that_are_keys_are_the_text_that_is_stored() -> None:
+    assert Unique("1", "10").key("k", {10: "b", 1: "a"}) == key_of('{"1":"a","10":"b",}')
+
+
+def test_a_set_has_one_key_in_every_process() -> None:
+    program = (
+        "from onefold.model.unique import Unique;"
+        "print(Unique().key('k', {'tags': {'a', 'b', 'c', 'd', 'e'}}))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        for seed in ("1", "2", "3")
+    }
+
+    assert found == {key_of('{"tags":["a","b","c","d","e",],}')}
+
+
+@pytest.mark.parametrize("bad", [float("nan"), object(), "\ud800"])
+def test_a_payload_that_could_not_be_stored_has_no_key(bad: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^payload "):
+        Unique("a").key("k", {"a": 1, "b": bad})
+
+
+@pytest.mark.parametrize("payload", [None, 1, "text", [1], [{"a": 1}]])
+def test_fields_are_picked_from_an_object_only(payload: Any) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Unique("a").key("k", payload)
+
+    assert (
+        str(refused.value) == "unique needs a payload that is a JSON object when fields are picked"
+    )
+
+
+@pytest.mark.parametrize("payload", [None, {"0": 1}])
+def test_elements_are_picked_from_an_array_only(payload: Any) -> None:
+    with pytest.raises(InvalidInput, match="unique needs a payload that is a JSON array"):
+        Unique("[0]").key("k", payload)
+
+
+json_objects = st.dictionaries(
+    st.text("abc", min_size=1, max_size=2),
+    st.none() | st.integers() | st.dictionaries(st.text("abc", min_size=1, max_size=2), st.text()),
+)
+
+
+@settings(deadline=None)
+@given(json_objects, st.sets(st.text("abc", min_size=1, max_size=2)))
+def test_picking_some_fields_is_the_same_as_excluding_the_others(
+    payload: dict[str, Any], names: set[str]
+) -> None:
+    picked = {name: payload[name] for name in payload if name in names}
+    others = [name for name in payload if name not in names]
+
+    assert Unique(exclude=others).key("k", payload) == Unique().key("k", picked)
+    if names:
+        assert Unique(*names).key("k", payload) == Unique().key("k", picked)
+
+
+# --- buckets --------------------------------------------------------------------------------------
+
+
+def test_a_bucket_adds_the_time_rounded_down_to_its_width() -> None:
+    unique = Unique("to", bucket=timedelta(hours=1))
+
+    assert unique.key("k", EMAIL, now=NOON) == key_of(
+        f'{{"bucket":{NOON_HOUR},"to":"test@test.com",}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("width", "now", "bucket"),
+    [
+        (timedelta(hours=1), datetime(2026, 3, 1, 12, 0, tzinfo=UTC), NOON_HOUR),
+        (timedelta(hours=1), datetime(2026, 3, 1, 12, 59, 59, 999_999, tzinfo=UTC), NOON_HOUR),
+        (timedelta(hours=1), datetime(2026, 3, 1, 13, 0, tzinfo=UTC), NOON_HOUR + 3_600_000),
+        (timedelta(milliseconds=1), NOON, NOON_HOUR + 34 * 60_000 + 56_789),
+        (timedelta(seconds=7), datetime(1970, 1, 1, 0, 0, 20, tzinfo=UTC), 14_000),
+        (timedelta(days=1), datetime(1969, 12, 31, 23, tzinfo=UTC), -86_400_000),
+        (timedelta(hours=1), NOON.astimezone(timezone(timedelta(hours=5, minutes=30))), NOON_HOUR),
+    ],
+)
+def test_a_bucket_is_counted_from_the_epoch(width: timedelta, now: datetime, bucket: int) -> None:
+    assert Unique(bucket=width).key("k", {}, now=now) == key_of(f'{{"bucket":{bucket},}}')
+
+
+def test_a_bucket_takes_the_time_of_this_machine_by_default() -> None:
+    unique = Unique(bucket=timedelta(days=1))
+
+    before, key, after = (
+        unique.key("k", {}, now=datetime.now(UTC)),
+        unique.key("k", {}),
+        unique.key("k", {}, now=datetime.now(UTC)),
+    )
+
+    assert key in (before, after)
+
+
+def test_a_bucket_goes_with_an_excluded_field() -> None:
+    unique = Unique(exclude="bucket", bucket=timedelta(hours=1))
+
+    assert unique.key("k", {"bucket": 7, "a": 1}, now=NOON) == key_of(
+        f'{{"a":1,"bucket":{NOON_HOUR},}}'
+    )
+
+
+@pytest.mark.parametrize("payload", [None, [1], "text"])
+def test_a_bucket_needs_an_object_to_stand_in(payload: Any) -> None:
+    with pytest.raises(InvalidInput, match="bucket needs a payload that is a JSON object"):
+        Unique(bucket=timedelta(hours=1)).key("k", payload, now=NOON)
+
+
+@pytest.mark.parametrize(
+    "unique", [Unique(bucket=timedelta(1)), Unique("bucket", bucket=timedelta(1))]
+)
+def test_a_member_called_bucket_would_collide(unique: Unique) -> None:
+    with pytest.raises(InvalidInput, match='bucket collides with the member "bucket"'):
+        unique.key("k", {"bucket": 1}, now=NOON)
+
+
+def test_a_member_called_bucket_that_is_not_picked_does_not_collide() -> None:
+    key = Unique("a", bucket=timedelta(hours=1)).key("k", {"bucket": 1, "a": 2}, now=NOON)
+
+    assert key == key_of(f'{{"a":2,"bucket":{NOON_HOUR},}}')
+
+
+def test_a_naive_time_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="now needs a time zone"):
+        Unique(bucket=timedelta(hours=1)).key("k", {}, now=datetime(2026, 3, 1))  # noqa: DTZ001
+
+
+def test_the_time_makes_no_difference_without_a_bucket() -> None:
+    assert Unique().key("k", EMAIL, now=NOON) == Unique().key("k", EMAIL)
+
+
+@pytest.mark.parametrize(
+    "width",
+    [
+        timedelta(0),
+        timedelta(hours=-1),
+        timedelta(microseconds=999),
+        timedelta(microseconds=1500),
+        60,
+    ],
+)
+def test_a_bucket_has_a_width_of_whole_milliseconds(width: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^bucket "):
+        Unique(bucket=width)
+
+
+# --- rules of one's own ---------------------------------------------------------------------------
+
+
+def test_a_function_may_make_the_whole_key() -> None:
+    assert Unique(key=by_user).key("digest", {"user": 7}) == "digest/7"
+
+
+@pytest.mark.parametrize("made", ["", None, 7, "x" * 513])
+def test_a_function_must_make_what_can_be_a_key(made: Any) -> None:
+    def rule(kind: str, payload: Any) -> Any:
+        return made
+
+    with pytest.raises(InvalidInput, match=r"^unique must "):
+        Unique(key=rule).key("k", {})
+
+
+# --- the value ------------------------------------------------------------------------------------
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ConflictingOptions, match="exclude cannot be given together with fields"):
+        Unique("a", exclude="b")
+    others: list[dict[str, Any]] = [{"exclude": "a"}, {"bucket": timedelta(1)}]
+    for other in others:
+        with pytest.raises(ConflictingOptions, match="key makes the whole key"):
+            Unique(key=by_user, **other)
+    with pytest.raises(ConflictingOptions, match="key makes the whole key"):
+        Unique("a", key=by_user)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "a.",
+        "..a",
+        "a..b",
+        "[",
+        "a[",
+        "a[x]",
+        "a[-1]",
+        "a[0",
+        "a[0]b",
+        '["a',
+        '["a"',
+        'a"b',
+        "a]",
+        7,
+    ],
+)
+def test_a_path_that_cannot_be_read_is_refused(path: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^unique (has a path|needs paths)"):
+        Unique("fine", path)
+    with pytest.raises(InvalidInput, match=r"^exclude (has a path|needs paths)"):
+        Unique(exclude=["fine", path])
+
+
+def test_equal_rules_are_equal_and_hash_alike() -> None:
+    assert Unique("a", bucket=timedelta(1)) == Unique("a", bucket=timedelta(days=1))
+    assert len({Unique("a"), Unique("a"), Unique("b"), Unique(exclude="a"), Unique()}) == 4
+    assert Unique(exclude="a") == Unique(exclude=["a"])
+
+
+def test_a_rule_is_frozen() -> None:
+    unique: Any = Unique("a")
+
+    with pytest.raises(FrozenInstanceError):
+        unique.fields = ("b",)
+
+
+def test_a_rule_is_shown_as_it_would_be_written() -> None:
+    assert repr(Unique()) == "Unique()"
+    assert repr(Unique("a", "b.c")) == "Unique('a', 'b.c')"
+    assert repr(Unique(exclude="a", bucket=timedelta(1))) == (
+        "Unique(exclude=('a',), bucket=datetime.timedelta(days=1))"
+    )
+    assert repr(Unique(key=by_user)).startswith("Unique(key=<function by_user")
+
+
+def test_a_rule_can_be_copied_and_pickled() -> None:
+    unique = Unique("user.id", bucket=timedelta(1))
+    payload = {"user": {"id": 1}}
+
+    for twin in (copy.deepcopy(unique), pickle.loads(pickle.dumps(unique))):
+        assert twin == unique
+        assert twin.key("k", payload, now=NOON) == unique.key("k", payload, now=NOON)
+
+
+# --- fingerprints ---------------------------------------------------------------------------------
+
+
+def test_a_fingerprint_is_32_hexadecimal_digits_and_never_changes() -> None:
+    assert fingerprint("kind", "payload") == "a171261f5a61b367d834a6b8d330e5bd"
+    assert fingerprint("kind", "payload") == (
+        hashlib.blake2b(b"4:kind7:payload", digest_size=16).hexdigest()
+    )
+
+
+@given(st.lists(st.text()), st.lists(st.text()))
+def test_only_the_same_parts_have_the_same_fingerprint(left: list[str], right: list[str]) -> None:
+    assert (fingerprint(*left) == fingerprint(*right)) == (left == right)
+
+
+@given(st.text(min_size=1), st.integers())
+def test_no_other_split_of_the_text_has_the_same_fingerprint(text: str, place: int) -> None:
+    middle = place % len(text)
+
+    assert fingerprint(text[:middle], text[middle:]) != fingerprint(text, "x") != fingerprint(text)
+
+
+def test_the_order_of_members_does_not_change_the_request() -> None:
+    assert request_fingerprint("k", payload={"a": 1, "b": {"c": 2, "d": 3}}) == (
+        request_fingerprint("k", payload={"b": {"d": 3, "c": 2}, "a": 1})
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        request_fingerprint("k", payload={"a": [2, 1]}),
+        request_fingerprint("k", payload={"a": [1, 2.5]}),
+        request_fingerprint("k2", payload={"a": [1, 2]}),
+        request_fingerprint("k", "q", payload={"a": [1, 2]}),
+        request_fingerprint(payload={"a": [1, 2]}),
+        request_fingerprint("k", payload=None),
+    ],
+)
+def test_anything_else_changes_it(other: str) -> None:
+    assert request_fingerprint("k", payload={"a": [1, 2]}) != other
+
+
+def test_a_value_and_its_stored_form_are_the_same_request() -> None:
+    order = Order(UUID(int=5), NOON)
+    stored = {
+        "at": "2026-03-01T12:34:56.789999Z",
+        "id": "00000000-0000-0000-0000-000000000005",
+    }
+
+    assert request_fingerprint("k", payload=order) == request_fingerprint("k", payload=stored)
+    assert request_fingerprint("k", payload={1: "x"}) == request_fingerprint(
+        "k", payload={"1": "x"}
+    )
