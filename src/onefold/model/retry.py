@@ -1,0 +1,129 @@
+"""Backoff: how long a failed job waits before its next attempt. Pure; the dice are an argument."""
+
+from __future__ import annotations
+
+import random as dice
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model.moment import MICROSECOND, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """`base`, then `factor` times as long with every attempt, never longer than `cap`.
+
+    With full jitter the wait is a random part of that, so that jobs which failed together do not
+    come back together.
+    """
+
+    base: timedelta = timedelta(seconds=1)
+    factor: float = 2.0
+    cap: timedelta = timedelta(hours=1)
+    jitter: Literal["full", "none"] = "full"
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be a backoff, by the name of the field."""
+        span(self.base, "base", least=MICROSECOND)
+        span(self.cap, "cap", least=MICROSECOND)
+        if self.cap < self.base:
+            raise ConflictingOptions("cap", f"must not be shorter than base, got {self.cap}")
+        _check_factor(self.factor)
+        if self.jitter not in ("full", "none"):
+            raise InvalidInput("jitter", f'must be "full" or "none", got {self.jitter!r}')
+
+    def delay(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
+        """How long to wait after this attempt, the first being 1."""
+        _check_attempt(attempt)
+        longest = self._longest(attempt)
+        return longest * random() if self.jitter == "full" else longest
+
+    def _longest(self, attempt: int) -> timedelta:
+        try:
+            growth = float(self.factor) ** (attempt - 1)
+        except OverflowError:
+            return self.cap
+        # Compared as numbers: as a timedelta the product could be out of range.
+        if growth >= self.cap / self.base:
+            return self.cap
+        return self.base * growth
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored beside a job: the type, and durations in microseconds."""
+        return {
+            "type": "exponential",
+            "base": self.base // MICROSECOND,
+            "factor": self.factor,
+            "cap": self.cap // MICROSECOND,
+            "jitter": self.jitter,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Fixed:
+    """The same delay after every attempt."""
+
+    # Not called `delay`, since that is what both kinds of backoff are asked for.
+    always: timedelta
+
+    def __init__(self, delay: timedelta) -> None:
+        """A delay of nothing is a retry at once."""
+        span(delay, "delay")
+        object.__setattr__(self, "always", delay)
+
+    def __repr__(self) -> str:
+        """As it would be written."""
+        return f"Fixed({self.always!r})"
+
+    def delay(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
+        """How long to wait after this attempt, the first being 1. Nothing is left to chance."""
+        del random
+        _check_attempt(attempt)
+        return self.always
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored beside a job: the type, and the delay in microseconds."""
+        return {"type": "fixed", "delay": self.always // MICROSECOND}
+
+
+Backoff: TypeAlias = Exponential | Fixed
+
+
+def from_json(stored: Mapping[str, Any]) -> Backoff:
+    """The backoff that was stored by `to_json`."""
+    try:
+        match stored["type"]:
+            case "exponential":
+                return Exponential(
+                    base=stored["base"] * MICROSECOND,
+                    factor=stored["factor"],
+                    cap=stored["cap"] * MICROSECOND,
+                    jitter=stored["jitter"],
+                )
+            case "fixed":
+                return Fixed(stored["delay"] * MICROSECOND)
+            case other:
+                raise InvalidInput("backoff", f"has an unknown type, {other!r}")
+    except (KeyError, TypeError, OverflowError) as error:
+        raise InvalidInput("backoff", f"cannot be read: {stored!r}") from error
+
+
+def _check_attempt(attempt: int) -> None:
+    if attempt < 1:
+        raise InvalidInput("attempt", f"is counted from 1, got {attempt}")
+
+
+def _check_factor(factor: object) -> None:
+    if isinstance(factor, bool) or not isinstance(factor, int | float):
+        raise InvalidInput("factor", f"must be a number, got {factor!r}")
+    if not 1 <= factor <= sys.float_info.max:
+        raise InvalidInput("factor", f"must be finite and at least 1, got {factor!r}")
+
+
+DEFAULT_BACKOFF: Final[Backoff] = Exponential()

@@ -1,0 +1,180 @@
+"""Backoff: how long a failed job waits."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onefold.errors import InvalidInput
+from onefold.model.retry import DEFAULT_BACKOFF, Backoff, Exponential, Fixed, from_json
+
+SECOND = timedelta(seconds=1)
+LONGEST = timedelta(days=365 * 200)
+
+durations = st.timedeltas(timedelta(microseconds=1), LONGEST)
+backoffs: st.SearchStrategy[Backoff] = st.builds(
+    Fixed, st.timedeltas(timedelta(0), LONGEST)
+) | st.tuples(durations, durations).map(sorted).flatmap(
+    lambda pair: st.builds(
+        Exponential,
+        base=st.just(pair[0]),
+        factor=st.floats(1, 1e308) | st.integers(1, 100),
+        cap=st.just(pair[1]),
+        jitter=st.sampled_from(["full", "none"]),
+    )
+)
+
+
+def test_an_exponential_backoff_grows_by_its_factor_up_to_its_cap() -> None:
+    backoff = Exponential(timedelta(seconds=2), 3, timedelta(minutes=1), "none")
+
+    assert [backoff.delay(attempt).total_seconds() for attempt in range(1, 7)] == [
+        2,
+        6,
+        18,
+        54,
+        60,
+        60,
+    ]
+
+
+def test_a_cap_that_is_met_exactly_is_kept() -> None:
+    backoff = Exponential(base=SECOND, cap=timedelta(seconds=8), jitter="none")
+
+    assert [backoff.delay(attempt) / SECOND for attempt in (3, 4, 5)] == [4, 8, 8]
+
+
+def test_a_factor_of_one_never_grows() -> None:
+    assert Exponential(base=SECOND, factor=1, jitter="none").delay(10**9) == SECOND
+
+
+def test_full_jitter_waits_a_random_part() -> None:
+    backoff = Exponential(base=timedelta(seconds=10))
+
+    assert backoff.delay(2, lambda: 0.0) == timedelta(0)
+    assert backoff.delay(2, lambda: 0.25) == timedelta(seconds=5)
+    assert backoff.delay(2) <= timedelta(seconds=20)
+    assert len({backoff.delay(2) for _ in range(50)}) > 1
+
+
+def test_a_fixed_backoff_is_always_the_same() -> None:
+    backoff = Fixed(timedelta(seconds=5))
+
+    assert {backoff.delay(attempt) for attempt in (1, 2, 100, 10**9)} == {timedelta(seconds=5)}
+    assert Fixed(delay=timedelta(0)).delay(1) == timedelta(0)
+
+
+@given(backoffs, st.integers(1, 10**12), st.floats(0, 1, exclude_max=True))
+def test_a_delay_is_never_negative_longer_than_the_cap_or_too_much(
+    backoff: Backoff, attempt: int, dice: float
+) -> None:
+    delay = backoff.delay(attempt, lambda: dice)
+
+    longest = backoff.cap if isinstance(backoff, Exponential) else backoff.always
+    assert timedelta(0) <= delay <= longest
+
+
+@given(backoffs, st.integers(1, 200))
+def test_a_later_attempt_never_waits_for_less(backoff: Backoff, attempt: int) -> None:
+    assert backoff.delay(attempt, lambda: 0.5) <= backoff.delay(attempt + 1, lambda: 0.5)
+
+
+@pytest.mark.parametrize("backoff", [Exponential(), Fixed(SECOND)])
+@pytest.mark.parametrize("attempt", [0, -1])
+def test_attempts_are_counted_from_one(backoff: Backoff, attempt: int) -> None:
+    with pytest.raises(InvalidInput, match=f"attempt is counted from 1, got {attempt}"):
+        backoff.delay(attempt)
+
+
+def test_the_default_is_one_second_doubled_up_to_an_hour_with_full_jitter() -> None:
+    assert Exponential(SECOND, 2.0, timedelta(hours=1), "full") == DEFAULT_BACKOFF
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("base", {"base": timedelta(0)}),
+        ("base", {"base": timedelta(seconds=-1)}),
+        ("base", {"base": 1}),
+        ("base", {"base": timedelta.max, "cap": timedelta.max}),
+        ("cap", {"cap": 3600}),
+        ("cap", {"cap": timedelta.max}),
+        ("cap", {"base": timedelta(hours=2)}),
+        ("factor", {"factor": 0.5}),
+        ("factor", {"factor": float("nan")}),
+        ("factor", {"factor": float("inf")}),
+        ("factor", {"factor": 10**400}),
+        ("factor", {"factor": "2"}),
+        ("factor", {"factor": True}),
+        ("jitter", {"jitter": "some"}),
+        ("jitter", {"jitter": None}),
+    ],
+)
+def test_an_exponential_backoff_that_makes_no_sense_is_refused_by_its_field(
+    field: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Exponential(**options)
+
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("delay", [timedelta(seconds=-1), 5, None, timedelta.max])
+def test_a_fixed_backoff_that_makes_no_sense_is_refused_by_its_field(delay: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^delay "):
+        Fixed(delay)
+
+
+@pytest.mark.parametrize(
+    ("backoff", "twin", "field"),
+    [(Exponential(), Exponential(SECOND), "factor"), (Fixed(SECOND), Fixed(SECOND), "always")],
+)
+def test_a_backoff_is_a_frozen_value(backoff: Backoff, twin: Backoff, field: str) -> None:
+    assert len({backoff, twin}) == 1
+    with pytest.raises(FrozenInstanceError):
+        setattr(backoff, field, 3)
+
+
+def test_a_fixed_backoff_is_shown_as_it_would_be_written() -> None:
+    assert repr(Fixed(SECOND)) == "Fixed(datetime.timedelta(seconds=1))"
+
+
+@given(backoffs)
+def test_a_backoff_comes_back_from_its_stored_form(backoff: Backoff) -> None:
+    stored = msgspec.json.encode(backoff.to_json())
+
+    assert from_json(msgspec.json.decode(stored)) == backoff
+
+
+def test_the_stored_form_is_plain_and_in_microseconds() -> None:
+    assert Exponential().to_json() == {
+        "type": "exponential",
+        "base": 1_000_000,
+        "factor": 2.0,
+        "cap": 3_600_000_000,
+        "jitter": "full",
+    }
+    assert Fixed(SECOND).to_json() == {"type": "fixed", "delay": 1_000_000}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"type": "none"},
+        {"type": "fixed"},
+        {"type": "fixed", "delay": "x"},
+        {"type": "fixed", "delay": None},
+        {"type": "fixed", "delay": 10**30},
+        {"type": "exponential", "base": 1},
+    ],
+)
+def test_a_stored_form_that_cannot_be_read_is_refused(stored: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"^backoff "):
+        from_json(stored)
