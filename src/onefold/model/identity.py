@@ -7,9 +7,9 @@
     18 bits  a counter: order inside a millisecond
     44 bits  random
 
-Ids that one process makes with one hash sort in the order in which they were made. Ids with
-different hashes, made in the same millisecond, do not: the hash stands before the counter. Jobs
-are ordered within a shard, and never more finely than their `run_at`, so nobody relies on that.
+Ids that one process makes with one hash sort in the order in which they were made, and ids without
+a key share one random hash per millisecond, so they do too. Ids with different hashes, made in the
+same millisecond, do not: the hash stands before the counter.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class IdMaker:
         self._millisecond = -1
         self._counter = _COUNTER_END
         self._prefix = ""
+        self._hash = 0
 
     def new(self, hash_: int | None = None) -> str:
         """A new id that carries the hash, or a random one."""
@@ -72,8 +73,8 @@ class IdMaker:
             noise = self._noise()
             prefix = self._prefix
             counter = self._counter
-        if hash_ is None:
-            hash_ = noise >> 52
+            if hash_ is None:
+                hash_ = self._hash
         tail = f"{_VARIANT | counter << _RANDOM_BITS | noise & _RANDOM_MASK:x}"
         return f"{prefix}{hash_:03x}-{tail[:4]}-{tail[4:]}"
 
@@ -83,6 +84,8 @@ class IdMaker:
         self._millisecond = millisecond
         # In the lower half, for room to count; random, for two processes in one millisecond.
         self._counter = self._noise() & (_COUNTER_END // 2 - 1)
+        # One for the whole millisecond: a batch without keys runs in the order it was given.
+        self._hash = self._noise() >> 52
 
     def _noise(self) -> int:
         if not self._pool:

@@ -1,0 +1,82 @@
+"""Onefold: manifold requests, onefold effect.
+
+A durable job queue and an idempotency toolkit on one database: SQLite embedded by default, PostgreSQL
+in production.
+"""
+
+from onefold.app import Onefold, Tenant, Within
+from onefold.errors import (
+    AlreadyEnqueued,
+    Busy,
+    Closed,
+    Conflict,
+    ConflictingOptions,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    Gone,
+    InvalidInput,
+    JobNotFound,
+    KeyReused,
+    LeaseLost,
+    NoTransaction,
+    OnefoldError,
+    OutcomeUnknown,
+    SchemaOutdated,
+    SerializationConflict,
+    TooOld,
+    UsageError,
+    WouldDeadlock,
+    WrongConnection,
+    WrongState,
+)
+from onefold.model.delivery import Delivery
+from onefold.model.job import Enqueued, EnqueuedMany, Job, NewJob, Page, Retention
+from onefold.model.outcome import Bury, Cancel, Defer, Retry
+from onefold.model.retry import Exponential, Fixed
+from onefold.model.unique import Unique
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyEnqueued",
+    "Bury",
+    "Busy",
+    "Cancel",
+    "Closed",
+    "Conflict",
+    "ConflictingOptions",
+    "DatabaseBusy",
+    "DatabaseError",
+    "DatabaseUnavailable",
+    "Defer",
+    "Delivery",
+    "Enqueued",
+    "EnqueuedMany",
+    "Exponential",
+    "Fixed",
+    "Gone",
+    "InvalidInput",
+    "Job",
+    "JobNotFound",
+    "KeyReused",
+    "LeaseLost",
+    "NewJob",
+    "NoTransaction",
+    "Onefold",
+    "OnefoldError",
+    "OutcomeUnknown",
+    "Page",
+    "Retention",
+    "Retry",
+    "SchemaOutdated",
+    "SerializationConflict",
+    "Tenant",
+    "TooOld",
+    "Unique",
+    "UsageError",
+    "Within",
+    "WouldDeadlock",
+    "WrongConnection",
+    "WrongState",
+]

@@ -1,0 +1,189 @@
+"""`Onefold`: the object an application makes once and uses everywhere."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from onefold.calls.claims import ClaimCalls
+from onefold.calls.engine import Engine
+from onefold.calls.jobs import JobCalls
+from onefold.calls.lock import AsyncLock, Lock
+from onefold.calls.once import OnceClaim
+from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.databases import open_database
+from onefold.databases.borrowed import borrow
+from onefold.errors import InvalidInput, LeaseLost
+from onefold.model import names
+from onefold.model.claim import Claim
+from onefold.model.moment import span, to_micros
+from onefold.operations import claims, maintenance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from onefold.databases import Clock
+    from onefold.operations.maintenance import Erased
+    from onefold.operations.migrations import Migration
+
+SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+class Within(JobCalls, ClaimCalls):
+    """Onefold on your connection, inside your transaction. You commit."""
+
+    def __init__(self, conductor: Conductor, tenant: str) -> None:
+        """Made by `within`."""
+        self._conductor = conductor
+        self._tenant = tenant
+
+    def guard(self, holder: Lock | AsyncLock | OnceClaim | Claim) -> None:
+        """Raise `LeaseLost` unless `holder` still holds, and keep it so until you commit.
+
+        The check is made against the row that issued the fence, in your transaction: unlike a
+        resource that remembers the highest fence it has seen, it also refuses a stale holder that
+        writes before its successor does.
+        """
+        claim = _claim_of(holder)
+        self._conductor.run(_guard(claim))
+
+    async def aguard(self, holder: Lock | AsyncLock | OnceClaim | Claim) -> None:
+        """`guard`, awaited."""
+        claim = _claim_of(holder)
+        await self._conductor.arun(_guard(claim))
+
+
+class Tenant(JobCalls, ClaimCalls):
+    """Onefold for one owner of keys: jobs, keys and locks of others are out of sight."""
+
+    def __init__(self, conductor: Conductor, tenant: str) -> None:
+        """Made by `tenant`."""
+        self._conductor = conductor
+        self._tenant = tenant
+
+    def within(self, connection: object) -> Within:
+        """This tenant on your connection and inside your transaction; you commit.
+
+        Takes an open sqlite3, psycopg (sync or async) or asyncpg connection. Raises
+        `NoTransaction` where none is open and none will be, `WrongConnection` for anything that
+        is not a connection to this database.
+        """
+        database = self._conductor.database
+        borrowed = borrow(
+            connection, database, clock=self._conductor.clock, wait=timedelta(seconds=5)
+        )
+        borrowed.check()
+        return Within(Conductor(database, self._conductor.clock, borrowed), self._tenant)
+
+    def erase(self, *, key: str | None = None, tenant: str | None = None) -> Erased:
+        """Remove everything stored for a tenant, or under one key of this one, keys included."""
+        return self._conductor.run(self._erase(key, tenant))
+
+    async def aerase(self, *, key: str | None = None, tenant: str | None = None) -> Erased:
+        """`erase`, awaited."""
+        return await self._conductor.arun(self._erase(key, tenant))
+
+    def _erase(self, key: str | None, tenant: str | None) -> Procedure[Erased]:
+        if (key is None) == (tenant is None):
+            raise InvalidInput("erase", "needs either key= or tenant=")
+        if tenant is not None and self._tenant not in {"", tenant}:
+            raise InvalidInput("tenant", f"must be {self._tenant!r} here, got {tenant!r}")
+        owner = self._tenant if tenant is None else names.text(tenant, "tenant")
+        wanted = None if key is None else names.key(key, "key")
+        erased: Erased = yield Transaction(lambda sql: maintenance.erase(sql, owner, key=wanted))
+        return erased
+
+
+class Onefold(Tenant):
+    """A durable job queue and an idempotency toolkit on one database.
+
+        onefold = Onefold("sqlite:///app.db")          # or "postgresql://…"
+        onefold.enqueue("email", {"to": 42}, unique_key="welcome:42")
+
+    Nothing is connected before it is used. Safe in threads, in several event loops, and after fork.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "onefold",
+        busy_timeout: timedelta = timedelta(seconds=5),
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        """`schema` is PostgreSQL's; `busy_timeout` bounds the wait for what others hold; `clock`
+        replaces the database's clock, for tests."""
+        if not SCHEMA_NAME.fullmatch(schema):
+            raise InvalidInput(
+                "schema", f"must be lower-case letters, digits and underscores, got {schema!r}"
+            )
+        span(busy_timeout, "busy_timeout")
+        ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
+        database = open_database(url, schema=schema, clock=ticks, busy_timeout=busy_timeout)
+        super().__init__(Conductor(database, ticks), "")
+        self.engine = Engine(self._conductor)
+
+    def tenant(self, name: str) -> Tenant:
+        """The same for one owner of keys."""
+        return Tenant(self._conductor, names.key(name, "tenant"))
+
+    def migrate(self) -> list[Migration]:
+        """Bring the database's tables up to date; answers with what was applied."""
+        return self._conductor.database.migrate()
+
+    async def amigrate(self) -> list[Migration]:
+        """`migrate`, awaited."""
+        return await self._conductor.database.amigrate()
+
+    def close(self) -> None:
+        """Close connections and threads. Safe to call twice."""
+        self._conductor.database.close()
+
+    async def aclose(self) -> None:
+        """`close`, awaited: also closes this event loop's connections."""
+        await self._conductor.database.aclose()
+
+    def __enter__(self) -> Self:
+        """Use it in a `with` to have it closed."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Use it in an `async with` to have it closed."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        """The database, without its password."""
+        return f"Onefold({self._conductor.database.label!r})"
+
+
+def _claim_of(holder: Lock | AsyncLock | OnceClaim | Claim) -> Claim:
+    if isinstance(holder, Claim):
+        return holder
+    if holder.claim is None:
+        raise LeaseLost("a replayed claim", fence=0)
+    return holder.claim
+
+
+def _guard(claim: Claim) -> Procedure[None]:
+    yield Transaction(lambda sql: claims.guard(sql, claim))

@@ -1,0 +1,294 @@
+"""The calls about keys: claim, settle, release; `once` and `lock` are made of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from onefold.calls.lock import AsyncLock, Lock
+from onefold.calls.once import AsyncOnce, Once, OnceSettings
+from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.errors import Busy, DatabaseBusy, InvalidInput
+from onefold.model.claim import (
+    JOINED_RETRY,
+    Answer,
+    Claim,
+    ClaimKey,
+    Holding,
+    Takeover,
+    Wanted,
+    claim_key,
+    encode_result,
+    refuse_leased_within,
+    want,
+)
+from onefold.model.moment import span
+from onefold.operations import claims
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from onefold.calls.once import BusyPolicy, Verify
+
+LEASE: Final = timedelta(seconds=60)
+SURFACE: Final = "once"
+
+
+class ClaimCalls:
+    """Keys outside of jobs."""
+
+    _conductor: Conductor
+    _tenant: str
+
+    def claim(  # noqa: PLR0913 - the settings of a claim, by name
+        self,
+        scope: str,
+        key: str,
+        *,
+        surface: str = SURFACE,
+        fingerprint: str | None = None,
+        lease: timedelta | None = None,
+        takeover: Takeover | None = None,
+        retention: timedelta | None = None,
+    ) -> Answer:
+        """Take a key: Won, Replay, Busy, Mismatch or Unknown.
+
+        Within a caller's transaction the claim, the work and the result commit together. Otherwise
+        the claim commits now, the work follows under a lease, and `takeover` says what happens when
+        it vanishes.
+        """
+        return self._conductor.run(
+            self._claim(self._want(scope, key, surface, fingerprint, lease, takeover, retention))
+        )
+
+    async def aclaim(  # noqa: PLR0913 - the settings of a claim, by name
+        self,
+        scope: str,
+        key: str,
+        *,
+        surface: str = SURFACE,
+        fingerprint: str | None = None,
+        lease: timedelta | None = None,
+        takeover: Takeover | None = None,
+        retention: timedelta | None = None,
+    ) -> Answer:
+        """`claim`, awaited."""
+        return await self._conductor.arun(
+            self._claim(self._want(scope, key, surface, fingerprint, lease, takeover, retention))
+        )
+
+    def _want(  # noqa: PLR0913, PLR0917 - passed on from keywords
+        self,
+        scope: str,
+        key: str,
+        surface: str,
+        fingerprint: str | None,
+        lease: timedelta | None,
+        takeover: Takeover | None,
+        retention: timedelta | None,
+    ) -> Wanted:
+        joined = self._conductor.borrowed is not None
+        if joined:
+            refuse_leased_within(lease=lease, takeover=takeover)
+        return want(
+            self._key(scope, key, surface),
+            fingerprint=fingerprint,
+            lease=None if joined else lease or LEASE,
+            takeover=takeover or "refuse",
+            retention=retention,
+        )
+
+    def _key(self, scope: object, key: object, surface: str = SURFACE) -> ClaimKey:
+        return claim_key(self._tenant, surface, scope, key)
+
+    def _claim(self, wanted: Wanted) -> Procedure[Answer]:
+        try:
+            answer: Answer = yield Transaction(lambda sql: claims.claim(sql, wanted))
+        except DatabaseBusy:
+            if not wanted.joined:
+                raise
+            # SQLite: another transaction has the file, and may be working on this very key.
+            return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
+        return answer
+
+    def settle(self, claim: Claim, result: Any = None) -> None:
+        """Store the outcome under the fence; `LeaseLost` where it is no longer yours."""
+        self._conductor.run(_settle(claim, result))
+
+    async def asettle(self, claim: Claim, result: Any = None) -> None:
+        """`settle`, awaited."""
+        await self._conductor.arun(_settle(claim, result))
+
+    def release(self, claim: Claim) -> bool:
+        """Give a key back unsettled; False where it is no longer yours."""
+        return self._conductor.run(_release(claim))
+
+    async def arelease(self, claim: Claim) -> bool:
+        """`release`, awaited."""
+        return await self._conductor.arun(_release(claim))
+
+    def renew(self, claim: Claim, *, lease: timedelta = LEASE) -> datetime | None:
+        """Extend a lease that has not ended, under the same fence; None where it has."""
+        return self._conductor.run(_renew(claim, lease))
+
+    async def arenew(self, claim: Claim, *, lease: timedelta = LEASE) -> datetime | None:
+        """`renew`, awaited."""
+        return await self._conductor.arun(_renew(claim, lease))
+
+    def force_settle(
+        self, scope: str, key: str, result: Any = None, *, surface: str = SURFACE
+    ) -> bool:
+        """An operator's word: this key is done, with this result. Its holder is fenced off."""
+        return self._conductor.run(
+            _force(self._key(scope, key, surface), Holding.SETTLED, encode_result(result))
+        )
+
+    async def aforce_settle(
+        self, scope: str, key: str, result: Any = None, *, surface: str = SURFACE
+    ) -> bool:
+        """`force_settle`, awaited."""
+        return await self._conductor.arun(
+            _force(self._key(scope, key, surface), Holding.SETTLED, encode_result(result))
+        )
+
+    def force_release(self, scope: str, key: str, *, surface: str = SURFACE) -> bool:
+        """An operator's word: this key is free. Its holder is fenced off."""
+        return self._conductor.run(_force(self._key(scope, key, surface), Holding.FREE))
+
+    async def aforce_release(self, scope: str, key: str, *, surface: str = SURFACE) -> bool:
+        """`force_release`, awaited."""
+        return await self._conductor.arun(_force(self._key(scope, key, surface), Holding.FREE))
+
+    def once(  # noqa: PLR0913 - the settings of a fence, by name
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        fingerprint: str | None = None,
+        lease: timedelta | None = None,
+        takeover: Takeover | None = None,
+        verify: Verify | None = None,
+        retention: timedelta | None = None,
+        issued_at: datetime | None = None,
+        busy: BusyPolicy = "raise",
+        wait: timedelta | None = None,
+    ) -> Once:
+        """Run something once per key, and remember its result.
+
+        A context manager (`with onefold.once("import", digest) as claim:`) or a decorator; a failure
+        releases the key. `issued_at` refuses what is older than the ledger remembers.
+        """
+        return Once(
+            self._settings(
+                name, key, fingerprint, lease, takeover, verify, retention, issued_at, busy, wait
+            )
+        )
+
+    def aonce(  # noqa: PLR0913 - the settings of a fence, by name
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        fingerprint: str | None = None,
+        lease: timedelta | None = None,
+        takeover: Takeover | None = None,
+        verify: Verify | None = None,
+        retention: timedelta | None = None,
+        issued_at: datetime | None = None,
+        busy: BusyPolicy = "raise",
+        wait: timedelta | None = None,
+    ) -> AsyncOnce:
+        """`once` for `async with` and for coroutine functions."""
+        return AsyncOnce(
+            self._settings(
+                name, key, fingerprint, lease, takeover, verify, retention, issued_at, busy, wait
+            )
+        )
+
+    def _settings(  # noqa: PLR0913, PLR0917 - passed on from keywords
+        self,
+        name: str,
+        key: str | Callable[..., str] | None,
+        fingerprint: str | None,
+        lease: timedelta | None,
+        takeover: Takeover | None,
+        verify: Verify | None,
+        retention: timedelta | None,
+        issued_at: datetime | None,
+        busy: BusyPolicy,
+        wait: timedelta | None,
+    ) -> OnceSettings:
+        if busy not in {"raise", "skip"}:
+            raise InvalidInput("busy", f"must be raise or skip, got {busy!r}")
+        if wait is not None:
+            span(wait, "wait")
+        return OnceSettings(
+            calls=self,
+            want=lambda found: self._want(
+                name, found, SURFACE, fingerprint, lease, takeover, retention
+            ),
+            name=name,
+            key=key,
+            verify=verify,
+            retention=retention,
+            issued_at=issued_at,
+            busy=busy,
+            wait=wait,
+        )
+
+    def lock(
+        self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
+    ) -> Lock:
+        """A lease on a name, with a fencing token: keeps work from being done twice *at once*.
+
+        It is an efficiency lock: a holder that is paused past its `ttl` may overlap with the next.
+        Where that must not matter, check it inside the transaction that writes:
+        `within(connection).guard(lock)`.
+        """
+        return Lock(self._conductor, self._key("", lock_key(name), "lock"), ttl, wait)
+
+    def alock(
+        self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
+    ) -> AsyncLock:
+        """`lock` for `async with`."""
+        return AsyncLock(self._conductor, self._key("", lock_key(name), "lock"), ttl, wait)
+
+    def unlock(self, name: str) -> bool:
+        """An operator's word: take a lock from its holder and fence it off."""
+        return self.force_release("", lock_key(name), surface="lock")
+
+    async def aunlock(self, name: str) -> bool:
+        """`unlock`, awaited."""
+        return await self.aforce_release("", lock_key(name), surface="lock")
+
+
+def lock_key(name: object) -> str:
+    """Any text may name a lock; one too long for a key is digested."""
+    from onefold.model.names import KEY_BYTES  # noqa: PLC0415
+    from onefold.model.unique import fingerprint  # noqa: PLC0415
+
+    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > KEY_BYTES:
+        return f"digest:{fingerprint(name)}"
+    return name  # type: ignore[return-value] # claim_key checks the rest
+
+
+def _settle(claim: Claim, result: Any) -> Procedure[None]:
+    text = encode_result(result)
+    yield Transaction(lambda sql: claims.settle(sql, claim, text))
+
+
+def _release(claim: Claim) -> Procedure[bool]:
+    released: set[str] = yield Transaction(lambda sql: claims.release(sql, [claim]))
+    return bool(released)
+
+
+def _renew(claim: Claim, lease: timedelta) -> Procedure[datetime | None]:
+    micros = span(lease, "lease")
+    until: datetime | None = yield Transaction(lambda sql: claims.renew(sql, claim, lease=micros))
+    return until
+
+
+def _force(key: ClaimKey, state: Holding, result: str | None = None) -> Procedure[bool]:
+    done: bool = yield Transaction(lambda sql: claims.force(sql, key, state, result=result))
+    return done

@@ -1,0 +1,330 @@
+"""The engine's delivery calls, plural and fenced: what a worker is made of."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.model.claim import encode_result
+from onefold.model.delivery import (
+    Beat,
+    Delivery,
+    Ended,
+    TakeOrder,
+    deliveries,
+    encode_error,
+    take_order,
+)
+from onefold.model.job import Job, Json
+from onefold.model.lifecycle import Event
+from onefold.model.moment import span
+from onefold.model.names import text
+from onefold.operations import leases, maintenance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from onefold.databases import Build
+    from onefold.operations.leases import Ending, Finish, Rescued
+    from onefold.operations.maintenance import Pruned
+    from onefold.operations.statement import Operation, Sql
+
+BATCH: Final = 1_000
+REASON_BYTES: Final = 10_000
+
+
+class Engine:
+    """Take jobs and say how their deliveries ended. Tenants share it: a job says whose it is."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        """On the database of `conductor`."""
+        self._conductor = conductor
+        self._turn = count()
+
+    def take(
+        self,
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+    ) -> list[Job]:
+        """Lease due jobs: the queues in order, each by priority, run_at and id."""
+        order = take_order(queues, limit=limit, worker=worker, lease=lease)
+        return self._conductor.run(self._finish_and_take([], order))[1]
+
+    async def atake(
+        self,
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+    ) -> list[Job]:
+        """`take`, awaited."""
+        order = take_order(queues, limit=limit, worker=worker, lease=lease)
+        return (await self._conductor.arun(self._finish_and_take([], order)))[1]
+
+    def finish(
+        self, jobs: Sequence[Job | Delivery], *, results: Mapping[str, Json] | None = None
+    ) -> list[Ended]:
+        """Complete deliveries, with their results by job id."""
+        return self._conductor.run(self._finish_and_take(_finishes(jobs, results)))[0]
+
+    async def afinish(
+        self, jobs: Sequence[Job | Delivery], *, results: Mapping[str, Json] | None = None
+    ) -> list[Ended]:
+        """`finish`, awaited."""
+        return (await self._conductor.arun(self._finish_and_take(_finishes(jobs, results))))[0]
+
+    def finish_and_take(  # noqa: PLR0913 - both calls in one
+        self,
+        jobs: Sequence[Job | Delivery],
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+        results: Mapping[str, Json] | None = None,
+    ) -> tuple[list[Ended], list[Job]]:
+        """Complete the last deliveries and take the next jobs, in one transaction."""
+        order = take_order(queues, limit=limit, worker=worker, lease=lease)
+        return self._conductor.run(self._finish_and_take(_finishes(jobs, results), order))
+
+    async def afinish_and_take(  # noqa: PLR0913 - both calls in one
+        self,
+        jobs: Sequence[Job | Delivery],
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+        results: Mapping[str, Json] | None = None,
+    ) -> tuple[list[Ended], list[Job]]:
+        """`finish_and_take`, awaited."""
+        order = take_order(queues, limit=limit, worker=worker, lease=lease)
+        return await self._conductor.arun(self._finish_and_take(_finishes(jobs, results), order))
+
+    def _finish_and_take(
+        self, finishes: Sequence[Finish], order: TakeOrder | None = None
+    ) -> Procedure[tuple[list[Ended], list[Job]]]:
+        """Rows that somebody has locked are passed over at first, and waited for at the end."""
+        ended, taken = yield Transaction(_finish_then_take(finishes, order, next(self._turn)))
+        lost = {item.id for item in ended if item.status == "lost" and item.state == "running"}
+        if lost:
+            rest = [finish for finish in finishes if finish.delivery.id in lost]
+            waited: list[Ended] = yield Transaction(lambda sql: leases.finish(sql, rest))
+            verdicts = {(item.id, item.fence): item for item in waited}
+            ended = [verdicts.get((item.id, item.fence), item) for item in ended]
+        return ended, taken
+
+    def retry(
+        self,
+        jobs: Sequence[Job | Delivery],
+        *,
+        after: timedelta | None = None,
+        error: object = None,
+    ) -> list[Ended]:
+        """The deliveries failed: queue them again by their backoff (or `after`), or bury them."""
+        return self._conductor.run(_end(Event.FAIL, jobs, after=after, error=error))
+
+    async def aretry(
+        self,
+        jobs: Sequence[Job | Delivery],
+        *,
+        after: timedelta | None = None,
+        error: object = None,
+    ) -> list[Ended]:
+        """`retry`, awaited."""
+        return await self._conductor.arun(_end(Event.FAIL, jobs, after=after, error=error))
+
+    def defer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
+        """Not now: queue them again after `after`; no attempt is burned."""
+        return self._conductor.run(_end(Event.DEFER, jobs, after=after))
+
+    async def adefer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
+        """`defer`, awaited."""
+        return await self._conductor.arun(_end(Event.DEFER, jobs, after=after))
+
+    def bury(
+        self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
+    ) -> list[Ended]:
+        """To the dead letters, whatever attempts remain."""
+        return self._conductor.run(_end(Event.BURY, jobs, reason=reason, error=error))
+
+    async def abury(
+        self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
+    ) -> list[Ended]:
+        """`bury`, awaited."""
+        return await self._conductor.arun(_end(Event.BURY, jobs, reason=reason, error=error))
+
+    def hand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
+        """Give unstarted deliveries back at once; no attempt is burned."""
+        return self._conductor.run(_end(Event.HAND_BACK, jobs))
+
+    async def ahand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
+        """`hand_back`, awaited."""
+        return await self._conductor.arun(_end(Event.HAND_BACK, jobs))
+
+    def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Beat]:
+        """Extend leases; a lost one says so."""
+        return self._conductor.run(_heartbeat(jobs, lease))
+
+    async def aheartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Beat]:
+        """`heartbeat`, awaited."""
+        return await self._conductor.arun(_heartbeat(jobs, lease))
+
+    def rescue(self) -> Rescued:
+        """Requeue or bury jobs whose lease is over; bury those that have expired."""
+        return self._conductor.run(_rescue())
+
+    async def arescue(self) -> Rescued:
+        """`rescue`, awaited."""
+        return await self._conductor.arun(_rescue())
+
+    def prune(self) -> Pruned:
+        """Remove finished jobs that have been kept long enough."""
+        return self._conductor.run(_prune())
+
+    async def aprune(self) -> Pruned:
+        """`prune`, awaited."""
+        return await self._conductor.arun(_prune())
+
+    def sweep(self) -> int:
+        """Forget claims whose time is over; answers how many."""
+        return self._conductor.run(_sweep())
+
+    async def asweep(self) -> int:
+        """`sweep`, awaited."""
+        return await self._conductor.arun(_sweep())
+
+    def fold(self) -> int:
+        """Fold the notes of suppressed duplicates; answers how many."""
+        return self._conductor.run(_fold())
+
+    async def afold(self) -> int:
+        """`fold`, awaited."""
+        return await self._conductor.arun(_fold())
+
+
+def _finishes(
+    jobs: Sequence[Job | Delivery], results: Mapping[str, Json] | None
+) -> list[leases.Finish]:
+    given = results or {}
+    return [
+        leases.Finish(delivery, encode_result(given[delivery.id]) if delivery.id in given else None)
+        for delivery in deliveries(jobs)
+    ]
+
+
+def _finish_then_take(
+    finishes: Sequence[Finish], order: TakeOrder | None, turn: int
+) -> Build[tuple[list[Ended], list[Job]]]:
+    def build(sql: Sql) -> Operation[tuple[list[Ended], list[Job]]]:
+        ended: list[Ended] = []
+        taken: list[Job] = []
+        if finishes:
+            ended = yield from leases.finish(sql, finishes, skip_locked=True)
+        if order is not None:
+            for step in range(sql.shards):
+                left = msgspec.structs.replace(order, limit=order.limit - len(taken))
+                taken += yield from leases.take(sql, left, shard=(turn + step) % sql.shards)
+                if len(taken) == order.limit:
+                    break
+        return ended, taken
+
+    return build
+
+
+def _end(
+    event: Event,
+    jobs: Sequence[Job | Delivery],
+    *,
+    after: timedelta | None = None,
+    reason: str | None = None,
+    error: object = None,
+) -> Procedure[list[Ended]]:
+    delay = None if after is None else span(after, "after")
+    why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
+    failure = encode_error(error)
+    endings: list[Ending] = [
+        leases.Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)
+    ]
+    if not endings:
+        return []
+    ended: list[Ended] = yield Transaction(lambda sql: leases.end(sql, endings))
+    return ended
+
+
+def _heartbeat(jobs: Sequence[Job | Delivery], lease: timedelta) -> Procedure[list[Beat]]:
+    named, micros = deliveries(jobs), span(lease, "lease")
+    if not named:
+        return []
+    beats: list[Beat] = yield Transaction(lambda sql: leases.heartbeat(sql, named, lease=micros))
+    return beats
+
+
+def _shards() -> Procedure[range]:
+    """How many shards there are is known once the database has been asked for anything."""
+
+    def build(sql: Sql) -> Operation[range]:
+        return range(sql.shards)
+        yield  # an operation is a generator, even one that asks for nothing
+
+    shards: range = yield Transaction(build, write=False)
+    return shards
+
+
+def _batches(build: Any) -> Procedure[list[Any]]:
+    """A chore on every shard, a batch a transaction, until a batch is not full."""
+    results: list[Any] = []
+    for shard in (yield from _shards()):
+        while True:
+            result = yield Transaction(lambda sql, shard=shard: build(sql, shard))
+            results.append(result)
+            moved = result if isinstance(result, int) else result.total
+            if moved < BATCH:
+                break
+    return results
+
+
+def _rescue() -> Procedure[Rescued]:
+    done: list[Rescued] = yield from _batches(
+        lambda sql, shard: leases.rescue(sql, shard=shard, limit=BATCH)
+    )
+    return leases.Rescued(
+        sum(r.requeued for r in done), sum(r.buried for r in done), sum(r.expired for r in done)
+    )
+
+
+def _prune() -> Procedure[Pruned]:
+    done: list[Pruned] = yield from _batches(
+        lambda sql, shard: maintenance.prune(sql, shard=shard, limit=BATCH)
+    )
+    return maintenance.Pruned(sum(p.deleted for p in done), sum(p.stripped for p in done))
+
+
+def _fold() -> Procedure[int]:
+    done: list[int] = yield from _batches(
+        lambda sql, shard: maintenance.fold_duplicates(sql, shard=shard, limit=BATCH)
+    )
+    return sum(done)
+
+
+def _sweep() -> Procedure[int]:
+    deleted = 0
+    for shard in (yield from _shards()):
+        start: int | None = 0
+        while start is not None:
+            swept: maintenance.Swept = yield Transaction(_sweep_batch(shard, start))
+            deleted += swept.deleted
+            start = swept.next
+    return deleted
+
+
+def _sweep_batch(shard: int, start: int) -> Build[maintenance.Swept]:
+    return lambda sql: maintenance.sweep(sql, shard=shard, limit=BATCH, start=start)

@@ -1,0 +1,308 @@
+"""The calls about jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from onefold.calls.procedure import Conductor, Procedure, Transaction, once_through
+from onefold.errors import InvalidInput, JobNotFound, WrongState
+from onefold.model.identity import parse_id
+from onefold.model.job import (
+    Duplicates,
+    Enqueued,
+    EnqueuedMany,
+    Job,
+    Json,
+    KeyRule,
+    NewJob,
+    OnDuplicate,
+    OnMismatch,
+    Page,
+    Retention,
+    UniqueWhile,
+)
+from onefold.model.lifecycle import Event, allows
+from onefold.model.names import text
+from onefold.model.request import prepare_all
+from onefold.operations import enqueue, jobs, leases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+    from typing import Unpack
+
+    from onefold.databases import Build
+    from onefold.model.retry import Backoff
+    from onefold.operations.statement import Operation, Sql
+
+REPLAY_BATCH = 500
+
+
+class CallOptions(TypedDict, total=False):
+    """What a call wants done about duplicates."""
+
+    on_duplicate: OnDuplicate
+    on_mismatch: OnMismatch
+    max_wait: timedelta | None
+
+
+class JobOptions(TypedDict, total=False):
+    """What a job may be told, beside its kind and payload. See `NewJob`."""
+
+    queue: str
+    priority: int
+    run_at: datetime | None
+    delay: timedelta | None
+    max_attempts: int
+    unique_key: str | None
+    unique: KeyRule | None
+    unique_while: UniqueWhile | None
+    unique_for: timedelta | None
+    across_kinds: bool
+    idempotency_key: str | None
+    idempotency_for: timedelta
+    backoff: Backoff | None
+    retention: Retention | None
+    expires_at: datetime | None
+    request_id: str | None
+
+
+class EnqueueOptions(JobOptions, CallOptions, total=False):
+    """Everything that `enqueue` may be told by name."""
+
+
+class FindOptions(TypedDict, total=False):
+    """Filters; several together must all hold."""
+
+    status: str | Sequence[str] | None
+    queue: str | None
+    kind: str | None
+    unique_key: str | None
+    reason: str | None
+    error_type: str | None
+    created_from: datetime | None
+    created_before: datetime | None
+
+
+class JobCalls:
+    """Enqueue, look, cancel, replay, delete."""
+
+    _conductor: Conductor
+    _tenant: str
+
+    def enqueue(
+        self, kind: str, payload: Json = None, **options: Unpack[EnqueueOptions]
+    ) -> Enqueued:
+        """Store a job, or find the one that already stands for the request.
+
+        The answer's `duplicate` says which. Within a caller's transaction, with the default
+        `on_duplicate="keep"`, the holder may already have run when you commit.
+        """
+        return self._conductor.run(_one(self._enqueue(*_split(kind, payload, options))))
+
+    async def aenqueue(
+        self, kind: str, payload: Json = None, **options: Unpack[EnqueueOptions]
+    ) -> Enqueued:
+        """`enqueue`, awaited."""
+        return await self._conductor.arun(_one(self._enqueue(*_split(kind, payload, options))))
+
+    def enqueue_many(
+        self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
+    ) -> EnqueuedMany:
+        """Store many jobs, all or nothing, and answer for each, in order."""
+        return self._conductor.run(self._enqueue(new_jobs, options))
+
+    async def aenqueue_many(
+        self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
+    ) -> EnqueuedMany:
+        """`enqueue_many`, awaited."""
+        return await self._conductor.arun(self._enqueue(new_jobs, options))
+
+    def _enqueue(self, new_jobs: Sequence[NewJob], options: CallOptions) -> Procedure[EnqueuedMany]:
+        policy = enqueue.policy(**options)
+        # Prepared before the first try, so that every try stores the same ids.
+        items = prepare_all(new_jobs, self._tenant)
+        if not items:
+            return EnqueuedMany(())
+        answers: list[Enqueued] = yield Transaction(lambda sql: enqueue.enqueue(sql, items, policy))
+        return EnqueuedMany(answers)
+
+    def get(self, job_id: str) -> Job | None:
+        """The job, or None where there is none (any more) for this tenant."""
+        return self._conductor.run(self._get(job_id))
+
+    async def aget(self, job_id: str) -> Job | None:
+        """`get`, awaited."""
+        return await self._conductor.arun(self._get(job_id))
+
+    def _get(self, job_id: str) -> Procedure[Job | None]:
+        wanted = parse_id(job_id)
+        found: dict[str, Job] = yield Transaction(
+            lambda sql: jobs.get(sql, self._tenant, [wanted]), write=False
+        )
+        return found.get(wanted)
+
+    def find(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        newest_first: bool = False,
+        **filters: Unpack[FindOptions],
+    ) -> Page:
+        """Jobs by filter, a page at a time: `after=page.next` continues."""
+        return self._conductor.run(self._find(limit, after, newest_first, filters))
+
+    async def afind(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        newest_first: bool = False,
+        **filters: Unpack[FindOptions],
+    ) -> Page:
+        """`find`, awaited."""
+        return await self._conductor.arun(self._find(limit, after, newest_first, filters))
+
+    def _find(
+        self,
+        limit: int,
+        after: str | None,
+        newest_first: bool,  # noqa: FBT001 - passed on from a keyword
+        filters: FindOptions,
+    ) -> Procedure[Page]:
+        wanted = jobs.job_filter(**filters)
+        return once_through(
+            lambda sql: jobs.find(
+                sql, self._tenant, wanted, limit=limit, after=after, newest_first=newest_first
+            ),
+            write=False,
+        )
+
+    def cancel(self, job_id: str, *, reason: str | None = None) -> bool:
+        """Stop a queued or running job. False where it had been cancelled before.
+
+        A running handler is told by its next heartbeat; it may still be running when this returns.
+        """
+        return self._conductor.run(self._cancel(job_id, reason))
+
+    async def acancel(self, job_id: str, *, reason: str | None = None) -> bool:
+        """`cancel`, awaited."""
+        return await self._conductor.arun(self._cancel(job_id, reason))
+
+    def _cancel(self, job_id: str, reason: str | None) -> Procedure[bool]:
+        wanted = parse_id(job_id)
+        why = None if reason is None else text(reason, "reason", longest=10_000)
+        before = yield Transaction(
+            lambda sql: leases.cancel(sql, self._tenant, [wanted], reason=why)
+        )
+        state = before[wanted]
+        if state is None:
+            raise JobNotFound(wanted)
+        if not allows(state, Event.CANCEL) and state.word != "cancelled":
+            raise WrongState(wanted, state=state.word, wanted="a queued or running job")
+        return state.word != "cancelled"
+
+    def replay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
+        """Send a dead or cancelled job round again; with `fresh`, a completed one too.
+
+        Where a newer job holds its key, the answer names that job and nothing is changed.
+        """
+        return self._conductor.run(self._replay(job_id, fresh=fresh))
+
+    async def areplay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
+        """`replay`, awaited."""
+        return await self._conductor.arun(self._replay(job_id, fresh=fresh))
+
+    def _replay(self, job_id: str, *, fresh: bool) -> Procedure[Enqueued]:
+        wanted = parse_id(job_id)
+        answers: list[Enqueued] = yield Transaction(
+            lambda sql: jobs.replay(sql, self._tenant, [wanted], fresh=fresh)
+        )
+        return answers[0]
+
+    def replay_many(
+        self, *, fresh: bool = False, limit: int | None = None, **filters: Unpack[FindOptions]
+    ) -> EnqueuedMany:
+        """Replay by filter, dead letters by default. Safe to repeat: what has been replayed is no
+        dead letter any more."""
+        return self._conductor.run(self._replay_many(filters, fresh=fresh, limit=limit))
+
+    async def areplay_many(
+        self, *, fresh: bool = False, limit: int | None = None, **filters: Unpack[FindOptions]
+    ) -> EnqueuedMany:
+        """`replay_many`, awaited."""
+        return await self._conductor.arun(self._replay_many(filters, fresh=fresh, limit=limit))
+
+    def _replay_many(
+        self, filters: FindOptions, *, fresh: bool, limit: int | None
+    ) -> Procedure[EnqueuedMany]:
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
+        wanted = jobs.job_filter(**{"status": "dead", **filters})
+        answers: list[Enqueued] = []
+        cursor: str | None = None
+        while True:
+            size = REPLAY_BATCH if limit is None else min(REPLAY_BATCH, limit - len(answers))
+            page: Page
+            page, replayed = yield Transaction(
+                _replay_page(self._tenant, wanted, fresh=fresh, limit=size, after=cursor)
+            )
+            answers += replayed
+            cursor = page.next
+            if cursor is None or (limit is not None and len(answers) >= limit):
+                return EnqueuedMany(answers)
+
+    def delete(self, job_id: str) -> bool:
+        """Remove a job in any state and free its key, explicitly. False where there was none."""
+        return self._conductor.run(self._delete(job_id))
+
+    async def adelete(self, job_id: str) -> bool:
+        """`delete`, awaited."""
+        return await self._conductor.arun(self._delete(job_id))
+
+    def _delete(self, job_id: str) -> Procedure[bool]:
+        wanted = parse_id(job_id)
+        deleted: set[str] = yield Transaction(lambda sql: jobs.delete(sql, self._tenant, [wanted]))
+        return wanted in deleted
+
+    def duplicates(self, job_id: str) -> Duplicates:
+        """What the job's keys have suppressed: how many, when, and by which request ids."""
+        return self._conductor.run(self._duplicates(job_id))
+
+    async def aduplicates(self, job_id: str) -> Duplicates:
+        """`duplicates`, awaited."""
+        return await self._conductor.arun(self._duplicates(job_id))
+
+    def _duplicates(self, job_id: str) -> Procedure[Duplicates]:
+        wanted = parse_id(job_id)
+        return once_through(lambda sql: jobs.duplicates(sql, self._tenant, wanted), write=False)
+
+
+def _split(kind: str, payload: Json, options: EnqueueOptions) -> tuple[list[NewJob], CallOptions]:
+    """A single enqueue is the bulk call with one item."""
+    rest: dict[str, Any] = dict(options)
+    call = {name: rest.pop(name) for name in CallOptions.__annotations__ if name in rest}
+    content: dict[str, Any] = {} if payload is None else {"payload": payload}
+    return [NewJob(kind, **content, **rest)], CallOptions(**call)  # type: ignore[typeddict-item]
+
+
+def _one(procedure: Procedure[EnqueuedMany]) -> Procedure[Enqueued]:
+    try:
+        answers = yield from procedure
+    except InvalidInput as error:
+        # The caller of a single enqueue knows no items.
+        raise type(error)(error.field, error.reason) from None
+    return answers[0]
+
+
+def _replay_page(
+    tenant: str, wanted: jobs.Filter, *, fresh: bool, limit: int, after: str | None
+) -> Build[tuple[Page, list[Enqueued]]]:
+    def build(sql: Sql) -> Operation[tuple[Page, list[Enqueued]]]:
+        page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
+        ids = [job.id for job in page]
+        replayed = yield from jobs.replay(sql, tenant, ids, fresh=fresh, strict=False)
+        return page, replayed
+
+    return build

@@ -1,0 +1,183 @@
+"""`lock`: a lease on a name with a fencing token.
+
+The store's clock grants and ends the lease. The holder counts on its own monotonic clock from *before*
+it asked, less a margin, so that it stops before anybody else can start.
+"""
+
+from __future__ import annotations
+
+import time
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from onefold.calls.procedure import Conductor, Pause, Procedure, Transaction, waits
+from onefold.errors import Busy, LeaseLost, UsageError
+from onefold.model.claim import Answer, Claim, ClaimKey, Won, want
+from onefold.model.moment import span
+from onefold.operations import claims
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+MARGIN: Final = 0.1
+"""The part of a lease in which the holder no longer trusts it."""
+
+_held: ContextVar[frozenset[tuple[str, ClaimKey]]] = ContextVar(
+    "onefold_locks", default=frozenset()
+)
+
+
+class _Lock:
+    """What the two colours share."""
+
+    def __init__(
+        self, conductor: Conductor, key: ClaimKey, ttl: timedelta, wait: timedelta | None
+    ) -> None:
+        """Nothing is asked of the database yet."""
+        span(ttl, "ttl", least=timedelta(milliseconds=1))
+        if wait is not None:
+            span(wait, "wait")
+        if conductor.borrowed is not None:
+            raise UsageError(
+                "A lock is leased, and a lease cannot be part of your transaction. Take the lock from"
+                " the Onefold object, and check it in the transaction: within(connection).guard(lock)."
+            )
+        self._conductor = conductor
+        self._key = key
+        self._ttl = ttl
+        self._wait = wait
+        self._claim: Claim | None = None
+        self._trusted_until = 0.0
+
+    @property
+    def claim(self) -> Claim:
+        """The claim behind the lock; `LeaseLost` where it is not held."""
+        if self._claim is None:
+            raise LeaseLost(f"the lock {self._key.key!r}", fence=0)
+        return self._claim
+
+    @property
+    def fence(self) -> int:
+        """Strictly greater than every earlier one of this name: give it to what you write to."""
+        return self.claim.fence
+
+    @property
+    def lost(self) -> bool:
+        """True where the lease may be somebody else's by now."""
+        return self._claim is None or time.monotonic() >= self._trusted_until
+
+    def check(self) -> None:
+        """Raise `LeaseLost` before an effect that must not overlap."""
+        if self.lost:
+            fence = 0 if self._claim is None else self._claim.fence
+            raise LeaseLost(f"the lock {self._key.key!r}", fence=fence)
+
+    def derived(self, name: str) -> str:
+        """A key for a third party that knows no fences. Best effort: as good as its memory."""
+        return self._key.derived(f"{self.fence}:{name}")
+
+    def _acquire(self) -> Procedure[None]:
+        mine = (self._conductor.database.label, self._key)
+        if mine in _held.get():
+            raise UsageError(
+                f"The lock {self._key.key!r} is already held here; asking again would wait for itself."
+            )
+        pauses = waits(self._wait)
+        while True:
+            wanted = want(self._key, lease=self._ttl, takeover="rerun")
+            asked = time.monotonic()
+            answer: Answer = yield Transaction(lambda sql, w=wanted: claims.claim(sql, w))
+            if isinstance(answer, Won):
+                self._claim = answer.claim
+                self._trust(asked)
+                _held.set(_held.get() | {mine})
+                return
+            assert isinstance(answer, Busy)  # noqa: S101 - a lock is never settled nor fingerprinted
+            pause = next(pauses, None)
+            if pause is None:
+                raise answer
+            yield Pause(min(pause, max(answer.retry_after.total_seconds(), 0.001)))
+
+    def _trust(self, asked: float) -> None:
+        self._trusted_until = asked + self._ttl.total_seconds() * (1 - MARGIN)
+
+    def _release(self) -> Procedure[bool]:
+        claim, self._claim = self._claim, None
+        _held.set(_held.get() - {(self._conductor.database.label, self._key)})
+        if claim is None:
+            return False
+        released: set[str] = yield Transaction(
+            lambda sql: claims.release(sql, [claim], strict=True)
+        )
+        return bool(released)
+
+    def _renew(self) -> Procedure[None]:
+        claim, asked = self.claim, time.monotonic()
+        micros = span(self._ttl, "ttl")
+        until: Any = yield Transaction(lambda sql: claims.renew(sql, claim, lease=micros))
+        if until is None:
+            self._trusted_until = 0.0
+            raise LeaseLost(f"the lock {self._key.key!r}", fence=claim.fence)
+        self._trust(asked)
+
+
+class Lock(_Lock):
+    """A lock for `with`."""
+
+    def acquire(self) -> Self:
+        """Take it, or raise `Busy` (after `wait`, if given): never silently go on without it."""
+        self._conductor.run(self._acquire())
+        return self
+
+    def release(self) -> bool:
+        """Give it back; False where it was no longer yours."""
+        return self._conductor.run(self._release())
+
+    def renew(self) -> None:
+        """Extend it by its ttl, under the same fence; `LeaseLost` where it has ended."""
+        self._conductor.run(self._renew())
+
+    def __enter__(self) -> Self:
+        """Acquire."""
+        return self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release, whatever happened."""
+        self.release()
+
+
+class AsyncLock(_Lock):
+    """A lock for `async with`."""
+
+    async def acquire(self) -> Self:
+        """Take it, or raise `Busy` (after `wait`, if given): never silently go on without it."""
+        await self._conductor.arun(self._acquire())
+        return self
+
+    async def release(self) -> bool:
+        """Give it back; False where it was no longer yours."""
+        return await self._conductor.arun(self._release())
+
+    async def renew(self) -> None:
+        """Extend it by its ttl, under the same fence; `LeaseLost` where it has ended."""
+        await self._conductor.arun(self._renew())
+
+    async def __aenter__(self) -> Self:
+        """Acquire."""
+        return await self.acquire()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release, whatever happened."""
+        await self.release()

@@ -1,0 +1,311 @@
+"""`once`: run something once per key and remember its result; context manager and decorator.
+
+with onefold.once("import", digest) as claim:
+    if claim.won:
+        claim.result = load(path)
+return claim.result
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from onefold.calls.procedure import Pause, Procedure, Transaction, waits
+from onefold.errors import Busy, ConflictingOptions, InvalidInput, KeyReused, OutcomeUnknown, TooOld
+from onefold.model.canonical import sorted_payload
+from onefold.model.claim import (
+    Answer,
+    Claim,
+    Guarantee,
+    Holding,
+    Mismatch,
+    Replay,
+    Unknown,
+    Wanted,
+    Won,
+    encode_result,
+)
+from onefold.model.moment import from_micros, span, to_micros
+from onefold.model.unique import fingerprint
+from onefold.operations import claims
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from types import TracebackType
+    from typing import Self
+
+    from onefold.calls.claims import ClaimCalls
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BusyPolicy: TypeAlias = Literal["raise", "skip"]
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What `verify` answers where the effect has happened: its result."""
+
+    result: Any = None
+
+
+class NotDone(msgspec.Struct, frozen=True):
+    """What `verify` answers where the effect has not happened: it may run."""
+
+
+Verify: TypeAlias = Callable[[str], "Done | NotDone | None | Awaitable[Done | NotDone | None]"]
+"""Finds out what became of a vanished attempt, by its key; None where it cannot tell."""
+
+
+class OnceSettings(msgspec.Struct, frozen=True):
+    """What `once` was told."""
+
+    calls: ClaimCalls
+    want: Callable[[str], Wanted]
+    name: str
+    key: str | Callable[..., str] | None
+    verify: Verify | None
+    retention: timedelta | None
+    issued_at: datetime | None
+    busy: BusyPolicy
+    wait: timedelta | None
+
+
+class OnceClaim:
+    """What the body of a `with` sees: won or replayed, and the result."""
+
+    def __init__(self, answer: Won | Replay) -> None:
+        """`answer` is what the database said."""
+        self.claim: Claim | None = answer.claim if isinstance(answer, Won) else None
+        self.result: Any = None if isinstance(answer, Won) else answer.result
+        """Set it in the body; it is stored when the body ends, and given to every later caller."""
+        self.settled = False
+
+    @property
+    def won(self) -> bool:
+        """True where the work is yours to do."""
+        return self.claim is not None
+
+    @property
+    def replayed(self) -> bool:
+        """True where it was done before; `result` is what it gave."""
+        return self.claim is None
+
+    @property
+    def fence(self) -> int | None:
+        """The number of this attempt, strictly growing per key; None for a replay."""
+        return None if self.claim is None else self.claim.fence
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What may be said of the effect: exactly, at least or at most once."""
+        return None if self.claim is None else self.claim.guarantee
+
+    def derived(self, name: str) -> str | None:
+        """A key for a third party: the same over every attempt with this key and name."""
+        return None if self.claim is None else self.claim.key.derived(name)
+
+
+class _Once:
+    """What the two colours share."""
+
+    def __init__(self, settings: OnceSettings) -> None:
+        self._settings = settings
+        self._wanted: Wanted | None = None
+        self._entered: OnceClaim | None = None
+
+    def _key(self) -> str:
+        key = self._settings.key
+        if not isinstance(key, str):
+            raise InvalidInput("key", "must be a string where once() is used with `with`")
+        return key
+
+    def _claim(self, key: str) -> Procedure[Answer]:
+        """Claim, waiting while somebody else is at work, if told to."""
+        settings = self._settings
+        self._refuse_too_old(key)
+        pauses = waits(settings.wait)
+        while True:
+            self._wanted = settings.want(key)
+            answer: Answer = yield from settings.calls._claim(self._wanted)  # noqa: SLF001
+            if not isinstance(answer, Busy) or (pause := next(pauses, None)) is None:
+                return answer
+            yield Pause(pause)
+
+    def _refuse_too_old(self, key: str) -> None:
+        """A ledger that forgets after `retention` cannot tell an older duplicate from a new attempt."""
+        settings = self._settings
+        if settings.issued_at is None:
+            return
+        if settings.retention is None:
+            raise ConflictingOptions("issued_at", "needs a retention to be compared with")
+        issued = to_micros(settings.issued_at, "issued_at")
+        horizon = settings.calls._conductor.now() - span(settings.retention, "retention")  # noqa: SLF001
+        if issued <= horizon:
+            raise TooOld(key=key, issued_at=settings.issued_at, horizon=from_micros(horizon))
+
+    def _enter(self, answer: Answer) -> OnceClaim | None:
+        match answer:
+            case Won() | Replay():
+                self._entered = OnceClaim(answer)
+                return self._entered
+            case Busy():
+                if self._settings.busy == "skip":
+                    return None
+                raise answer
+            case Mismatch(key):
+                raise KeyReused(key=key)
+            case Unknown(key, _, since):
+                raise OutcomeUnknown(key=key, since=since)
+
+    def _verified(self, unknown: Unknown, verdict: object) -> Procedure[Answer]:
+        """Act on what `verify` found out, unless somebody else has acted meanwhile."""
+        assert self._wanted is not None  # noqa: S101 - set by _claim
+        wanted = self._wanted
+        match verdict:
+            case Done(result):
+                stored = encode_result(result)
+                yield Transaction(
+                    lambda sql: claims.force(
+                        sql, wanted.key, Holding.SETTLED, result=stored, fence=unknown.fence
+                    )
+                )
+            case NotDone():
+                claim: Claim | None = yield Transaction(
+                    lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
+                )
+                if claim is not None:
+                    return Won(claim)
+            case None:
+                return unknown
+            case _:
+                raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
+        return (yield from self._claim(wanted.key.key))
+
+    def _leave(self, error: BaseException | None) -> Procedure[None]:
+        """Settle what was done; give back what failed."""
+        entered, self._entered = self._entered, None
+        if entered is None or entered.claim is None or entered.settled:
+            return
+        claim = entered.claim
+        if error is None:
+            text = encode_result(entered.result)
+            yield Transaction(lambda sql: claims.settle(sql, claim, text))
+        elif isinstance(error, Exception) or self._joined:
+            borrowed = self._settings.calls._conductor.borrowed  # noqa: SLF001
+            if borrowed is None or not borrowed.failed():
+                yield Transaction(lambda sql: claims.release(sql, [claim]))
+        # Interrupted (a cancelled task, ctrl-C): nobody knows how far it came, so the lease runs
+        # out and the stated takeover decides.
+
+    @property
+    def _joined(self) -> bool:
+        return self._settings.calls._conductor.borrowed is not None  # noqa: SLF001
+
+    def _bound_key(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> str:
+        """The key of a decorated call: given, computed, or digested from its bound arguments."""
+        key = self._settings.key
+        if isinstance(key, str):
+            return key
+        if key is not None:
+            return key(*args, **kwargs)
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        try:
+            text = sorted_payload(dict(bound.arguments))
+        except InvalidInput as error:
+            raise InvalidInput("key", f"cannot be made of the arguments: {error.reason}") from error
+        return fingerprint(f"{function.__module__}.{function.__qualname__}", text)
+
+    def _for(self, key: str) -> Self:
+        return type(self)(msgspec.structs.replace(self._settings, key=key))
+
+
+class Once(_Once):
+    """`once` for `with`, and for functions."""
+
+    def __enter__(self) -> OnceClaim | None:
+        """Claim the key. None where it is busy and `busy="skip"`."""
+        conductor = self._settings.calls._conductor  # noqa: SLF001 - one of us
+        answer = conductor.run(self._claim(self._key()))
+        verify = self._settings.verify
+        while isinstance(answer, Unknown) and verify is not None:
+            verdict = verify(answer.key)
+            if verdict is None:
+                break
+            answer = conductor.run(self._verified(answer, verdict))
+        return self._enter(answer)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Settle, or release after a failure."""
+        self._settings.calls._conductor.run(self._leave(error))  # noqa: SLF001 - one of us
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """Decorate: the second call with the same key gets the first one's result."""
+        if inspect.iscoroutinefunction(function):
+            raise InvalidInput("once", "is for plain functions; use aonce for a coroutine function")
+
+        @wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            with self._for(self._bound_key(function, args, kwargs)) as claim:
+                if claim is None:
+                    return None
+                if claim.won:
+                    claim.result = function(*args, **kwargs)
+            return cast("R | None", claim.result)
+
+        return wrapper
+
+
+class AsyncOnce(_Once):
+    """`once` for `async with`, and for coroutine functions."""
+
+    async def __aenter__(self) -> OnceClaim | None:
+        """Claim the key. None where it is busy and `busy="skip"`."""
+        conductor = self._settings.calls._conductor  # noqa: SLF001 - one of us
+        answer = await conductor.arun(self._claim(self._key()))
+        verify = self._settings.verify
+        while isinstance(answer, Unknown) and verify is not None:
+            verdict = verify(answer.key)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+            if verdict is None:
+                break
+            answer = await conductor.arun(self._verified(answer, verdict))
+        return self._enter(answer)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Settle, or release after a failure."""
+        await self._settings.calls._conductor.arun(self._leave(error))  # noqa: SLF001 - one of us
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
+        """Decorate: the second call with the same key gets the first one's result."""
+        if not inspect.iscoroutinefunction(function):
+            raise InvalidInput("aonce", "is for coroutine functions; use once for a plain one")
+
+        @wraps(function)
+        async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            async with self._for(self._bound_key(function, args, kwargs)) as claim:
+                if claim is None:
+                    return None
+                if claim.won:
+                    claim.result = await function(*args, **kwargs)
+            return cast("R | None", claim.result)
+
+        return wrapper

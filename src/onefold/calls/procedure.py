@@ -1,0 +1,94 @@
+"""Procedures: several transactions, and pauses between them, written once for sync and async.
+
+The same trick as operations, one level up: a generator that yields what it needs done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from onefold.operations.run import run, run_async
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from onefold.databases import Build, Clock, Database
+    from onefold.databases.borrowed import Borrowed
+
+T = TypeVar("T")
+
+
+class Transaction(msgspec.Struct, Generic[T], frozen=True):
+    """Run an operation in a transaction, ours or the caller's; the answer is its result."""
+
+    build: Build[T]
+    write: bool = True
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Wait so many seconds."""
+
+    seconds: float
+
+
+Procedure: TypeAlias = Generator[Transaction[Any] | Pause, Any, T]
+
+
+def once_through(build: Build[T], *, write: bool = True) -> Procedure[T]:
+    """A procedure of one transaction: what most calls are."""
+    result: T = yield Transaction(build, write)
+    return result
+
+
+class Conductor:
+    """Carries procedures out: on our own database, or on a connection that was lent to us."""
+
+    def __init__(self, database: Database, clock: Clock, borrowed: Borrowed | None = None) -> None:
+        """Without `borrowed`, transactions are our own."""
+        self.database = database
+        self.clock = clock
+        self.borrowed = borrowed
+
+    def now(self) -> int:
+        """The time here, in microseconds: for what is not compared across machines."""
+        given = self.clock()
+        return time.time_ns() // 1000 if given is None else given
+
+    def run(self, procedure: Procedure[T]) -> T:
+        """Carry out, blocking."""
+        return run(procedure, self._do)
+
+    async def arun(self, procedure: Procedure[T]) -> T:
+        """Carry out, awaiting."""
+        return await run_async(procedure, self._ado)
+
+    def _do(self, step: Transaction[Any] | Pause) -> Any:
+        if isinstance(step, Pause):
+            return time.sleep(step.seconds)
+        if self.borrowed is not None:
+            return self.borrowed.transact(step.build)
+        return self.database.transact(step.build, write=step.write)
+
+    async def _ado(self, step: Transaction[Any] | Pause) -> Any:
+        if isinstance(step, Pause):
+            return await asyncio.sleep(step.seconds)
+        if self.borrowed is not None:
+            return await self.borrowed.atransact(step.build)
+        return await self.database.atransact(step.build, write=step.write)
+
+
+def waits(wait: timedelta | None, *, longest: float = 0.25) -> Iterator[float]:
+    """Pauses of growing, jittered length until `wait` is over: waiters must not march in step."""
+    if wait is None:
+        return
+    deadline = time.monotonic() + wait.total_seconds()
+    pause = 0.005
+    while (left := deadline - time.monotonic()) > 0:
+        yield min(left, pause * (0.5 + random.random()))  # noqa: S311 - jitter
+        pause = min(pause * 2, longest)

@@ -1,0 +1,88 @@
+"""Databases: the only code that touches a connection. Internal.
+
+A database runs an operation in a transaction of its own (`transact`, `atransact`); a borrowed
+connection runs it in the caller's. Driver errors become ours here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from onefold.errors import InvalidInput
+from onefold.operations.statement import Operation, Sql
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from onefold.operations.migrations import Identity, Migration
+
+T = TypeVar("T")
+
+Clock: TypeAlias = Callable[[], int | None]
+"""Microseconds since the epoch; None leaves the time to the database."""
+
+Build: TypeAlias = Callable[[Sql], Operation[T]]
+"""Makes the operation anew for every try: a retried transaction starts from the beginning."""
+
+
+class Database(Protocol):
+    """What an application needs of a database, sync and async."""
+
+    sql: Sql
+    label: str
+    """The database for people: its URL without a password."""
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation in a transaction of our own."""
+        ...
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """`transact`, awaited."""
+        ...
+
+    def identity(self) -> Identity:
+        """Which installation this is; raises `SchemaOutdated` where it is too old."""
+        ...
+
+    async def aidentity(self) -> Identity:
+        """`identity`, awaited."""
+        ...
+
+    def migrate(self) -> list[Migration]:
+        """Bring the schema up to date, under a lock; answers with what was applied."""
+        ...
+
+    async def amigrate(self) -> list[Migration]:
+        """`migrate`, awaited."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open. Safe to call twice."""
+        ...
+
+    async def aclose(self) -> None:
+        """`close`, awaited."""
+        ...
+
+
+def open_database(url: str, *, schema: str, clock: Clock, busy_timeout: timedelta) -> Database:
+    """The database of a URL. Nothing is connected yet."""
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("url", f"must be a string, got {url!r}")
+    scheme = url.partition(":")[0]
+    match scheme:
+        case "sqlite":
+            from onefold.databases.sqlite import SqliteDatabase  # noqa: PLC0415 - only what is used
+
+            return SqliteDatabase(url, clock=clock, busy_timeout=busy_timeout)
+        case "postgresql" | "postgres":
+            try:
+                from onefold.databases.postgres import PostgresDatabase  # noqa: PLC0415
+            except ImportError as error:
+                raise InvalidInput(
+                    "url", "names PostgreSQL; install its driver: pip install 'onefold[postgres]'"
+                ) from error
+            return PostgresDatabase(url, schema=schema, clock=clock, busy_timeout=busy_timeout)
+        case _:
+            raise InvalidInput("url", f"must start with sqlite:/// or postgresql://, got {url!r}")

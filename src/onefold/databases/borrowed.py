@@ -1,0 +1,153 @@
+"""A caller's own connection: recognised, checked, and never begun, committed or rolled back.
+
+The library is read from the names of the connection's classes, so nothing optional is imported before
+somebody uses it, subclasses work, and nobody probes with hasattr. Its errors pass through untouched,
+for they belong to the caller's transaction; only a refusal by isolation becomes ours, as the contract
+says.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from onefold.databases import sqlite as sqlite_database
+from onefold.databases import sqlite_errors
+from onefold.databases.sqlite import SqliteDatabase
+from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, WrongConnection
+from onefold.operations.run import run
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from onefold.databases import Build, Clock, Database
+    from onefold.operations.statement import Rows, Statement
+
+T = TypeVar("T")
+
+
+class Borrowed(Protocol):
+    """A caller's connection, as something that runs operations."""
+
+    def check(self) -> None:
+        """Raise `NoTransaction` where none is open and none will be."""
+        ...
+
+    def failed(self) -> bool:
+        """True where the transaction is dead already, and any statement would fail."""
+        ...
+
+    def transact(self, build: Build[T]) -> T:
+        """Run an operation in the caller's transaction."""
+        ...
+
+    async def atransact(self, build: Build[T]) -> T:
+        """`transact`, awaited."""
+        ...
+
+
+def borrow(connection: object, database: Database, *, clock: Clock, wait: timedelta) -> Borrowed:
+    """Recognise a connection; raises `WrongConnection` for anything else."""
+    libraries = {
+        (kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__
+    }
+    on_postgres = database.sql.dialect == "postgres"
+    if ("sqlite3", "Connection") in libraries:
+        if on_postgres:
+            raise WrongConnection(
+                connection, f"is SQLite's, and this Onefold is on {database.label}."
+            )
+        return BorrowedSqlite(connection, database, clock, wait)
+    known = libraries & {
+        ("psycopg", "Connection"), ("psycopg", "AsyncConnection"), ("asyncpg", "Connection"),
+    }  # fmt: skip
+    if not known:
+        raise WrongConnection(
+            connection,
+            "is not a connection that within() knows. Give it an open sqlite3, psycopg or asyncpg"
+            " connection.",
+        )
+    if not on_postgres:
+        raise WrongConnection(
+            connection, f"is PostgreSQL's, and this Onefold is on {database.label}."
+        )
+    from onefold.databases.postgres import borrowed as postgres  # noqa: PLC0415 - its driver is here
+
+    return postgres.borrow(next(iter(known)), connection, database, clock)
+
+
+class BorrowedSqlite:
+    """A caller's sqlite3 connection."""
+
+    def __init__(
+        self, connection: object, database: Database, clock: Clock, wait: timedelta
+    ) -> None:
+        """The two were matched by `borrow`."""
+        assert isinstance(connection, sqlite3.Connection)  # noqa: S101
+        assert isinstance(database, SqliteDatabase)  # noqa: S101
+        self._connection = connection
+        self._database = database
+        self._clock = clock
+        self._wait = wait
+
+    def check(self) -> None:
+        """Legacy and PEP 249 modes open a transaction by themselves; autocommit does not."""
+        connection: Any = self._connection
+        if connection.in_transaction:
+            return
+        # Python 3.12 brought `autocommit`; -1 is "as isolation_level says".
+        autocommit = getattr(connection, "autocommit", -1)
+        opens = connection.isolation_level is not None if autocommit == -1 else not autocommit
+        if not opens:
+            raise NoTransaction(connection)
+
+    def failed(self) -> bool:
+        """A failed statement does not kill a SQLite transaction."""
+        return False
+
+    def transact(self, build: Build[T]) -> T:
+        """Begin what Python would begin at the first write anyway, but with the write lock, since an
+        operation may read before it writes."""
+        self._database.identity()
+        if reason := self._database.check_borrowed(self._connection):
+            raise WrongConnection(
+                self._connection, f"{reason}: its commit would not cover the job."
+            )
+        self.check()
+        self._database.remember_borrowed(self._connection)
+        if not self._connection.in_transaction:
+            self._guarded(lambda: self._connection.execute("begin immediate"))
+        return run(build(self._database.sql), self._execute)
+
+    async def atransact(self, build: Build[T]) -> T:
+        """sqlite3 blocks; there is nothing to await."""
+        del build
+        raise WrongConnection(
+            self._connection, "is a sync connection. Call the method without the leading a."
+        )
+
+    def _execute(self, statement: Statement) -> Rows:
+        rows: Rows = self._guarded(
+            lambda: sqlite_database.execute(self._connection, statement, self._clock)
+        )
+        if self._connection.text_factory is not str:
+            return [[_text(value) for value in row] for row in rows]
+        return rows
+
+    def _guarded(self, work: Any) -> Any:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if sqlite_errors.is_stale_snapshot(error):
+                raise SerializationConflict(
+                    "it began by reading, and the file has changed since"
+                ) from error
+            if sqlite_errors.is_busy(error):
+                raise DatabaseBusy(
+                    "another connection holds the write lock of the file.", waited=self._wait
+                ) from error
+            raise
+
+
+def _text(value: object) -> object:
+    return value.decode() if isinstance(value, bytes) else value

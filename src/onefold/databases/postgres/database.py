@@ -1,0 +1,389 @@
+"""Transactions of our own on PostgreSQL.
+
+Each says READ COMMITTED itself, since the server's default may be another level, and sets a
+`lock_timeout` below the server's `deadlock_timeout`: if somebody must lose, it is us, who can try
+again, and not a caller's transaction. Nothing is left on the session, so a pooler in transaction mode
+may stand between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+import weakref
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import psycopg
+import psycopg_pool
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow, tuple_row
+
+from onefold.databases.postgres.errors import translated, verdict
+from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
+from onefold.model.identity import new_id
+from onefold.operations.migrations import (
+    Identity,
+    Migration,
+    latest,
+    pending,
+    read_identity,
+    write_identity,
+)
+from onefold.operations.run import run, run_async
+from onefold.operations.statement import Rows, Sql, Statement, compiled
+
+if TYPE_CHECKING:
+    from onefold.databases import Build, Clock
+
+T = TypeVar("T")
+
+LOCK_TIMEOUT_MS: Final = 800
+CONNECTIONS: Final = 10
+# Spread retries, so that two who met once do not meet again.
+PAUSE: Final = 0.01
+
+_graveyard: list[object] = []
+"""Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
+
+
+class PostgresDatabase:
+    """One PostgreSQL database. Safe in threads, in several event loops, and after fork."""
+
+    def __init__(self, url: str, *, schema: str, clock: Clock, busy_timeout: timedelta) -> None:
+        """Nothing is connected yet."""
+        self.url = url
+        self.label = _without_password(url)
+        self.sql = Sql("postgres", schema=schema)
+        self.schema = schema
+        self._clock = clock
+        self._busy_timeout = busy_timeout
+        self._state = _State()
+        self._closed = False
+        begin = f"begin isolation level read committed; set local lock_timeout = {LOCK_TIMEOUT_MS}"
+        self._begin = begin.encode()
+        self.checked: weakref.WeakKeyDictionary[Any, Identity] = weakref.WeakKeyDictionary()
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation between `begin` and `commit`, again where the database asks for it.
+
+        A lost answer to the commit is no different: the operation's ids are the client's, so the
+        second try finds what the first one stored.
+        """
+        del write  # one kind of transaction serves both
+        self.identity()
+        effort = _Effort(self)
+        while True:
+            connection = self._get()
+            try:
+                return self._attempt(connection, build)
+            except psycopg.Error as error:
+                lost = connection.broken or connection.closed
+                time.sleep(effort.pause(error, connection_lost=lost))
+                if lost:
+                    self._pool().check()
+            finally:
+                self._put(connection)
+
+    def _attempt(self, connection: psycopg.Connection[TupleRow], build: Build[T]) -> T:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(self._begin)
+            result = run(build(self.sql), lambda s: execute(cursor, s, self._clock))
+            cursor.execute(b"commit")
+        except BaseException:
+            with suppress(psycopg.Error):
+                connection.rollback()
+            raise
+        return result
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """`transact`, awaited."""
+        del write
+        await self.aidentity()
+        effort = _Effort(self)
+        while True:
+            pool = await self._apool()
+            connection = await self._aget(pool)
+            try:
+                return await self._aattempt(connection, build)
+            except psycopg.Error as error:
+                lost = connection.broken or connection.closed
+                await asyncio.sleep(effort.pause(error, connection_lost=lost))
+                if lost:
+                    await pool.check()
+            finally:
+                await pool.putconn(connection)
+
+    async def _aattempt(self, connection: psycopg.AsyncConnection[TupleRow], build: Build[T]) -> T:
+        cursor = connection.cursor()
+
+        async def execute_here(statement: Statement) -> Rows:
+            return await aexecute(cursor, statement, self._clock)
+
+        try:
+            await cursor.execute(self._begin)
+            result = await run_async(build(self.sql), execute_here)
+            await cursor.execute(b"commit")
+        except asyncio.CancelledError:
+            # Whatever the server was doing, it is not for us any more.
+            await connection.close()
+            raise
+        except BaseException:
+            with suppress(psycopg.Error):
+                await connection.rollback()
+            raise
+        return result
+
+    def _get(self) -> psycopg.Connection[TupleRow]:
+        try:
+            return self._pool().getconn()
+        except psycopg_pool.PoolTimeout as error:
+            # Out of connections, or out of a server? One attempt of our own tells.
+            self._connect().close()
+            raise self._exhausted() from error
+
+    def _put(self, connection: psycopg.Connection[TupleRow]) -> None:
+        self._pool().putconn(connection)
+
+    async def _aget(
+        self, pool: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]
+    ) -> psycopg.AsyncConnection[TupleRow]:
+        try:
+            return await pool.getconn()
+        except psycopg_pool.PoolTimeout as error:
+            await (await self._aconnect()).close()
+            raise self._exhausted() from error
+
+    def _exhausted(self) -> DatabaseBusy:
+        return DatabaseBusy(
+            f"all {CONNECTIONS} connections of this process are in use.", waited=self._busy_timeout
+        )
+
+    def busy(self, waited: timedelta) -> DatabaseBusy:
+        """The error for a lock that was not given up in time."""
+        return DatabaseBusy(
+            "another transaction holds this key or row. Commit or roll it back; if it is your own"
+            " transaction, use within(connection).",
+            waited=waited,
+        )
+
+    def _current(self) -> _State:
+        if self._closed:
+            raise Closed
+        if self._state.pid != os.getpid():
+            _graveyard.append(self._state)
+            self._state = _State()
+        return self._state
+
+    def _pool(self) -> psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]]:
+        state = self._current()
+        if state.pool is None:
+            with state.opening:
+                if state.pool is None:
+                    state.pool = psycopg_pool.ConnectionPool(
+                        self.url,
+                        open=True,
+                        **self._pool_settings(),
+                    )
+        return state.pool
+
+    async def _apool(
+        self,
+    ) -> psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]:
+        state, loop = self._current(), asyncio.get_running_loop()
+        pool = state.pools.get(loop)
+        if pool is None:
+            pool = psycopg_pool.AsyncConnectionPool(self.url, open=False, **self._pool_settings())
+            state.pools[loop] = pool
+            await pool.open()
+        return pool
+
+    def _pool_settings(self) -> dict[str, Any]:
+        return {
+            "min_size": 0,
+            "max_size": CONNECTIONS,
+            "timeout": self._busy_timeout.total_seconds(),
+            "kwargs": {"autocommit": True, "row_factory": tuple_row},
+            "name": "onefold",
+        }
+
+    def _connect(self) -> psycopg.Connection[TupleRow]:
+        try:
+            return psycopg.connect(self.url, autocommit=True, connect_timeout=self._patience)
+        except psycopg.Error as error:
+            raise translated(error, self.label, self._exhausted()) from error
+
+    async def _aconnect(self) -> psycopg.AsyncConnection[TupleRow]:
+        try:
+            return await psycopg.AsyncConnection.connect(
+                self.url, autocommit=True, connect_timeout=self._patience
+            )
+        except psycopg.Error as error:
+            raise translated(error, self.label, self._exhausted()) from error
+
+    @property
+    def _patience(self) -> int:
+        return max(2, int(self._busy_timeout.total_seconds()))
+
+    def identity(self) -> Identity:
+        """Read once per process, by a connection of its own, so that a wrong URL fails at once."""
+        state = self._current()
+        if state.identity is None:
+            with state.opening:
+                if state.identity is None:
+                    with self._connect() as connection:
+                        rows = execute(connection.cursor(), self.sql("read_identity"), self._clock)
+                    self._accept(state, rows)
+        assert state.identity is not None  # noqa: S101 - _accept has set it or raised
+        return state.identity
+
+    async def aidentity(self) -> Identity:
+        """`identity`, awaited."""
+        state = self._current()
+        if state.identity is None:
+            connection = await self._aconnect()
+            async with connection:
+                rows = await aexecute(connection.cursor(), self.sql("read_identity"), self._clock)
+            self._accept(state, rows)
+        assert state.identity is not None  # noqa: S101 - _accept has set it or raised
+        return state.identity
+
+    def _accept(self, state: _State, rows: Rows) -> None:
+        identity = self.known(rows)
+        self.sql = self.sql.with_shards(identity.shards)
+        state.identity = identity
+
+    def known(self, rows: Rows) -> Identity:
+        """The identity in a row of read_identity; raises where it is missing or too old."""
+        text = rows[0][0]
+        identity = read_identity(text) if text else Identity("")
+        if identity.version < latest("postgres"):
+            raise SchemaOutdated(
+                found=identity.version, needed=latest("postgres"), where=self.label
+            )
+        return identity
+
+    def migrate(self) -> list[Migration]:
+        """Apply what is pending, in one transaction, under a lock that all migrators share."""
+        with self._connect() as connection, connection.transaction():
+            cursor = connection.cursor()
+            cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", [f"onefold {self.schema}"])
+            rows = execute(cursor, self.sql("read_identity"), self._clock)
+            migrations, identity = self._plan(rows)
+            if migrations:
+                cursor.execute(self.script(migrations, identity).encode())
+        self._current().identity = None
+        return migrations
+
+    async def amigrate(self) -> list[Migration]:
+        """`migrate`, in a thread: it is a deploy step, not a hot path."""
+        return await asyncio.to_thread(self.migrate)
+
+    def _plan(self, rows: Rows) -> tuple[list[Migration], Identity]:
+        text = rows[0][0]
+        found = read_identity(text) if text else Identity(new_id())
+        migrations = pending("postgres", found.version, schema=self.schema)
+        return migrations, Identity(found.installation, latest("postgres"), found.shards)
+
+    def script(self, migrations: list[Migration], identity: Identity | None = None) -> str:
+        """Migrations as one text, for us to run or for people to read (`migrate --sql`)."""
+        identity = identity or Identity(new_id(), latest("postgres"))
+        schema = '"' + self.schema.replace('"', '""') + '"'
+        value = "'" + write_identity(identity).replace("'", "''") + "'"
+        parts = [
+            f"{migration.text}\ninsert into {schema}.migration (number, name)"
+            f" values ({migration.number}, '{migration.name}');\n"
+            for migration in migrations
+        ]
+        parts.append(
+            f"insert into {schema}.meta (name, value) values ('identity', {value})\n"
+            "    on conflict (name) do update set value = excluded.value;\n"
+            f"comment on table {schema}.meta is {value};\n"
+        )
+        return "\n".join(parts)
+
+    def close(self) -> None:
+        """Close the sync pool, and what can be closed of others."""
+        state = self._current() if not self._closed else self._state
+        self._closed = True
+        if state.pool is not None:
+            state.pool.close()
+            state.pool = None
+
+    async def aclose(self) -> None:
+        """Close this event loop's pool and the sync one."""
+        state = self._state
+        pool = state.pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+        await asyncio.to_thread(self.close)
+
+
+class _State:
+    """What belongs to one process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.opening = threading.Lock()
+        self.identity: Identity | None = None
+        self.pool: psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]] | None = None
+        self.pools: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop,
+            psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]],
+        ] = weakref.WeakKeyDictionary()
+
+
+class _Effort:
+    """How long one call has been trying, and whether it should go on."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._started = time.monotonic()
+        self._tries = 0
+
+    def pause(self, error: psycopg.Error, *, connection_lost: bool) -> float:
+        """Seconds to wait before the next try; raises ours where there is none."""
+        waited = timedelta(seconds=time.monotonic() - self._started)
+        meaning = verdict(error, connection_lost=connection_lost)
+        database = self._database
+        if meaning == "final" or waited >= database._busy_timeout:  # noqa: SLF001 - of this module
+            raise translated(error, database.label, database.busy(waited)) from error
+        self._tries += 1
+        if meaning == "waited":
+            return 0.0
+        return random.random() * min(PAUSE * 2**self._tries, 0.5)  # noqa: S311 - jitter
+
+
+def execute(cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock) -> Rows:
+    """Run one statement on a psycopg cursor that gives tuples."""
+    text, _ = compiled(statement.text, "pyformat")
+    parameters = statement.arrays()
+    parameters["now"] = clock()
+    cursor.execute(text.encode(), parameters)
+    return cursor.fetchall() if cursor.description else ()
+
+
+async def aexecute(
+    cursor: psycopg.AsyncCursor[TupleRow], statement: Statement, clock: Clock
+) -> Rows:
+    """`execute`, awaited."""
+    text, _ = compiled(statement.text, "pyformat")
+    parameters = statement.arrays()
+    parameters["now"] = clock()
+    await cursor.execute(text.encode(), parameters)
+    return await cursor.fetchall() if cursor.description else ()
+
+
+def _without_password(url: str) -> str:
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise InvalidInput("url", f"is not a PostgreSQL URL: {error}") from None
+    user = f"{parts['user']}@" if "user" in parts else ""
+    port = f":{parts['port']}" if "port" in parts else ""
+    return f"postgresql://{user}{parts.get('host', '')}{port}/{parts.get('dbname', '')}"

@@ -1,0 +1,407 @@
+"""SQLite: one file, WAL, one writer at a time.
+
+The writer asks for the lock itself, with `begin immediate`, every millisecond until its deadline:
+SQLite's own busy handler sleeps up to 100 ms, and whoever has the lock would keep it. A process that
+commits back to back lets others in once in a while.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from asyncio import get_running_loop, shield
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import unquote
+
+from onefold.databases import sqlite_errors
+from onefold.errors import (
+    Closed,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    InvalidInput,
+    SchemaOutdated,
+    WouldDeadlock,
+)
+from onefold.model.identity import new_id
+from onefold.operations.migrations import (
+    Identity,
+    Migration,
+    latest,
+    pending,
+    read_identity,
+    write_identity,
+)
+from onefold.operations.run import run
+from onefold.operations.statement import Rows, Sql, Statement, compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.databases import Build, Clock
+
+T = TypeVar("T")
+
+POLL: Final = 0.001
+MONOPOLY: Final = 0.010
+"""After so long of commits back to back, the writer leaves the lock alone for one poll."""
+IDLE_CONNECTIONS: Final = 8
+THREADS: Final = 8
+OLDEST: Final = (3, 35, 0)
+"""The first with RETURNING."""
+
+_graveyard: list[object] = []
+"""Connections of the parent process. Closing them in a forked child would be SQLite's undoing."""
+
+
+class SqliteDatabase:
+    """One SQLite file. Safe in threads, in any number of event loops, and after fork."""
+
+    def __init__(self, url: str, *, clock: Clock, busy_timeout: timedelta) -> None:
+        """`url` is sqlite:///relative or sqlite:////absolute; nothing is opened yet."""
+        self.path = path_of(url)
+        self.label = f"sqlite:///{self.path}"
+        self.sql = Sql("sqlite")
+        self._clock = clock
+        self._busy_timeout = busy_timeout.total_seconds()
+        self._state = _State()
+        self._closed = False
+        self.borrowed = threading.local()
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation between `begin` and `commit`."""
+        return self._transact(build, write=write, thread=threading.get_ident())
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """The whole operation in one hop to a thread: a hop per statement costs twice as much."""
+        thread = threading.get_ident()
+        return await self._hop(lambda: self._transact(build, write=write, thread=thread))
+
+    async def _hop(self, work: Callable[[], T]) -> T:
+        executor = self._current().executor
+        context = copy_context()
+        future = get_running_loop().run_in_executor(executor, context.run, work)
+        # A cancelled caller must not leave the thread's outcome unread; the thread itself goes on.
+        return await shield(future)
+
+    def _transact(self, build: Build[T], *, write: bool, thread: int) -> T:
+        if self._closed:
+            raise Closed
+        state = self._current()
+        self.identity()
+        if not write:
+            return self._attempt(state, build, "begin")
+        deadline = time.monotonic() + self._busy_timeout
+        if not state.writing.acquire(timeout=0):
+            self._refuse_own_lock(thread)
+            if not state.writing.acquire(timeout=self._busy_timeout):
+                raise self._busy()
+        try:
+            if state.monopoly():
+                time.sleep(POLL)
+            while True:
+                try:
+                    result = self._attempt(state, build, "begin immediate")
+                except sqlite3.OperationalError as error:
+                    if not sqlite_errors.is_busy(error):
+                        raise self._translated(error) from error
+                    self._refuse_own_lock(thread)
+                    if time.monotonic() >= deadline:
+                        raise self._busy() from error
+                    time.sleep(POLL)
+                else:
+                    state.committed()
+                    return result
+        finally:
+            state.writing.release()
+
+    def _attempt(self, state: _State, build: Build[T], begin: str) -> T:
+        connection = state.borrow(self._open)
+        try:
+            connection.execute(begin)
+            try:
+                result = run(build(self.sql), lambda s: execute(connection, s, self._clock))
+                connection.execute("commit")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("rollback")
+                raise
+        except sqlite3.DatabaseError as error:
+            if sqlite_errors.is_busy(error):
+                raise
+            raise self._translated(error) from error
+        finally:
+            state.give_back(connection)
+        return result
+
+    def _open(self) -> sqlite3.Connection:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise DatabaseUnavailable(
+                self.label,
+                f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed.",
+            )
+        try:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=self._busy_timeout,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        try:
+            connection.execute("pragma journal_mode = wal").fetchone()
+            # A job that was answered for must survive a power cut, not only a crash.
+            connection.execute("pragma synchronous = full")
+            # From here on we wait ourselves.
+            connection.execute("pragma busy_timeout = 0")
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._translated(error) from error
+        return connection
+
+    def _current(self) -> _State:
+        """This process' connections; a forked child starts without its parent's."""
+        if self._state.pid != os.getpid():
+            _graveyard.append(self._state)
+            self._state = _State()
+        return self._state
+
+    def _busy(self) -> DatabaseBusy:
+        return DatabaseBusy(
+            f"another connection holds the write lock of {self.path}. Commit or roll it back; if it"
+            " is your own transaction in this thread, use within(connection).",
+            waited=timedelta(seconds=self._busy_timeout),
+        )
+
+    def _refuse_own_lock(self, thread: int) -> None:
+        for connection, owner in list(_borrowed_connections.get(str(self.path), {}).values()):
+            if owner == thread and connection.in_transaction:
+                raise WouldDeadlock
+
+    def _translated(self, error: sqlite3.Error) -> Exception:
+        return sqlite_errors.translated(error, self.label, self._busy)
+
+    def identity(self) -> Identity:
+        """An embedded file migrates itself at the first use."""
+        state = self._current()
+        if state.identity is None:
+            with state.opening:
+                if state.identity is None:
+                    self._migrate(state)
+        assert state.identity is not None  # noqa: S101 - _migrate has set it
+        return state.identity
+
+    async def aidentity(self) -> Identity:
+        """`identity`, awaited."""
+        return self._current().identity or await self._hop(self.identity)
+
+    def migrate(self) -> list[Migration]:
+        """Apply what is pending."""
+        state = self._current()
+        with state.opening:
+            return self._migrate(state)
+
+    async def amigrate(self) -> list[Migration]:
+        """`migrate`, awaited."""
+        return await self._hop(self.migrate)
+
+    def _migrate(self, state: _State) -> list[Migration]:
+        connection = state.borrow(self._open)
+        try:
+            identity = read(connection, self.sql)
+            if identity is not None and identity.version >= latest("sqlite"):
+                state.identity = identity
+                return []
+            connection.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
+            connection.execute("begin immediate")
+            try:
+                applied = _apply(connection, self.sql)
+                connection.execute("commit")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("rollback")
+                raise
+            connection.execute("pragma busy_timeout = 0")
+            state.identity = read(connection, self.sql)
+        except sqlite3.DatabaseError as error:
+            raise self._translated(error) from error
+        finally:
+            state.give_back(connection)
+        return applied
+
+    def check_borrowed(self, connection: sqlite3.Connection) -> str | None:
+        """Why a caller's connection cannot be used, if so."""
+        row = connection.cursor().execute("pragma database_list").fetchone()
+        path = row[2] if isinstance(row[2], str) else row[2].decode()
+        if not path or not self.path.exists() or not Path(path).samefile(self.path):
+            return f"is connected to {path or 'a database in memory'}, not to {self.path}"
+        return None
+
+    def remember_borrowed(self, connection: sqlite3.Connection) -> None:
+        """So that a plain call in the same thread can be told that it would wait for itself."""
+        known = _borrowed_connections.setdefault(str(self.path), {})
+        for key, (other, _) in list(known.items()):
+            if not _is_open(other):
+                known.pop(key, None)
+        known[id(connection)] = (connection, threading.get_ident())
+        while len(known) > BORROWED_REMEMBERED:
+            known.pop(next(iter(known)))
+
+    def close(self) -> None:
+        """Close this process' connections and threads."""
+        self._closed = True
+        self._current().close()
+
+    async def aclose(self) -> None:
+        """`close`, awaited."""
+        self.close()
+
+
+BORROWED_REMEMBERED: Final = 256
+
+# sqlite3.Connection has no weak references, so what `within` was given is remembered here, bounded.
+_borrowed_connections: dict[str, dict[int, tuple[sqlite3.Connection, int]]] = {}
+
+
+def _is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        return connection.in_transaction
+    except sqlite3.ProgrammingError:
+        return False
+
+
+class _State:
+    """What belongs to one process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.opening = threading.RLock()
+        self.writing = threading.Lock()
+        self.identity: Identity | None = None
+        self._idle: list[sqlite3.Connection] = []
+        self._executor: ThreadPoolExecutor | None = None
+        self._closed = False
+        self._busy_since = 0.0
+        self._last_commit = 0.0
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        with self.opening:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(THREADS, "onefold-sqlite")
+            return self._executor
+
+    def borrow(self, open_connection: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return open_connection()
+
+    def give_back(self, connection: sqlite3.Connection) -> None:
+        if self._closed or len(self._idle) >= IDLE_CONNECTIONS or connection.in_transaction:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def committed(self) -> None:
+        now = time.monotonic()
+        if now - self._last_commit > POLL:
+            self._busy_since = now
+        self._last_commit = now
+
+    def monopoly(self) -> bool:
+        """True where we have had the lock to ourselves for so long that others may starve."""
+        now = time.monotonic()
+        if now - self._last_commit > POLL or now - self._busy_since < MONOPOLY:
+            return False
+        self._busy_since = now
+        return True
+
+    def close(self) -> None:
+        self._closed = True
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+        while self._idle:
+            self._idle.pop().close()
+
+
+def path_of(url: str) -> Path:
+    """The file of a URL."""
+    if not url.startswith("sqlite:///") or (name := unquote(url[len("sqlite:///") :])) in {
+        "",
+        ":memory:",
+    }:
+        raise InvalidInput(
+            "url",
+            f"must name a file, as in sqlite:///app.db or sqlite:////var/app.db, got {url!r}:"
+            " a database in memory forgets every promise when the process ends",
+        )
+    return Path(name)
+
+
+def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) -> Rows:
+    """Run one statement. The machine's clock is the database's clock here."""
+    text, _ = compiled(statement.text, "named")
+    real = time.time_ns() // 1000
+    now = clock()
+    parameters = statement.json()
+    parameters["now"] = real if now is None else now
+    parameters["clock"] = real
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor.execute(text, parameters).fetchall()
+
+
+def read(connection: sqlite3.Connection, sql: Sql) -> Identity | None:
+    """The identity of a file, None where it has no tables of ours."""
+    if not execute(connection, sql("has_identity"), lambda: 0):
+        return None
+    rows = execute(connection, sql("read_identity"), lambda: 0)
+    return read_identity(rows[0][0])
+
+
+def _apply(connection: sqlite3.Connection, sql: Sql) -> list[Migration]:
+    found = read(connection, sql) or Identity(new_id())
+    migrations = pending("sqlite", found.version)
+    for migration in migrations:
+        for text in statements(migration.text):
+            connection.execute(text)
+        connection.execute(
+            "insert into onefold_migration (number, name) values (?, ?)",
+            (migration.number, migration.name),
+        )
+    identity = Identity(found.installation, latest("sqlite"), found.shards)
+    connection.execute(
+        "insert into onefold_meta (name, value) values ('identity', ?)"
+        " on conflict (name) do update set value = excluded.value",
+        (write_identity(identity),),
+    )
+    return migrations
+
+
+def statements(text: str) -> list[str]:
+    """The statements of a migration, one by one: `executescript` would commit our transaction."""
+    found: list[str] = []
+    piece = ""
+    for line in text.splitlines(keepends=True):
+        piece += line
+        if sqlite3.complete_statement(piece):
+            found.append(piece)
+            piece = ""
+    if piece.strip():
+        found.append(piece)
+    return found
+
+
+def outdated(identity: Identity | None, label: str) -> SchemaOutdated | None:
+    """The error for a database that this version cannot work with."""
+    found = 0 if identity is None else identity.version
+    needed = latest("sqlite")
+    return SchemaOutdated(found=found, needed=needed, where=label) if found < needed else None

@@ -1,0 +1,346 @@
+"""Every error that Onefold raises: a sentence to act on, with its evidence as fields.
+
+    OnefoldError
+    ├── UsageError                 you called us wrongly; fix the code
+    │   ├── InvalidInput               a value cannot be accepted; nothing was stored
+    │   ├── ConflictingOptions         two options contradict each other
+    │   ├── NoTransaction              `within` needs a transaction, and none is or will be open
+    │   ├── WrongConnection            not a connection we know, of the other colour, or another database
+    │   ├── WouldDeadlock              this thread would wait for its own open transaction
+    │   └── Closed                     the Onefold object has been closed
+    ├── Conflict                   somebody else got there first; normal in life
+    │   ├── AlreadyEnqueued            `on_duplicate="raise"` met a holder
+    │   ├── KeyReused                  the same key with a different request
+    │   ├── Busy                       the first attempt with this key is still at work
+    │   ├── OutcomeUnknown             the first attempt vanished; nobody knows how far it came
+    │   ├── LeaseLost                  this delivery, claim or lock is no longer yours
+    │   ├── JobNotFound                no such job for this tenant
+    │   ├── WrongState                 the job is in a state that does not allow this
+    │   ├── Gone                       only a tombstone of the job is left
+    │   └── TooOld                     older than what the ledger still remembers
+    └── DatabaseError              the store could not do it
+        ├── DatabaseBusy               somebody else holds what we need; try again
+        ├── DatabaseUnavailable        unreachable, read-only, or out of space
+        ├── SerializationConflict      the database refused your transaction; retry the whole of it
+        └── SchemaOutdated             run `onefold migrate`
+
+`status` is the HTTP status an error has on the wire, so that no layer above keeps a table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+
+class OnefoldError(Exception):
+    """The root of the tree; catch it to catch everything of ours."""
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, **evidence: object) -> None:
+        """`message` is for people; `evidence` becomes the attributes of the error."""
+        super().__init__(message)
+        self.evidence: Mapping[str, object] = evidence
+        for name, value in evidence.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive pickling (a process pool sends errors back) whatever the constructor takes."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(
+    kind: type[OnefoldError], args: tuple[object, ...], fields: dict[str, object]
+) -> OnefoldError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class UsageError(OnefoldError):
+    """You called us wrongly; the fix is in your code."""
+
+    status = 400
+
+
+class InvalidInput(UsageError):
+    """A value cannot be accepted. Nothing was stored."""
+
+    field: str
+    reason: str
+
+    def __init__(self, field: str, reason: str, *, item: int | None = None) -> None:
+        """`field` names the argument, `item` its place in a batch."""
+        where = field if item is None else f"item {item}: {field}"
+        super().__init__(f"{where} {reason}", field=field, reason=reason, item=item)
+
+    item: int | None
+
+    def at(self, item: int) -> InvalidInput:
+        """The same error, naming the item of a batch."""
+        return type(self)(self.field, self.reason, item=item)
+
+
+class ConflictingOptions(InvalidInput):
+    """Two options contradict each other. Nothing was stored."""
+
+
+class NoTransaction(UsageError):
+    """`within` was given a connection on which no transaction is, or will be, open."""
+
+    def __init__(self, connection: object) -> None:
+        """`connection` is what was given."""
+        super().__init__(
+            f"{_name(connection)} has no open transaction and will not open one by itself, so the"
+            " job would be committed apart from your rows. Open a transaction around the call.",
+            connection=_name(connection),
+        )
+
+
+class WrongConnection(UsageError):
+    """`within` cannot work with this connection."""
+
+    def __init__(self, connection: object, reason: str) -> None:
+        """`reason` says what is wrong and what to do."""
+        super().__init__(
+            f"{_name(connection)} {reason}", connection=_name(connection), reason=reason
+        )
+
+
+class WouldDeadlock(UsageError):
+    """This thread has an open SQLite transaction and would wait for itself."""
+
+    def __init__(self) -> None:
+        """No evidence: the thread is the caller's own."""
+        super().__init__(
+            "This thread has an open write transaction on the same SQLite file, so this call would"
+            " wait for itself. Use within(connection) to join that transaction, or commit it first."
+        )
+
+
+class Closed(UsageError):
+    """The Onefold object has been closed."""
+
+    def __init__(self) -> None:
+        """No evidence."""
+        super().__init__("This Onefold object is closed. Make a new one.")
+
+
+class Conflict(OnefoldError):
+    """Somebody else got there first."""
+
+    status = 409
+
+
+class AlreadyEnqueued(Conflict):
+    """`on_duplicate="raise"` met a holder of the key. Nothing of the call was stored."""
+
+    holder_id: str
+    key: str
+    item: int
+
+    def __init__(self, *, key: str, holder_id: str, state: str | None, item: int) -> None:
+        """`holder_id` is the job that has the key, `item` the place in the batch."""
+        super().__init__(
+            f"item {item}: the key {key!r} is held by job {holder_id} ({state})."
+            ' Use on_duplicate="keep" to be answered with that job instead.',
+            key=key,
+            holder_id=holder_id,
+            state=state,
+            item=item,
+        )
+
+
+class KeyReused(Conflict):
+    """The same key came with a different request."""
+
+    status = 422
+    key: str
+
+    def __init__(self, *, key: str, holder_id: str | None = None, item: int | None = None) -> None:
+        """`holder_id` is the job, if a job has the key."""
+        where = "" if item is None else f"item {item}: "
+        super().__init__(
+            f"{where}the key {key!r} was used before with a different request."
+            " Use a new key for a new request.",
+            key=key,
+            holder_id=holder_id,
+            item=item,
+        )
+
+
+class Busy(Conflict):
+    """The first attempt with this key is still at work. Also the answer of `claim()`."""
+
+    __match_args__ = ("retry_after",)
+    key: str
+    retry_after: timedelta
+
+    def __init__(self, *, key: str, retry_after: timedelta) -> None:
+        """`retry_after` is when it is worth asking again."""
+        super().__init__(
+            f"The key {key!r} is being worked on by somebody else."
+            f" Try again in {retry_after.total_seconds():g} seconds.",
+            key=key,
+            retry_after=retry_after,
+        )
+
+
+class OutcomeUnknown(Conflict):
+    """The attempt that had this key vanished, and its takeover is `refuse`."""
+
+    key: str
+    since: datetime | None
+
+    def __init__(self, *, key: str, since: datetime | None = None) -> None:
+        """`since` is when its lease ended."""
+        super().__init__(
+            f"The attempt that claimed {key!r} vanished before it settled, so its effect may or may"
+            " not have happened. Find out (verify=), then settle or release the key.",
+            key=key,
+            since=since,
+        )
+
+
+class LeaseLost(Conflict):
+    """This delivery, claim or lock is no longer yours; nothing was written."""
+
+    fence: int
+
+    def __init__(self, subject: str, *, fence: int) -> None:
+        """`subject` names the job or key, `fence` the delivery that lost it."""
+        super().__init__(
+            f"{subject} is no longer held under fence {fence}: it was given to somebody else or"
+            " ended meanwhile. Nothing was written; stop working on it.",
+            subject=subject,
+            fence=fence,
+        )
+
+
+class JobNotFound(Conflict):
+    """No such job for this tenant."""
+
+    status = 404
+    job_id: str
+
+    def __init__(self, job_id: str) -> None:
+        """`job_id` is what was asked for."""
+        super().__init__(
+            f"There is no job {job_id}: it never existed, or was pruned.", job_id=job_id
+        )
+
+
+class WrongState(Conflict):
+    """The job is in a state that does not allow what was asked."""
+
+    job_id: str
+
+    def __init__(self, job_id: str, *, state: str, wanted: str) -> None:
+        """`wanted` says which states would do, in words."""
+        super().__init__(
+            f"Job {job_id} is {state}; this needs {wanted}.",
+            job_id=job_id,
+            state=state,
+            wanted=wanted,
+        )
+
+
+class Gone(Conflict):
+    """Only a tombstone of the job is left: it holds its key, but cannot run again."""
+
+    status = 410
+    job_id: str
+
+    def __init__(self, job_id: str) -> None:
+        """`job_id` is what was asked for."""
+        super().__init__(
+            f"Job {job_id} has been pruned; only a tombstone that holds its key is left."
+            " Enqueue a new job.",
+            job_id=job_id,
+        )
+
+
+class TooOld(Conflict):
+    """The attempt is older than what the ledger still remembers, so it cannot be told apart."""
+
+    key: str
+
+    def __init__(self, *, key: str, issued_at: datetime, horizon: datetime) -> None:
+        """`horizon` is the oldest moment that the ledger still answers for."""
+        super().__init__(
+            f"{key!r} was issued at {issued_at.isoformat()}, before {horizon.isoformat()}, the"
+            " oldest the ledger remembers: it may have been processed already, so it is refused.",
+            key=key,
+            issued_at=issued_at,
+            horizon=horizon,
+        )
+
+
+class DatabaseError(OnefoldError):
+    """The store could not do it."""
+
+    status = 503
+
+
+class DatabaseBusy(DatabaseError):
+    """Somebody else holds what we need, for longer than we were told to wait."""
+
+    waited: timedelta
+
+    def __init__(self, reason: str, *, waited: timedelta) -> None:
+        """`waited` is how long we tried."""
+        super().__init__(
+            f"The database stayed busy for {waited.total_seconds():g} seconds: {reason}",
+            reason=reason,
+            waited=waited,
+        )
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The database cannot be reached or cannot write."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        """`where` is the database without its password."""
+        super().__init__(f"{where}: {reason}", where=where, reason=reason)
+
+
+class SerializationConflict(DatabaseError):
+    """The database refused your transaction because of its isolation. Retry the whole of it."""
+
+    status = 409
+
+    def __init__(self, reason: str) -> None:
+        """`reason` is the database's own sentence."""
+        super().__init__(
+            f"The database refused this transaction: {reason}. Roll back and run the whole"
+            " transaction again (READ COMMITTED, or BEGIN IMMEDIATE on SQLite, avoids this).",
+            reason=reason,
+        )
+
+
+class SchemaOutdated(DatabaseError):
+    """The database's tables are missing or older than this version needs."""
+
+    found: int
+    needed: int
+
+    def __init__(self, *, found: int, needed: int, where: str) -> None:
+        """`found` is 0 where there are no tables at all."""
+        state = f"is at schema {found}" if found else "has no Onefold tables"
+        super().__init__(
+            f"The database {state} and this version needs {needed}."
+            f" Run `onefold migrate --database {where}` and start again.",
+            found=found,
+            needed=needed,
+            where=where,
+        )
+
+
+def _name(connection: object) -> str:
+    kind = type(connection)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,272 @@
+"""A claim: one key taken by one attempt, and what a later attempt is told.
+
+`decide` is the whole rule, in the order that matters: expired → mismatch → replay → busy →
+takeover. Every surface is a translation of its answer.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.errors import Busy, ConflictingOptions, InvalidInput
+from onefold.model import names
+from onefold.model.canonical import decode_payload, encode_payload
+from onefold.model.identity import advisory_lock_key, hash12, new_id
+from onefold.model.moment import from_micros, span
+from onefold.model.unique import fingerprint as digest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Takeover: TypeAlias = Literal["rerun", "resume", "refuse"]
+Guarantee: TypeAlias = Literal["exactly once", "at least once", "at most once"]
+
+TAKEOVERS: Final[tuple[Takeover, ...]] = ("rerun", "resume", "refuse")
+RESULT_BYTES: Final = 1024 * 1024
+
+# Asking again sooner than this only heats the room.
+JOINED_RETRY: Final = timedelta(seconds=1)
+
+
+class Holding(IntEnum):
+    """What is stored of a claim."""
+
+    HELD = 0
+    SETTLED = 1
+    FREE = 2
+    """Given back unsettled. The row stays for a while so that its fence cannot go back."""
+
+
+Place: TypeAlias = tuple[int, str, str, str, str]
+
+
+class ClaimKey(msgspec.Struct, frozen=True, order=True):
+    """Which key: the columns of the unique constraint, in lock order."""
+
+    tenant: str
+    surface: str
+    scope: str
+    key: str
+
+    @property
+    def lock(self) -> int:
+        """The number of the advisory lock that stands for this key."""
+        return advisory_lock_key(self.tenant, self.surface, self.scope, self.key)
+
+    def place(self, shards: int) -> Place:
+        """The columns of the constraint, the shard first; tuples of them sort in lock order."""
+        shard = self.hash % shards if shards > 1 else 0
+        return (shard, self.tenant, self.surface, self.scope, self.key)
+
+    @property
+    def hash(self) -> int:
+        """What decides the shard."""
+        return hash12(self.tenant, self.surface, self.scope, self.key)
+
+    def derived(self, name: str) -> str:
+        """A key for a third party: the same over every attempt with this key and name.
+
+        Best effort: it is only as good as the third party's own memory of it.
+        """
+        return digest(self.tenant, self.surface, self.scope, self.key, name)
+
+
+def claim_key(tenant: str, surface: str, scope: object, key: object) -> ClaimKey:
+    """Check the parts of a key."""
+    return ClaimKey(
+        tenant, names.name(surface, "surface"), names.text(scope, "scope"), names.key(key, "key")
+    )
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What an attempt asks for."""
+
+    key: ClaimKey
+    id: str
+    """Made by the client: the name of this claim, and of the attempt that owns it. A retry after
+    a lost answer finds its own."""
+    fingerprint: str | None = None
+    lease: int | None = None
+    """Microseconds; None is joined: the caller's transaction is the lease."""
+    takeover: Takeover = "refuse"
+    keep: int | None = None
+    """Microseconds from the settling; None is until told."""
+
+    @property
+    def joined(self) -> bool:
+        """Claim, work and result commit in the caller's transaction."""
+        return self.lease is None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the caller may tell others about the effect."""
+        if self.joined:
+            return "exactly once"
+        return "at most once" if self.takeover == "refuse" else "at least once"
+
+
+def want(  # noqa: PLR0913 - the settings of a claim, all by name
+    key: ClaimKey,
+    *,
+    fingerprint: str | None = None,
+    lease: timedelta | None,
+    takeover: Takeover = "refuse",
+    retention: timedelta | None = None,
+) -> Wanted:
+    """Check the settings of an attempt."""
+    if takeover not in TAKEOVERS:
+        raise InvalidInput("takeover", f"must be rerun, resume or refuse, got {takeover!r}")
+    if fingerprint is not None:
+        names.key(fingerprint, "fingerprint")
+    least = timedelta(microseconds=1)
+    return Wanted(
+        key=key,
+        id=new_id(),
+        fingerprint=fingerprint,
+        lease=None if lease is None else span(lease, "lease", least=least),
+        takeover=takeover,
+        keep=None if retention is None else span(retention, "retention", least=least),
+    )
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A stored claim. The fields are in the order of find_claims' columns."""
+
+    id: str
+    owner: str
+    state: int
+    fence: int
+    fingerprint: str | None
+    takeover: int
+    lease_until: int | None
+    expires_at: int | None
+    result: str | None
+    now: int
+    """The database's clock at the look."""
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Found:
+        """A row of find_claims, less its leading columns."""
+        return cls(*row)
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A key that is yours: keep it to settle, release or renew."""
+
+    key: ClaimKey
+    id: str
+    """Stable over a `resume`, new with a `rerun`: the scope of memoised steps."""
+    owner: str
+    fence: int
+    lease_until: datetime | None
+    guarantee: Guarantee
+    resumed: bool = False
+    """True where an earlier attempt vanished and its finished steps still count."""
+
+
+class Won(msgspec.Struct, frozen=True):
+    """The key is yours; run."""
+
+    claim: Claim
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """It was done before; this is what it gave."""
+
+    result: Any
+    id: str
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """The key is known with another request."""
+
+    key: str
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """The attempt that had the key vanished, and its takeover is `refuse`."""
+
+    key: str
+    fence: int
+    since: datetime | None
+
+
+Answer: TypeAlias = Won | Replay | Busy | Mismatch | Unknown
+
+
+class TakeOver(msgspec.Struct, frozen=True):
+    """Not an answer yet: the row may be taken, if it still is as it was seen."""
+
+    seen: Found
+    id: str
+    fresh: bool
+    """True where nothing of the earlier attempt counts any more."""
+
+
+def decide(found: Found, wanted: Wanted) -> Answer | TakeOver:
+    """What a stored claim means for an attempt that wants its key."""
+    state, now = Holding(found.state), found.now
+    expired = state is Holding.SETTLED and found.expires_at is not None and found.expires_at <= now
+    if state is Holding.FREE or expired:
+        return TakeOver(found, wanted.id, fresh=True)
+    if found.owner == wanted.id:
+        return Won(own(found, wanted))
+    if None not in (found.fingerprint, wanted.fingerprint):
+        if found.fingerprint != wanted.fingerprint:
+            return Mismatch(wanted.key.key)
+    if state is Holding.SETTLED:
+        return Replay(decode_result(found.result), found.id)
+    if found.lease_until is not None and found.lease_until > now:
+        return Busy(key=wanted.key.key, retry_after=timedelta(microseconds=found.lease_until - now))
+    match TAKEOVERS[found.takeover]:
+        case "rerun":
+            return TakeOver(found, wanted.id, fresh=True)
+        case "resume":
+            return TakeOver(found, found.id, fresh=False)
+        case "refuse":
+            since = None if found.lease_until is None else from_micros(found.lease_until)
+            return Unknown(wanted.key.key, found.fence, since)
+
+
+def own(found: Found, wanted: Wanted, *, resumed: bool = False) -> Claim:
+    """The claim of an attempt that has just got, or already had, the key."""
+    return Claim(
+        key=wanted.key,
+        id=found.id,
+        owner=wanted.id,
+        fence=found.fence,
+        lease_until=None if found.lease_until is None else from_micros(found.lease_until),
+        guarantee=wanted.guarantee,
+        resumed=resumed,
+    )
+
+
+def encode_result(result: Any) -> str:
+    """The text that is stored for a result."""
+    try:
+        text = encode_payload(result)
+    except InvalidInput as error:
+        raise InvalidInput("result", error.reason) from error
+    if (size := len(text.encode())) > RESULT_BYTES:
+        raise InvalidInput("result", f"must have at most {RESULT_BYTES} bytes, got {size}")
+    return text
+
+
+def decode_result(text: str | None) -> Any:
+    """The result of a stored text."""
+    return None if text is None else decode_payload(text)
+
+
+def refuse_leased_within(**options: object) -> None:
+    """Inside a caller's transaction the transaction is the lease, so these mean nothing."""
+    for field, value in options.items():
+        if value is not None:
+            raise ConflictingOptions(
+                field,
+                "is for leased claims; inside within() the claim, the work and the result commit"
+                " together",
+            )

@@ -1,0 +1,126 @@
+"""A delivery: one lease of one job to one worker, named by the job's id and its fence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.errors import InvalidInput, LeaseLost
+from onefold.model import names
+from onefold.model.canonical import encode_payload
+from onefold.model.identity import parse_id
+from onefold.model.job import Job, StateWord
+from onefold.model.moment import span
+
+EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
+
+ERROR_LENGTH: Final = 10_000
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """Which delivery is meant. A taken `Job` will do wherever one is asked for."""
+
+    id: str
+    fence: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """What became of a word about a delivery."""
+
+    id: str
+    fence: int
+    status: EndingStatus
+    """`accepted`: written now. `already`: this delivery said so before. `lost`: nothing written."""
+    state: StateWord | None
+    """Of the job now; None where it is gone."""
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless this delivery's word counted."""
+        if self.status == "lost":
+            raise LeaseLost(f"job {self.id}", fence=self.fence)
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat."""
+
+    id: str
+    fence: int
+    lease_until: datetime | None
+    """None where the delivery is lost: stop working on it."""
+
+    @property
+    def lost(self) -> bool:
+        """True where somebody else has the job, or it has ended."""
+        return self.lease_until is None
+
+
+class TakeOrder(msgspec.Struct, frozen=True):
+    """What a worker is ready for."""
+
+    queues: Mapping[str, int]
+    """In the order they are served, each with the most it may give."""
+    limit: int
+    worker: str
+    lease: int
+
+
+def take_order(
+    queues: Sequence[str] | Mapping[str, int], *, limit: int, worker: str, lease: timedelta
+) -> TakeOrder:
+    """Check what a worker asks for."""
+    if type(limit) is not int or limit < 1:
+        raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
+    if isinstance(queues, str):
+        raise InvalidInput("queues", f"must be a list of names, got the string {queues!r}")
+    wanted = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, limit)
+    if not wanted:
+        raise InvalidInput("queues", "must name at least one queue")
+    for queue, most in wanted.items():
+        names.name(queue, "queues")
+        if type(most) is not int or most < 1:
+            raise InvalidInput("queues", f"must give {queue!r} a whole number from 1, got {most!r}")
+    return TakeOrder(
+        wanted,
+        limit,
+        names.text(worker, "worker"),
+        span(lease, "lease", least=timedelta(microseconds=1)),
+    )
+
+
+def deliveries(items: Sequence[Job | Delivery]) -> list[Delivery]:
+    """Name the deliveries of taken jobs; bad ids are refused before anything is asked."""
+    named: list[Delivery] = []
+    for item in items:
+        if type(item.fence) is not int:
+            raise InvalidInput("fence", f"must be a whole number, got {item.fence!r}")
+        named.append(Delivery(parse_id(item.id), item.fence))
+    return named
+
+
+def encode_error(error: object) -> str | None:
+    """The stored form of a failure: an exception, a sentence, or a mapping with type and message."""
+    if error is None:
+        return None
+    details: dict[str, Any]
+    if isinstance(error, BaseException):
+        kind = type(error)
+        details = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)}
+    elif isinstance(error, Mapping):
+        details = {str(name): value for name, value in error.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    else:
+        details = {"type": None, "message": str(error)}
+    return encode_payload(
+        {
+            name: _printable(value) if isinstance(value, str) else value
+            for name, value in details.items()
+        }
+    )
+
+
+def _printable(text: str) -> str:
+    """A failure must never fail to be stored: what is not Unicode is shown as escapes."""
+    clean = text.encode("utf-8", "backslashreplace").decode()
+    return clean if len(clean) <= ERROR_LENGTH else clean[:ERROR_LENGTH] + "…"

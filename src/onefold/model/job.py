@@ -1,0 +1,253 @@
+"""A job as users see it: what they ask for (`NewJob`), what stands (`Job`), what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias, overload
+
+import msgspec
+
+from onefold.model.canonical import decode_payload
+from onefold.model.lifecycle import State
+from onefold.model.moment import from_micros
+from onefold.model.retry import Backoff
+from onefold.model.unique import Unique
+
+UniqueWhile: TypeAlias = Literal["queued", "active", "exists"]
+OnDuplicate: TypeAlias = Literal["keep", "raise", "replace", "rerun"]
+OnMismatch: TypeAlias = Literal["flag", "raise"]
+StateWord: TypeAlias = Literal["queued", "running", "completed", "dead", "cancelled"]
+Status: TypeAlias = Literal[
+    "scheduled", "ready", "retrying", "running", "completed", "dead", "cancelled"
+]
+Json: TypeAlias = Any
+KeyRule: TypeAlias = Unique | Callable[[str, Json], str]
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How long the record of a finished job stays, by outcome. None is the default of each."""
+
+    completed: timedelta | None = None
+    dead: timedelta | None = None
+    cancelled: timedelta | None = None
+
+
+class NewJob(msgspec.Struct, frozen=True):
+    """A job to be enqueued. Everything but the kind has a default."""
+
+    kind: str
+    payload: Json = msgspec.field(default_factory=dict[str, Json])
+    queue: str = "default"
+    priority: int = 0
+    """Lower runs first."""
+    run_at: datetime | None = None
+    delay: timedelta | None = None
+    max_attempts: int = 8
+    unique_key: str | None = None
+    unique: KeyRule | None = None
+    """Derives the unique key from the payload; an explicit `unique_key` wins."""
+    unique_while: UniqueWhile | None = None
+    """`active` where neither this nor `unique_for` is given."""
+    unique_for: timedelta | None = None
+    across_kinds: bool = False
+    """The key is one of the tenant's common name space, not of the kind's own."""
+    idempotency_key: str | None = None
+    idempotency_for: timedelta = timedelta(hours=24)
+    backoff: Backoff | None = None
+    retention: Retention | None = None
+    expires_at: datetime | None = None
+    request_id: str | None = None
+    """Kept with a suppressed duplicate, to answer "why was I deduplicated?"."""
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """The job that now stands for the request, new or not."""
+
+    id: str
+    duplicate: bool = False
+    """True where another job already stood for it."""
+    state: StateWord | None = "queued"
+    """Of that job, as seen; None where only a publish key remembers it."""
+    mismatch: bool = False
+    """True where the key is known with another request."""
+    replaced: bool = False
+    """True where the holder took this request's payload over."""
+
+    @property
+    def inserted(self) -> bool:
+        """True where this call made the job."""
+        return not self.duplicate
+
+
+class EnqueuedMany(Sequence[Enqueued]):
+    """One `Enqueued` per item, in order, and the counts."""
+
+    def __init__(self, items: Sequence[Enqueued]) -> None:
+        """`items` are in the order of the request."""
+        self.items = tuple(items)
+        self.inserted = sum(item.inserted for item in self.items)
+        self.skipped = len(self.items) - self.inserted
+
+    @overload
+    def __getitem__(self, index: int) -> Enqueued: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Enqueued]: ...
+    def __getitem__(self, index: int | slice) -> Enqueued | Sequence[Enqueued]:
+        """Item or slice, as of a tuple."""
+        return self.items[index]
+
+    def __len__(self) -> int:
+        """As many as were asked for."""
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Enqueued]:
+        """In the order of the request."""
+        return iter(self.items)
+
+    def __repr__(self) -> str:
+        """The counts: a batch may have thousands of items."""
+        return f"EnqueuedMany(inserted={self.inserted}, skipped={self.skipped})"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job as the database has it. The fields are in the order of the statements' columns."""
+
+    id: str
+    shard: int
+    tenant: str
+    queue: str
+    kind: str
+    state_number: int
+    priority: int
+    run_at_micros: int
+    attempt: int
+    max_attempts: int
+    fence: int
+    lease_until_micros: int | None
+    worker: str | None
+    payload_text: str
+    unique_key: str | None
+    unique_kind: str | None
+    generation: int
+    created_at_micros: int
+    ended_at_micros: int | None
+    keep_until_micros: int | None
+    expires_at_micros: int | None
+    result_text: str | None
+    error_text: str | None
+    reason: str | None
+    options_text: str | None
+    read_at_micros: int
+    """The database's clock when this was read: what `status` is derived from."""
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Job:
+        """A row of any statement that answers with whole jobs."""
+        return cls(*row)
+
+    def __repr__(self) -> str:
+        """What tells one job from another; the payload may be large, or nobody's business."""
+        return (
+            f"Job(id={self.id!r}, kind={self.kind!r}, queue={self.queue!r}, state={self.state!r},"
+            f" attempt={self.attempt}, fence={self.fence})"
+        )
+
+    @property
+    def state(self) -> StateWord:
+        """What is stored."""
+        return STATE_WORDS[self.state_number]
+
+    @property
+    def status(self) -> Status:
+        """What users mean: a queued job is scheduled, retrying or ready."""
+        if self.state_number != State.QUEUED:
+            return STATE_WORDS[self.state_number]  # type: ignore[return-value] # narrowed by value
+        if self.attempt:
+            return "retrying"
+        return "scheduled" if self.run_at_micros > self.read_at_micros else "ready"
+
+    @property
+    def payload(self) -> Json:
+        """The payload, decoded."""
+        return decode_payload(self.payload_text)
+
+    @property
+    def result(self) -> Json:
+        """What the handler returned, if it was stored."""
+        return None if self.result_text is None else decode_payload(self.result_text)
+
+    @property
+    def error(self) -> Mapping[str, Any] | None:
+        """The last failure: type and message."""
+        return None if self.error_text is None else decode_payload(self.error_text)
+
+    @property
+    def run_at(self) -> datetime:
+        """When it may run, or might have run."""
+        return from_micros(self.run_at_micros)
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was enqueued, by the database's clock."""
+        return from_micros(self.created_at_micros)
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """Until when the present delivery may run."""
+        return _moment(self.lease_until_micros)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it was completed, buried or cancelled."""
+        return _moment(self.ended_at_micros)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When it is buried unless it has ended before."""
+        return _moment(self.expires_at_micros)
+
+
+STATE_WORDS: tuple[StateWord, ...] = ("queued", "running", "completed", "dead", "cancelled")
+
+
+def state_number(word: str) -> int:
+    """The stored number of a state's word."""
+    return STATE_WORDS.index(word)  # type: ignore[arg-type] # a wrong word is a ValueError
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some jobs, and the cursor that continues after them."""
+
+    jobs: tuple[Job, ...]
+    next: str | None = None
+    """Give it as `after=` for the next page; None on the last."""
+
+    def __iter__(self) -> Iterator[Job]:
+        """The jobs of this page."""
+        return iter(self.jobs)
+
+    def __len__(self) -> int:
+        """How many jobs this page has."""
+        return len(self.jobs)
+
+
+class Duplicates(msgspec.Struct, frozen=True):
+    """What a job's keys have suppressed."""
+
+    count: int
+    first_at: datetime | None
+    last_at: datetime | None
+    recent: tuple[Suppressed, ...]
+    """The last ones, newest first; bounded."""
+
+
+class Suppressed(msgspec.Struct, frozen=True):
+    """One enqueue that created nothing."""
+
+    at: datetime
+    request_id: str | None

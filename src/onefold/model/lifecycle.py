@@ -1,0 +1,205 @@
+"""Which state follows which.
+
+1. Every change of a job's state is decided in this file; the statements only write it down.
+2. Nothing here reads a clock, a database or a setting: time and policy are arguments.
+3. The diagram in docs/explanation/states.md is generated from TRANSITIONS.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from onefold.model.moment import MICROSECOND
+from onefold.model.retry import DEFAULT_BACKOFF
+
+if TYPE_CHECKING:
+    from onefold.model.retry import Backoff
+
+POISON_DELIVERIES: Final = 5
+"""So many deliveries in a row that ended by a vanished worker bury a job."""
+
+
+class State(IntEnum):
+    """What is stored. The number is the bit of the state in a unique scope."""
+
+    QUEUED = 0
+    RUNNING = 1
+    COMPLETED = 2
+    DEAD = 3
+    CANCELLED = 4
+
+    @property
+    def word(self) -> str:
+        """The word that users see."""
+        return self.name.lower()
+
+    @property
+    def is_final(self) -> bool:
+        """True where nothing happens any more by itself."""
+        return self >= State.COMPLETED
+
+
+class Event(Enum):
+    """What can happen to a job."""
+
+    ENQUEUE = "enqueue"
+    TAKE = "take"
+    FINISH = "finish"
+    FAIL = "failed"
+    LAPSE = "lease expired"
+    BURY = "bury"
+    DEFER = "defer"
+    HAND_BACK = "handed back"
+    CANCEL = "cancel"
+    EXPIRE = "expired"
+    REPLAY = "replay"
+    REPLAY_FRESH = "replay, fresh"
+
+
+class Effect(NamedTuple):
+    """What an event does: where to, and what happens to the attempt and the fence."""
+
+    to: State
+    attempt: str = "kept"
+    """`kept`, `+1`, `-1`, or `0`."""
+    fence: str = "kept"
+    otherwise: State | None = None
+    """Where to when no attempt is left."""
+
+
+Q, R, C, D, X = State.QUEUED, State.RUNNING, State.COMPLETED, State.DEAD, State.CANCELLED
+
+TRANSITIONS: Final[dict[tuple[State | None, Event], Effect]] = {
+    (None, Event.ENQUEUE): Effect(Q, attempt="0"),
+    (Q, Event.TAKE): Effect(R, attempt="+1", fence="+1"),
+    (R, Event.FINISH): Effect(C),
+    (R, Event.FAIL): Effect(Q, otherwise=D),
+    (R, Event.LAPSE): Effect(Q, otherwise=D),
+    (R, Event.BURY): Effect(D),
+    (R, Event.DEFER): Effect(Q, attempt="-1"),
+    (R, Event.HAND_BACK): Effect(Q, attempt="-1"),
+    (Q, Event.CANCEL): Effect(X),
+    (R, Event.CANCEL): Effect(X),
+    (Q, Event.EXPIRE): Effect(D),
+    (D, Event.REPLAY): Effect(Q, attempt="0"),
+    (X, Event.REPLAY): Effect(Q, attempt="0"),
+    (D, Event.REPLAY_FRESH): Effect(Q, attempt="0"),
+    (X, Event.REPLAY_FRESH): Effect(Q, attempt="0"),
+    (C, Event.REPLAY_FRESH): Effect(Q, attempt="0"),
+}
+
+
+def allows(state: State, event: Event) -> bool:
+    """Whether `event` means anything to a job in `state`."""
+    return (state, event) in TRANSITIONS
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a decision needs to know of a job, as the database has it now."""
+
+    state: State
+    attempt: int
+    max_attempts: int
+    fence: int = 0
+    vanished: int = 0
+    """Deliveries in a row that ended by a vanished worker."""
+    run_at: int = 0
+    backoff: Backoff = DEFAULT_BACKOFF
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What is written: the next standing of the job."""
+
+    state: State
+    attempt: int
+    vanished: int
+    run_at: int | None = None
+    """When it may run again; None keeps what is stored (and means nothing for a final state)."""
+    reason: str | None = None
+    """Why it ended, for people: `failed`, `poison`, `expired`, or the caller's own words."""
+
+
+def next_step(
+    job: Standing,
+    event: Event,
+    *,
+    now: int,
+    after: int | None = None,
+    reason: str | None = None,
+) -> Step:
+    """The step that `event` means for `job`; `after` is a delay in microseconds.
+
+    The caller has checked `allows(job.state, event)`; a KeyError here is our own mistake.
+    """
+    effect = TRANSITIONS[job.state, event]
+    attempt = _attempt(job.attempt, effect.attempt)
+    vanished = _vanished(job.vanished, event)
+
+    if event is Event.LAPSE and vanished >= POISON_DELIVERIES:
+        return Step(State.DEAD, attempt, vanished, reason="poison")
+    if effect.otherwise is not None and attempt >= job.max_attempts:
+        return Step(effect.otherwise, attempt, vanished, reason=reason or event.value)
+    if effect.to.is_final:
+        return Step(effect.to, attempt, vanished, reason=reason or _default_reason(event))
+    if effect.otherwise is not None and after is None:
+        after = job.backoff.delay(attempt) // MICROSECOND
+    return Step(effect.to, attempt, vanished, run_at=now + (after or 0))
+
+
+def _attempt(attempt: int, change: str) -> int:
+    match change:
+        case "+1":
+            return attempt + 1
+        case "-1":
+            return max(attempt - 1, 0)
+        case "0":
+            return 0
+        case _:
+            return attempt
+
+
+def _vanished(vanished: int, event: Event) -> int:
+    if event is Event.LAPSE:
+        return vanished + 1
+    # Handed back before it started: the delivery says nothing about the job.
+    return vanished if event is Event.HAND_BACK else 0
+
+
+def _default_reason(event: Event) -> str | None:
+    return None if event is Event.FINISH else event.value
+
+
+def replacement_run_at(job: Standing, *, wanted: int, created_at: int, max_wait: int | None) -> int:
+    """When a queued holder runs after its payload was replaced.
+
+    A debounce moves it to `wanted`, but never past `created_at + max_wait`. A retrying holder does
+    not get its backoff shortened by a newcomer.
+    """
+    if max_wait is not None:
+        wanted = min(wanted, created_at + max_wait)
+    return max(wanted, job.run_at) if job.attempt else wanted
+
+
+def mermaid() -> str:
+    """The table as a state diagram, for the docs."""
+    lines = ["stateDiagram-v2"]
+    for (source, event), effect in TRANSITIONS.items():
+        start = "[*]" if source is None else source.word
+        lines.append(f"    {start} --> {effect.to.word}: {_label(event, effect)}")
+        if effect.otherwise is not None:
+            lines.append(f"    {start} --> {effect.otherwise.word}: {event.value}, none left")
+    return "\n".join(lines)
+
+
+def _label(event: Event, effect: Effect) -> str:
+    notes = [f"attempt {effect.attempt}" if effect.attempt in {"+1", "-1"} else ""]
+    if effect.attempt == "0" and event is not Event.ENQUEUE:
+        notes.append("attempt 0")
+    if effect.fence == "+1":
+        notes.append("fence +1")
+    if effect.otherwise is not None:
+        notes.append("attempts left")
+    return ", ".join([event.value, *(note for note in notes if note)])

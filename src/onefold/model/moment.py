@@ -1,0 +1,41 @@
+"""Time as the database stores it: whole microseconds since the epoch, in UTC.
+
+One integer on both databases, so that statements compare, add and index it alike. Users see
+aware `datetime`s and `timedelta`s; the two meet only here.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from onefold.errors import InvalidInput
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+# Far enough for any schedule, and small enough that adding two of them still fits 64 bits.
+LONGEST = timedelta(days=365 * 200)
+
+
+def to_micros(moment: datetime, field: str) -> int:
+    """Microseconds since the epoch; a naive datetime is refused, since its zone is a guess."""
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidInput(field, f"needs a time zone, got the naive datetime {moment!r}")
+    return (moment - EPOCH) // MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """The moment as an aware datetime in UTC."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
+def span(duration: object, field: str, *, least: timedelta = timedelta(0)) -> int:
+    """A duration in microseconds; negative, endless or non-timedelta ones are refused."""
+    if not isinstance(duration, timedelta):
+        raise InvalidInput(field, f"needs a timedelta, got {duration!r}")
+    if duration < least:
+        bound = "negative" if not least else f"shorter than {least}"
+        raise InvalidInput(field, f"must not be {bound}, got {duration}")
+    if duration > LONGEST:
+        raise InvalidInput(field, f"must not be longer than {LONGEST.days} days, got {duration}")
+    return duration // MICROSECOND

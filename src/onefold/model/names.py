@@ -1,0 +1,61 @@
+"""What may be called what: names of kinds and queues, and keys.
+
+Checked before anything is stored, so that neither database ever sees a character it cannot keep.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from onefold.errors import InvalidInput
+
+NAME_LENGTH = 200
+KEY_BYTES = 512
+
+# Control characters, and what other systems read as lists or patterns.
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f,*?\[\]{}\\]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@lru_cache(maxsize=4096)
+def _checked(value: str, field: str) -> str:
+    if not 1 <= len(value) <= NAME_LENGTH:
+        raise InvalidInput(field, f"must have 1 to {NAME_LENGTH} characters, got {len(value)}")
+    if found := _FORBIDDEN.search(value):
+        raise InvalidInput(field, f"must not contain {found.group()!r}, got {value!r}")
+    if _SURROGATE.search(value):
+        raise InvalidInput(field, f"must be valid Unicode, got {value!r}")
+    return value
+
+
+def name(value: object, field: str) -> str:
+    """A kind, queue, schedule or surface name."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be a string, got {value!r}")
+    return _checked(value, field)
+
+
+def key(value: object, field: str, *, longest: int = KEY_BYTES) -> str:
+    """A key of any surface: any text but NUL, at most `longest` bytes of UTF-8, never empty."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be a string, got {value!r}")
+    if not value:
+        raise InvalidInput(field, "must not be empty")
+    text(value, field, longest=longest)
+    return value
+
+
+def text(value: object, field: str, *, longest: int = KEY_BYTES) -> str:
+    """Text that may be empty (a tenant, a scope): no NUL, valid Unicode, bounded."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be a string, got {value!r}")
+    if "\x00" in value:
+        raise InvalidInput(field, f"must not contain NUL, got {value!r}")
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInput(field, f"must be valid Unicode, got {value!r}") from error
+    if size > longest:
+        raise InvalidInput(field, f"must have at most {longest} bytes, got {size}")
+    return value

@@ -1,0 +1,286 @@
+"""A `NewJob` made ready to be stored: checked, keyed, encoded. Pure; nothing is stored yet.
+
+Every rule about what may be asked for is here and nowhere else. A bad value is an `InvalidInput`
+that names the field.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model import names
+from onefold.model.canonical import encode_payload
+from onefold.model.claim import ClaimKey
+from onefold.model.identity import hash12, new_id, shard_of
+from onefold.model.moment import span, to_micros
+from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed, from_json
+from onefold.model.unique import Unique, request_fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onefold.model.job import Json, NewJob, Retention
+    from onefold.model.retry import Backoff
+
+PAYLOAD_BYTES: Final = 1024 * 1024
+MAX_ATTEMPTS: Final = 100
+PRIORITIES: Final = range(-32768, 32768)
+
+# The states in which a key is held, as bits of State: the index tests one of them.
+SCOPES: Final = {"queued": 0b00001, "active": 0b00011, "exists": 0b11111}
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is stored for a new job. The fields are in the order of INSERT_COLUMNS."""
+
+    id: str
+    shard: int
+    tenant: str
+    queue: str
+    kind: str
+    priority: int
+    run_at: int | None
+    delay: int
+    max_attempts: int
+    payload: str
+    fingerprint: str | None
+    unique_kind: str | None
+    unique_key: str | None
+    unique_states: int
+    unique_for: int | None
+    expires_at: int | None
+    options: str | None
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The values in the order of INSERT_COLUMNS."""
+        return msgspec.structs.astuple(self)
+
+    @property
+    def unique(self) -> tuple[int, str, str, str] | None:
+        """The key's place in the unique index; tuples of them sort in lock order."""
+        if self.unique_key is None or self.unique_kind is None:
+            return None
+        return (self.shard, self.tenant, self.unique_kind, self.unique_key)
+
+
+INSERT_COLUMNS: Final = Request.__struct_fields__
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """A publish key to be claimed for a request."""
+
+    key: ClaimKey
+    fingerprint: str
+    keep: int
+    """How long the key is remembered, in microseconds."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """One item of an enqueue: the job, its publish key, and what to log of a duplicate."""
+
+    request: Request
+    publish: Publish | None = None
+    request_id: str | None = None
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The settings of a job that few jobs have, as one JSON text beside it."""
+
+    backoff: dict[str, Any] | None = None
+    keep: dict[str, int] | None = None
+    """Microseconds by outcome, as in `Retention`."""
+
+
+_options = msgspec.json.Decoder(Options)
+_NO_OPTIONS = Options()
+
+
+def read_options(text: str | None) -> Options:
+    """The stored settings of a job."""
+    return _NO_OPTIONS if text is None else _options.decode(text)
+
+
+def backoff_of(options: Options) -> Backoff:
+    """The job's own backoff, or the default."""
+    return DEFAULT_BACKOFF if options.backoff is None else from_json(options.backoff)
+
+
+def prepare_all(jobs: Sequence[NewJob], tenant: str) -> list[Prepared]:
+    """Check and encode a whole batch; the error names the item that cannot be accepted."""
+    prepared: list[Prepared] = []
+    for item, job in enumerate(jobs):
+        try:
+            prepared.append(prepare(job, tenant))
+        except InvalidInput as error:
+            raise error.at(item) from None
+    return prepared
+
+
+def prepare(job: NewJob, tenant: str) -> Prepared:
+    """Check and encode one job."""
+    kind = names.name(job.kind, "kind")
+    queue = names.name(job.queue, "queue")
+    payload = _payload(job.payload)
+    unique_key = _unique_key(job, kind)
+    unique_kind = None if unique_key is None else "" if job.across_kinds else kind
+    states, unique_for = _scope(job, unique_key)
+    publish_key = _publish_key(job, tenant, queue)
+
+    request = Request(
+        id=_new_id(tenant, unique_kind, unique_key, publish_key),
+        shard=0,
+        tenant=tenant,
+        queue=queue,
+        kind=kind,
+        priority=_whole(job.priority, "priority", PRIORITIES),
+        run_at=None if job.run_at is None else to_micros(job.run_at, "run_at"),
+        delay=_delay(job),
+        max_attempts=_whole(job.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
+        payload=payload,
+        fingerprint=None if unique_key is None else request_fingerprint(kind, payload=job.payload),
+        unique_kind=unique_kind,
+        unique_key=unique_key,
+        unique_states=states,
+        unique_for=unique_for,
+        expires_at=None if job.expires_at is None else to_micros(job.expires_at, "expires_at"),
+        options=_encode_options(job, states),
+    )
+    if publish_key is None and job.request_id is None:
+        return Prepared(request)
+    return Prepared(request, _publish(job, request, publish_key), _request_id(job.request_id))
+
+
+def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
+    """The same items on the shards that their ids name."""
+    if shards == 1:
+        return items
+    return [
+        msgspec.structs.replace(
+            item,
+            request=msgspec.structs.replace(item.request, shard=shard_of(item.request.id, shards)),
+        )
+        for item in items
+    ]
+
+
+def _new_id(
+    tenant: str, unique_kind: str | None, unique_key: str | None, publish_key: ClaimKey | None
+) -> str:
+    """The id carries the hash that decides its shard: the unique key's, since that constraint must
+    see all its rivals; else the publish key's; else a random one."""
+    if unique_kind is not None and unique_key is not None:
+        return new_id(hash12(tenant, unique_kind, unique_key))
+    if publish_key is not None:
+        return new_id(publish_key.hash)
+    return new_id()
+
+
+def _payload(payload: Json) -> str:
+    text = encode_payload(payload)
+    if len(text) > PAYLOAD_BYTES // 4 and (size := len(text.encode())) > PAYLOAD_BYTES:
+        raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES} bytes, got {size}")
+    return text
+
+
+def _unique_key(job: NewJob, kind: str) -> str | None:
+    if job.unique_key is not None:
+        return names.key(job.unique_key, "unique_key")
+    if job.unique is None:
+        return None
+    rule = job.unique.key if isinstance(job.unique, Unique) else job.unique
+    return names.key(rule(kind, job.payload), "unique")
+
+
+def _scope(job: NewJob, unique_key: str | None) -> tuple[int, int | None]:
+    """The mask of states that hold the key, and the window in microseconds."""
+    if unique_key is None:
+        for field in ("unique_while", "unique_for"):
+            if getattr(job, field) is not None:
+                raise ConflictingOptions(field, "needs a unique_key (or unique)")
+        if job.across_kinds:
+            raise ConflictingOptions("across_kinds", "needs a unique_key (or unique)")
+        return 0, None
+    window = None
+    if job.unique_for is not None:
+        window = span(job.unique_for, "unique_for", least=timedelta(microseconds=1))
+    word = job.unique_while
+    if word is None:
+        # A window alone holds by time and by nothing else.
+        return (0 if window is not None else SCOPES["active"]), window
+    if word not in SCOPES:
+        raise InvalidInput("unique_while", f"must be queued, active or exists, got {word!r}")
+    return SCOPES[word], window
+
+
+def _delay(job: NewJob) -> int:
+    if job.delay is None:
+        return 0
+    if job.run_at is not None:
+        raise ConflictingOptions("delay", "cannot be given together with run_at")
+    return span(job.delay, "delay")
+
+
+def _whole(value: object, field: str, allowed: range) -> int:
+    if type(value) is not int or value not in allowed:
+        raise InvalidInput(
+            field, f"must be a whole number from {allowed[0]} to {allowed[-1]}, got {value!r}"
+        )
+    return value
+
+
+def _encode_options(job: NewJob, states: int) -> str | None:
+    if job.backoff is None and job.retention is None:
+        return None
+    options = Options(
+        backoff=_backoff(job.backoff),
+        keep=_keep(job.retention, exists=states == SCOPES["exists"]),
+    )
+    return msgspec.json.encode(options).decode()
+
+
+def _backoff(backoff: object) -> dict[str, Any] | None:
+    if backoff is None:
+        return None
+    if not isinstance(backoff, Exponential | Fixed):
+        raise InvalidInput("backoff", f"must be Exponential or Fixed, got {backoff!r}")
+    return backoff.to_json()
+
+
+def _keep(retention: Retention | None, *, exists: bool) -> dict[str, int] | None:
+    if retention is None:
+        return None
+    keep = {
+        outcome: span(duration, f"retention.{outcome}")
+        for outcome in ("completed", "dead", "cancelled")
+        if (duration := getattr(retention, outcome)) is not None
+    }
+    if exists and 0 in keep.values():
+        raise ConflictingOptions(
+            "retention", 'of zero contradicts unique_while="exists": the key would be free at once'
+        )
+    return keep or None
+
+
+def _publish_key(job: NewJob, tenant: str, queue: str) -> ClaimKey | None:
+    if job.idempotency_key is None:
+        return None
+    return ClaimKey(tenant, "publish", queue, names.key(job.idempotency_key, "idempotency_key"))
+
+
+def _publish(job: NewJob, request: Request, key: ClaimKey | None) -> Publish | None:
+    if key is None:
+        return None
+    return Publish(
+        key,
+        request_fingerprint(request.kind, request.queue, payload=job.payload),
+        span(job.idempotency_for, "idempotency_for", least=timedelta(microseconds=1)),
+    )
+
+
+def _request_id(value: object) -> str | None:
+    return None if value is None else names.text(value, "request_id")

@@ -1,0 +1,171 @@
+"""Claims: take a key, settle it, give it back, renew it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from onefold.errors import Busy, DatabaseBusy, LeaseLost
+from onefold.model.claim import (
+    JOINED_RETRY,
+    TAKEOVERS,
+    Answer,
+    Claim,
+    ClaimKey,
+    Found,
+    Holding,
+    TakeOver,
+    Wanted,
+    Won,
+    decide,
+    own,
+)
+from onefold.model.moment import from_micros
+from onefold.operations.publish import (
+    FIND_CLAIM_COLUMNS,
+    INSERT_CLAIM_COLUMNS,
+    KEY_COLUMNS,
+    TAKE_OVER_COLUMNS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from onefold.operations.statement import Operation, Row, Rows, Sql
+
+ROUNDS: Final = 8
+HELD_COLUMNS: Final = (*KEY_COLUMNS, "owner", "fence")
+
+
+def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
+    """Take the key, or say who has it: the insert decides, the look only explains."""
+    lock = wanted.key.lock if wanted.joined else None
+    for _ in range(ROUNDS):
+        rows = yield sql("insert_claims", INSERT_CLAIM_COLUMNS, [_new_row(sql, wanted, lock)])
+        if rows:
+            return Won(_won(rows[0], wanted, wanted.id))
+        rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*wanted.key.place(sql.shards), lock)])
+        _, ours, *stored = rows[0]
+        if stored[0] is None:
+            if ours:
+                continue
+            # The row is in another transaction that is still open, and so is the work.
+            return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
+        answer = decide(Found.from_row(stored), wanted)
+        if not isinstance(answer, TakeOver):
+            return answer
+        if not ours:
+            return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
+        if taken := (yield from take_over(sql, wanted, answer)):
+            return Won(taken)
+    raise DatabaseBusy(
+        f"the key {wanted.key.key!r} changed hands {ROUNDS} times while we looked",
+        waited=timedelta(0),
+    )
+
+
+def take_over(sql: Sql, wanted: Wanted, over: TakeOver) -> Operation[Claim | None]:
+    """Take a claim that was seen free, expired or abandoned; None where it has changed since."""
+    seen = over.seen
+    row = (
+        *wanted.key.place(sql.shards), over.id, wanted.id, int(Holding.HELD),
+        TAKEOVERS.index(wanted.takeover), wanted.lease, wanted.keep, wanted.fingerprint, None,
+        seen.fence, seen.state, seen.owner,
+    )  # fmt: skip
+    rows = yield sql("take_over_claims", TAKE_OVER_COLUMNS, [row])
+    return _won(rows[0], wanted, over.id, resumed=not over.fresh) if rows else None
+
+
+def take_over_unknown(sql: Sql, wanted: Wanted, *, fence: int) -> Operation[Claim | None]:
+    """Run after all what `verify` found undone; None where somebody was quicker."""
+    rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*wanted.key.place(sql.shards), None)])
+    _, _, *stored = rows[0]
+    if stored[0] is None:
+        return None
+    seen = Found.from_row(stored)
+    if seen.fence != fence or seen.state != Holding.HELD:
+        return None
+    return (yield from take_over(sql, wanted, TakeOver(seen, wanted.id, fresh=True)))
+
+
+def _new_row(sql: Sql, wanted: Wanted, lock: int | None) -> tuple[Any, ...]:
+    return (
+        *wanted.key.place(sql.shards), wanted.id, int(Holding.HELD), TAKEOVERS.index(wanted.takeover),
+        wanted.lease, wanted.keep, wanted.fingerprint, None, lock,
+    )  # fmt: skip
+
+
+def _won(row: Row, wanted: Wanted, claim_id: str, *, resumed: bool = False) -> Claim:
+    owner, fence, lease_until = row
+    found = Found(
+        claim_id, owner, Holding.HELD, fence, None, 0, lease_until, expires_at=None, result=None, now=0
+    )  # fmt: skip
+    return own(found, wanted, resumed=resumed)
+
+
+def _held_row(sql: Sql, claim: Claim) -> tuple[Any, ...]:
+    return (*claim.key.place(sql.shards), claim.owner, claim.fence)
+
+
+def settle(sql: Sql, claim: Claim, result: str | None) -> Operation[None]:
+    """Store the outcome under the fence. The same word twice counts once; a stale one raises."""
+    rows = yield sql("settle_claims", (*HELD_COLUMNS, "result"), [(*_held_row(sql, claim), result)])
+    if rows:
+        return
+    rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*claim.key.place(sql.shards), None)])
+    _, _, _, owner, state, fence, *_ = rows[0]
+    if (owner, state, fence) != (claim.owner, Holding.SETTLED, claim.fence):
+        raise LeaseLost(f"the key {claim.key.key!r}", fence=claim.fence)
+
+
+def release(sql: Sql, claims: Sequence[Claim], *, strict: bool = False) -> Operation[set[str]]:
+    """Give keys back unsettled; answers with the owners whose word counted."""
+    released: set[str] = set()
+    for group in _by_shard(sql, claims):
+        rows = yield sql("release_claims", HELD_COLUMNS, group, strict=strict)
+        released.update(row[0] for row in rows)
+    return released
+
+
+def renew(sql: Sql, claim: Claim, *, lease: int) -> Operation[datetime | None]:
+    """Extend a lease that has not ended, under the same fence; None where it has."""
+    rows = yield sql("renew_claims", (*HELD_COLUMNS, "lease"), [(*_held_row(sql, claim), lease)])
+    return from_micros(rows[0][1]) if rows else None
+
+
+def _by_shard(sql: Sql, claims: Sequence[Claim]) -> list[list[tuple[Any, ...]]]:
+    groups: dict[int, list[tuple[Any, ...]]] = {}
+    for row in sorted(_held_row(sql, claim) for claim in claims):
+        groups.setdefault(row[0], []).append(row)
+    return [groups[shard] for shard in sorted(groups)]
+
+
+def guard(sql: Sql, claim: Claim) -> Operation[None]:
+    """Check the holder against the issuing row, and keep it so until the transaction ends."""
+    rows = yield sql(
+        "guard_claim",
+        **dict(zip(KEY_COLUMNS, claim.key.place(sql.shards), strict=True)),
+        owner=claim.owner,
+        fence=claim.fence,
+    )
+    if not rows:
+        raise LeaseLost(f"{claim.key.surface} {claim.key.key!r}", fence=claim.fence)
+
+
+def force(
+    sql: Sql, key: ClaimKey, state: Holding, *, result: str | None = None, fence: int | None = None
+) -> Operation[bool]:
+    """An operator's word: settle or free a key whoever has it, and fence the holder off."""
+    rows: Rows = yield sql(
+        "force_claims",
+        (*KEY_COLUMNS, "state", "result", "seen_fence"),
+        [(*key.place(sql.shards), int(state), result, fence)],
+    )
+    return bool(rows)
+
+
+def look(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
+    """What is stored for a key, changing nothing."""
+    rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*key.place(sql.shards), None)])
+    return None if rows[0][2] is None else Found.from_row(rows[0][2:])

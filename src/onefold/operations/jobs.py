@@ -1,0 +1,316 @@
+"""Jobs as an operator meets them: get, find, replay, delete, and what their keys suppressed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.errors import Gone, InvalidInput, JobNotFound, WrongState
+from onefold.model import names
+from onefold.model.identity import new_id, parse_id, shard_of
+from onefold.model.job import STATE_WORDS, Duplicates, Enqueued, Job, Page, Suppressed
+from onefold.model.lifecycle import Event, State, allows, next_step
+from onefold.model.moment import from_micros, to_micros
+from onefold.model.request import Request
+from onefold.operations.enqueue import insert_successors, settle
+from onefold.operations.leases import Locked, Move, apply, remove
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onefold.operations.statement import Operation, Row, Sql
+
+PAGE_LIMIT: Final = 10_000
+RECENT_DUPLICATES: Final = 20
+
+
+def get(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Job]]:
+    """Whole jobs by id; those that are gone, or another tenant's, are left out."""
+    jobs: dict[str, Job] = {}
+    for shard, group in by_shard(sql, ids):
+        rows = yield sql("get_jobs", ("shard", "id"), [(shard, i) for i in group], tenant=tenant)
+        jobs.update((row[0], Job.from_row(row)) for row in rows)
+    return jobs
+
+
+def by_shard(sql: Sql, ids: Sequence[str]) -> list[tuple[int, list[str]]]:
+    """Group ids by shard, in lock order."""
+    groups: dict[int, list[str]] = {}
+    for job_id in sorted(set(ids)):
+        groups.setdefault(shard_of(job_id, sql.shards), []).append(job_id)
+    return sorted(groups.items())
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which jobs are meant. None lets everything through."""
+
+    states: tuple[int, ...] | None = None
+    queue: str | None = None
+    kind: str | None = None
+    unique_key: str | None = None
+    reason: str | None = None
+    error_type: str | None = None
+    created_from: int | None = None
+    created_before: int | None = None
+    retrying: bool | None = None
+    due: bool | None = None
+
+
+# What users mean by a word, in what is stored: states, retrying, due.
+_STATUS: Final[dict[str, tuple[tuple[int, ...], bool | None, bool | None]]] = {
+    "queued": ((0,), None, None),
+    "scheduled": ((0,), False, False),
+    "ready": ((0,), False, True),
+    "retrying": ((0,), True, None),
+    **{word: ((state,), None, None) for state, word in enumerate(STATE_WORDS) if state},
+}
+
+
+def job_filter(  # noqa: PLR0913 - a filter has as many fields as it has
+    *,
+    status: str | Sequence[str] | None = None,
+    queue: str | None = None,
+    kind: str | None = None,
+    unique_key: str | None = None,
+    reason: str | None = None,
+    error_type: str | None = None,
+    created_from: datetime | None = None,
+    created_before: datetime | None = None,
+) -> Filter:
+    """Check a filter. Several words of `status` together must be stored states."""
+    words = () if status is None else (status,) if isinstance(status, str) else tuple(status)
+    for word in words:
+        if word not in _STATUS:
+            raise InvalidInput("status", f"must be one of {', '.join(_STATUS)}, got {word!r}")
+    states, retrying, due = _STATUS[words[0]] if len(words) == 1 else ((), None, None)
+    if len(words) > 1:
+        if derived := [word for word in words if word != "queued" and word not in STATE_WORDS]:
+            raise InvalidInput("status", f"{derived[0]!r} cannot be combined with other words")
+        states = tuple(STATE_WORDS.index(word) for word in words)  # type: ignore[arg-type]
+    return Filter(
+        states=states if words else None,
+        queue=None if queue is None else names.name(queue, "queue"),
+        kind=None if kind is None else names.name(kind, "kind"),
+        unique_key=None if unique_key is None else names.key(unique_key, "unique_key"),
+        reason=None if reason is None else names.text(reason, "reason"),
+        error_type=None if error_type is None else names.text(error_type, "error_type"),
+        created_from=None if created_from is None else to_micros(created_from, "created_from"),
+        created_before=(
+            None if created_before is None else to_micros(created_before, "created_before")
+        ),
+        retrying=retrying,
+        due=due,
+    )
+
+
+def find(
+    sql: Sql,
+    tenant: str,
+    wanted: Filter,
+    *,
+    limit: int,
+    after: str | None = None,
+    newest_first: bool = False,
+) -> Operation[Page]:
+    """A page of jobs by id, from the cursor on; ids are time-ordered."""
+    if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
+        raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
+    cursor = None if after is None else parse_id(after, "after")
+    jobs: list[Job] = []
+    for shard in range(sql.shards):
+        rows = yield sql(
+            "find_jobs_newest" if newest_first else "find_jobs",
+            shard=shard,
+            tenant=tenant,
+            limit=limit + 1,
+            after=None if newest_first else cursor,
+            before=cursor if newest_first else None,
+            **_filter_parameters(wanted),
+        )
+        jobs.extend(Job.from_row(row) for row in rows)
+    jobs.sort(key=lambda job: job.id, reverse=newest_first)
+    page = tuple(jobs[:limit])
+    return Page(page, page[-1].id if len(jobs) > limit else None)
+
+
+def _filter_parameters(wanted: Filter) -> dict[str, Any]:
+    parameters = msgspec.structs.asdict(wanted)
+    states = parameters["states"]
+    return {**parameters, "states": None if states is None else list(states)}
+
+
+def delete(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[set[str]]:
+    """Remove jobs in any state, and free their keys, explicitly.
+
+    A successor that waits on a running job is a request of its own: it is stored.
+    """
+    deleted: set[str] = set()
+    for shard, group in by_shard(sql, ids):
+        rows = yield sql("lock_deliveries", ("shard", "id"), [(shard, i) for i in group])
+        locked = [row for row in map(Locked.from_row, rows) if row.tenant == tenant]
+        yield from remove(sql, shard, [row.id for row in locked], keep=set())
+        if waiting := [row.next for row in locked if row.next is not None]:
+            yield from insert_successors(sql, waiting)
+        deleted.update(row.id for row in locked if not row.stripped)
+    return deleted
+
+
+class Replayable(msgspec.Struct, frozen=True):
+    """A row of find_replayable, in the order of its columns."""
+
+    id: str
+    shard: int
+    tenant: str
+    queue: str
+    kind: str
+    state: int
+    priority: int
+    max_attempts: int
+    unique_kind: str | None
+    unique_key: str | None
+    unique_states: int
+    stripped: bool
+    fingerprint: str | None
+    enters: bool
+    """True where the replay takes a key that the job does not hold now."""
+
+    @classmethod
+    def from_row(cls, row: Row) -> Replayable:
+        """From a row of find_replayable."""
+        return cls(*row)
+
+    def placeholder(self) -> Request:
+        """A job that reserves the key: an update could only take it by provoking an error."""
+        return Request(
+            id=new_id(int(self.id[15:18], 16)),
+            shard=self.shard,
+            tenant=self.tenant,
+            queue=self.queue,
+            kind=self.kind,
+            priority=self.priority,
+            run_at=None,
+            delay=365 * 24 * 60 * 60 * 1_000_000,
+            max_attempts=self.max_attempts,
+            payload="null",
+            fingerprint=self.fingerprint,
+            unique_kind=self.unique_kind,
+            unique_key=self.unique_key,
+            unique_states=1,
+            unique_for=None,
+            expires_at=None,
+            options=None,
+        )
+
+
+def replay(
+    sql: Sql, tenant: str, ids: Sequence[str], *, fresh: bool = False, strict: bool = True
+) -> Operation[list[Enqueued]]:
+    """Send ended jobs round again.
+
+    A job whose key a newer one holds stays where it is, and the answer names that holder. One that
+    is queued or running already is answered as its own duplicate. `strict` raises for a job that
+    cannot be replayed at all; otherwise it is left out of the answer.
+    """
+    found: dict[str, Replayable] = {}
+    for shard, group in by_shard(sql, ids):
+        rows = yield sql(
+            "find_replayable", ("shard", "id"), [(shard, i) for i in group], tenant=tenant
+        )
+        found.update((row[0], Replayable.from_row(row)) for row in rows)
+    event = Event.REPLAY_FRESH if fresh else Event.REPLAY
+    if strict:
+        _check_replayable(ids, found, event)
+
+    answers: dict[str, Enqueued] = {}
+    wanted = [job for job in found.values() if not job.stripped and allows(State(job.state), event)]
+    wanted.sort(key=lambda job: (job.shard, job.unique_kind or "", job.unique_key or "", job.id))
+    held = yield from _reserve(sql, [job for job in wanted if job.enters])
+    answers.update(held)
+    moving = [job.id for job in wanted if job.id not in held]
+    answers.update((yield from _move_back(sql, moving, event)))
+    for job in found.values():
+        if job.id not in answers and not job.stripped and not State(job.state).is_final:
+            answers[job.id] = Enqueued(job.id, duplicate=True, state=STATE_WORDS[job.state])
+    return [answers[job_id] for job_id in ids if job_id in answers]
+
+
+def _check_replayable(ids: Sequence[str], found: dict[str, Replayable], event: Event) -> None:
+    for job_id in ids:
+        if (job := found.get(job_id)) is None:
+            raise JobNotFound(job_id)
+        if job.stripped:
+            raise Gone(job_id)
+        if State(job.state).is_final and not allows(State(job.state), event):
+            raise WrongState(
+                job_id,
+                state=STATE_WORDS[job.state],
+                wanted="a dead or cancelled job, or fresh=True to run a completed one again",
+            )
+
+
+def _reserve(sql: Sql, jobs: Sequence[Replayable]) -> Operation[dict[str, Enqueued]]:
+    """Take the keys by placeholders, which vanish before anybody can see them.
+
+    No gap: whoever asks for the key waits for this transaction, even after the placeholder's
+    delete. Answers with the jobs whose key somebody else has.
+    """
+    placeholders = {job.id: job.placeholder() for job in jobs}
+    stands = yield from settle(sql, list(placeholders.values()))
+    reserved = {placeholder.id: job_id for job_id, placeholder in placeholders.items()}
+    held: dict[str, Enqueued] = {}
+    for job_id, placeholder in placeholders.items():
+        stand = stands[placeholder.id]
+        if not stand.new:
+            # Two ended jobs with one key, replayed together: the first one's placeholder is the
+            # holder that the second one meets.
+            holder_id = reserved.get(stand.id, stand.id)
+            held[job_id] = Enqueued(holder_id, duplicate=True, state=STATE_WORDS[stand.state])
+    for shard, group in by_shard(sql, [p.id for p in placeholders.values()]):
+        yield sql("delete_jobs", ("shard", "id"), [(shard, i) for i in group])
+    return held
+
+
+def _move_back(sql: Sql, ids: Sequence[str], event: Event) -> Operation[dict[str, Enqueued]]:
+    answers: dict[str, Enqueued] = {}
+    for shard, group in by_shard(sql, ids):
+        rows = yield sql("lock_deliveries", ("shard", "id"), [(shard, i) for i in group])
+        moves: list[Move] = []
+        for locked in map(Locked.from_row, rows):
+            state = State(locked.state)
+            if allows(state, event):
+                moves.append(_replayed(locked, event))
+                answers[locked.id] = Enqueued(locked.id)
+            else:
+                answers[locked.id] = Enqueued(
+                    locked.id, duplicate=True, state=STATE_WORDS[locked.state]
+                )
+        yield from apply(sql, shard, moves)
+    return answers
+
+
+def _replayed(locked: Locked, event: Event) -> Move:
+    step = next_step(locked.standing, event, now=locked.now)
+    fresh = event is Event.REPLAY_FRESH
+    return Move(locked.id, step, locked.now, keep=0, replayed=True, fresh=fresh)
+
+
+_recent: Final = msgspec.json.Decoder(list[tuple[int, str | None]])
+
+
+def duplicates(sql: Sql, tenant: str, job_id: str) -> Operation[Duplicates]:
+    """How many enqueues a job's keys have suppressed, and the last ones."""
+    if job_id not in (yield from get(sql, tenant, [job_id])):
+        raise JobNotFound(job_id)
+    rows = yield sql("read_duplicates", shard=shard_of(job_id, sql.shards), id=job_id)
+    recent: list[tuple[int, str | None]] = []
+    for _, at, _, folded, request_id in rows:
+        recent += [(at, request_id)] if folded is None else _recent.decode(folded)
+    recent = sorted(recent, key=lambda note: note[0], reverse=True)[:RECENT_DUPLICATES]
+    return Duplicates(
+        count=sum(row[0] for row in rows),
+        first_at=from_micros(min(row[1] for row in rows)) if rows else None,
+        last_at=from_micros(max(row[2] for row in rows)) if rows else None,
+        recent=tuple(Suppressed(from_micros(at), request_id) for at, request_id in recent),
+    )

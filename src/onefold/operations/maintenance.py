@@ -1,0 +1,144 @@
+"""Chores: prune finished jobs, sweep expired claims, fold the notes of duplicates, erase.
+
+Each works in batches, and each batch is a transaction of its own; the caller goes on while a batch was
+full. Any process may do them, at any time: they only tidy what is over already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.model.identity import shard_of
+from onefold.model.lifecycle import State
+from onefold.operations.jobs import RECENT_DUPLICATES, by_shard
+from onefold.operations.leases import remove
+from onefold.operations.publish import KEY_COLUMNS, SURFACE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onefold.operations.statement import Operation, Row, Rows, Sql
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """What a prune did to finished jobs whose time was over."""
+
+    deleted: int = 0
+    stripped: int = 0
+    """Made tombstones: their keys are promised for longer."""
+
+    @property
+    def total(self) -> int:
+        """How many rows it touched."""
+        return self.deleted + self.stripped
+
+
+def prune(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Pruned]:
+    """Remove one batch of finished jobs that have been kept long enough."""
+    rows = yield sql("lock_prunable_jobs", shard=shard, limit=limit)
+    promised = {job_id for job_id, is_promised in rows if is_promised}
+    deleted, stripped = yield from remove(sql, shard, [row[0] for row in rows], keep=promised)
+    return Pruned(deleted, stripped)
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """What a sweep did, and where the next batch starts."""
+
+    deleted: int = 0
+    next: int | None = None
+    """None where this shard has nothing more."""
+
+
+def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Operation[Swept]:
+    """Forget one batch of claims whose time is over. Held and unknown ones never are.
+
+    A publish key stays while its job has not ended.
+    """
+    rows = yield sql("find_expired_claims", shard=shard, limit=limit, **{"from": start})
+    alive = yield from _jobs_alive(sql, rows)
+    over = [(*row[:6],) for row in rows if not (row[2] == SURFACE and row[6] in alive)]
+    deleted: Rows = ()
+    if over:
+        deleted = yield sql("delete_claims", (*KEY_COLUMNS, "owner"), over)
+    # A full batch that ends at the moment where it began would be read for ever: step over it.
+    last = rows[-1][7] if len(rows) == limit else None
+    return Swept(len(deleted), last + 1 if last == start and not deleted else last)
+
+
+def _jobs_alive(sql: Sql, rows: Rows) -> Operation[set[str]]:
+    ids = [row[6] for row in rows if row[2] == SURFACE and row[6] is not None]
+    alive: set[str] = set()
+    for shard, group in by_shard(sql, ids):
+        found = yield sql("job_states", ("shard", "id"), [(shard, i) for i in group])
+        alive.update(job_id for job_id, state in found if not State(state).is_final)
+    return alive
+
+
+_notes: Final = msgspec.json.Decoder(list[tuple[int, str | None]])
+
+
+def fold_duplicates(sql: Sql, *, shard: int = 0, limit: int = 5_000) -> Operation[int]:
+    """Fold one batch of notes into a count per job and its last few; answers how many."""
+    rows = yield sql("lock_unfolded_duplicates", shard=shard, limit=limit)
+    if not rows:
+        return 0
+    by_job: dict[str, list[Row]] = {}
+    for row in rows:
+        by_job.setdefault(row[1], []).append(row)
+    ids = [(shard, job_id) for job_id in sorted(by_job)]
+    stored = yield sql("find_tallies", ("shard", "id"), ids)
+    tallies = {row[0]: row[1:] for row in stored}
+    folded = [_fold(shard, job_id, by_job[job_id], tallies.get(job_id)) for _, job_id in ids]
+    columns = ("shard", "job_id", "count", "first_at", "last_at", "recent")
+    yield sql("save_tallies", columns, folded)
+    yield sql("delete_folded_duplicates", ("shard", "number"), [(shard, row[0]) for row in rows])
+    return len(rows)
+
+
+def _fold(
+    shard: int, job_id: str, rows: Sequence[Row], tally: Sequence[object] | None
+) -> tuple[object, ...]:
+    notes: list[tuple[int, str | None]] = [(row[2], row[3]) for row in rows]
+    count, first, last = len(notes), min(notes)[0], max(note[0] for note in notes)
+    if tally is not None:
+        known, known_first, known_last, recent = tally
+        notes += _notes.decode(str(recent))
+        count += int(str(known))
+        first, last = min(first, int(str(known_first))), max(last, int(str(known_last)))
+    notes.sort(key=lambda note: note[0], reverse=True)
+    kept = msgspec.json.encode(notes[:RECENT_DUPLICATES]).decode()
+    return (shard, job_id, count, first, last, kept)
+
+
+class Erased(msgspec.Struct, frozen=True):
+    """What an erase removed."""
+
+    jobs: int = 0
+    claims: int = 0
+
+
+def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]:
+    """Remove everything stored for a tenant, or under one key of it, keys included.
+
+    This frees the keys: an operator's explicit word, as with `delete`.
+    """
+    jobs = claims = 0
+    published: list[str] = []
+    for shard in range(sql.shards):
+        rows = yield sql("erase_claims", shard=shard, tenant=tenant, key=key)
+        claims += len(rows)
+        published += [result for surface, result in rows if surface == SURFACE and result]
+    for shard in range(sql.shards):
+        rows = yield sql("erase_jobs", shard=shard, tenant=tenant, key=key)
+        named = [job_id for job_id in published if shard_of(job_id, sql.shards) == shard]
+        gone = [(shard, row[0]) for row in rows]
+        if named:
+            gone_too = yield sql("delete_jobs", ("shard", "id"), [(shard, i) for i in named])
+            gone += [(shard, row[0]) for row in gone_too]
+        if gone:
+            yield sql("delete_duplicates", ("shard", "id"), gone)
+            yield sql("delete_tallies", ("shard", "id"), gone)
+        jobs += len(gone)
+    return Erased(jobs, claims)

@@ -1,0 +1,68 @@
+"""Migrations: numbered SQL files per database, each applied once.
+
+What runs them (under a lock, in one transaction) is the business of `databases`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+
+import msgspec
+
+from onefold.operations.statement import Dialect, in_schema
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One numbered file."""
+
+    number: int
+    name: str
+    text: str
+
+
+@lru_cache(maxsize=8)
+def _all(dialect: Dialect) -> tuple[Migration, ...]:
+    folder = files("onefold.sql").joinpath(dialect).joinpath("migrations")
+    found = [
+        Migration(int(match.group(1)), match.group(2), entry.read_text())
+        for entry in folder.iterdir()
+        if (match := re.fullmatch(r"(\d{4})_(\w+)\.sql", entry.name))
+    ]
+    return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+def latest(dialect: Dialect) -> int:
+    """The schema that this version needs."""
+    return _all(dialect)[-1].number
+
+
+def pending(dialect: Dialect, found: int, *, schema: str = "onefold") -> list[Migration]:
+    """What a database at schema `found` still needs, in order."""
+    return [
+        msgspec.structs.replace(migration, text=in_schema(migration.text, schema))
+        for migration in _all(dialect)
+        if migration.number > found
+    ]
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Which installation a database is, and how far it has been migrated."""
+
+    installation: str
+    version: int = 0
+    shards: int = 1
+
+
+_decoder = msgspec.json.Decoder(Identity)
+
+
+def read_identity(text: str) -> Identity:
+    """From the JSON that `write_identity` gave."""
+    return _decoder.decode(text)
+
+
+def write_identity(identity: Identity) -> str:
+    """As JSON: a row of `meta`, and on PostgreSQL the comment of that table."""
+    return msgspec.json.encode(identity).decode()

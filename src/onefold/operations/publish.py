@@ -1,0 +1,210 @@
+"""Publish keys: "this publish, once", whatever became of the job.
+
+A publish key is a settled claim whose result is the id of the job that stands for it. It is looked at
+before the unique key, and it never expires before its job has ended.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.errors import DatabaseBusy
+from onefold.model.claim import ClaimKey, Found, Holding, Place
+from onefold.model.identity import shard_of
+from onefold.model.lifecycle import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onefold.model.request import Prepared
+    from onefold.operations.statement import Operation, Sql
+
+SURFACE: Final = "publish"
+
+KEY_COLUMNS: Final = ("shard", "tenant", "surface", "scope", "key")
+INSERT_CLAIM_COLUMNS: Final = (
+    *KEY_COLUMNS, "id", "state", "takeover", "lease", "keep", "fingerprint", "result", "lock",
+)  # fmt: skip
+FIND_CLAIM_COLUMNS: Final = (*KEY_COLUMNS, "lock")
+TAKE_OVER_COLUMNS: Final = (
+    *KEY_COLUMNS, "id", "owner", "state", "takeover", "lease", "keep", "fingerprint", "result",
+    "seen_fence", "seen_state", "seen_owner",
+)  # fmt: skip
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What a publish key means for an item of the call."""
+
+    job_id: str
+    fresh: bool = True
+    """True where this call has just recorded the key."""
+    state: int | None = State.QUEUED
+    mismatch: bool = False
+    leader: int | None = None
+    """The earlier item of the same call that has the same key."""
+
+
+class Keyed(msgspec.Struct, frozen=True):
+    """An item of the call that has a publish key."""
+
+    index: int
+    job_id: str
+    place: Place
+    fingerprint: str
+    keep: int
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """What is stored of the key, in the columns that an insert and a takeover share."""
+        return (int(Holding.SETTLED), 0, None, self.keep, self.fingerprint, self.job_id)
+
+
+def claim_publish_keys(
+    sql: Sql, items: Sequence[Prepared], *, rounds: int
+) -> Operation[dict[int, Published]]:
+    """Record the keys that are new and find the jobs of the others; by index of the item."""
+    published: dict[int, Published] = {}
+    leaders: dict[ClaimKey, Keyed] = {}
+    followers: list[tuple[Keyed, Keyed]] = []
+    for index, item in enumerate(items):
+        if item.publish is not None:
+            key, fingerprint, keep = item.publish.key, item.publish.fingerprint, item.publish.keep
+            keyed = Keyed(index, item.request.id, key.place(sql.shards), fingerprint, keep)
+            leader = leaders.setdefault(key, keyed)
+            if leader is not keyed:
+                followers.append((keyed, leader))
+
+    pending = sorted(leaders.values(), key=lambda keyed: keyed.place)
+    for _ in range(rounds):
+        if not pending:
+            break
+        for group in _by_shard(pending):
+            yield from _insert(sql, group, published)
+        pending = [keyed for keyed in pending if keyed.index not in published]
+        for group in _by_shard(pending):
+            yield from _find(sql, group, published)
+        pending = [keyed for keyed in pending if keyed.index not in published]
+    if pending:
+        raise DatabaseBusy(
+            f"the publish key {pending[0].place[-1]!r} changed hands {rounds} times while we looked",
+            waited=timedelta(0),
+        )
+    for keyed, leader in followers:
+        published[keyed.index] = _follow(keyed, leader, published[leader.index])
+    return published
+
+
+def _by_shard(pending: Sequence[Keyed]) -> list[list[Keyed]]:
+    groups: dict[int, list[Keyed]] = {}
+    for keyed in pending:
+        groups.setdefault(keyed.place[0], []).append(keyed)
+    return list(groups.values())
+
+
+def _follow(keyed: Keyed, leader: Keyed, first: Published) -> Published:
+    """A later item of the same call with the same key: the first one's job."""
+    differs = keyed.fingerprint != leader.fingerprint
+    if first.fresh:
+        return Published(first.job_id, fresh=False, mismatch=differs, leader=leader.index)
+    return Published(
+        first.job_id, fresh=False, state=first.state, mismatch=first.mismatch or differs
+    )
+
+
+def _insert(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> Operation[None]:
+    rows = yield sql(
+        "insert_claims",
+        INSERT_CLAIM_COLUMNS,
+        [(*keyed.place, keyed.job_id, *keyed.row, None) for keyed in group],
+    )
+    _record(group, {owner for owner, _, _ in rows}, published)
+
+
+def _record(group: Sequence[Keyed], won: set[str], published: dict[int, Published]) -> None:
+    for keyed in group:
+        if keyed.job_id in won:
+            published[keyed.index] = Published(keyed.job_id)
+
+
+def _find(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> Operation[None]:
+    """The jobs of keys that are known; a key whose time is over and whose job has ended is taken."""
+    rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*keyed.place, None) for keyed in group])
+    stored = [(group[row[0]], Found.from_row(row[2:])) for row in rows if row[2] is not None]
+    states = yield from _states(sql, [found.result for _, found in stored])
+    taken: list[tuple[Any, ...]] = []
+    for keyed, found in stored:
+        job_id = found.result
+        if job_id is None or _is_over(found, states.get(job_id)):
+            seen = (found.fence, found.state, found.owner)
+            taken.append((*keyed.place, keyed.job_id, keyed.job_id, *keyed.row, *seen))
+        else:
+            published[keyed.index] = Published(
+                job_id,
+                fresh=False,
+                state=states.get(job_id),
+                mismatch=found.fingerprint != keyed.fingerprint,
+            )
+    if taken:
+        won = yield sql("take_over_claims", TAKE_OVER_COLUMNS, taken)
+        _record(group, {owner for owner, _, _ in won}, published)
+
+
+def _states(sql: Sql, ids: Iterable[str | None]) -> Operation[dict[str, int]]:
+    by_shard: dict[int, list[tuple[int, str]]] = {}
+    for job_id in sorted({job_id for job_id in ids if job_id is not None}):
+        shard = shard_of(job_id, sql.shards)
+        by_shard.setdefault(shard, []).append((shard, job_id))
+    states: dict[str, int] = {}
+    for shard in sorted(by_shard):
+        rows = yield sql("job_states", ("shard", "id"), by_shard[shard])
+        states.update((job_id, state) for job_id, state in rows)
+    return states
+
+
+def _is_over(found: Found, state: int | None) -> bool:
+    """Released by an operator, or expired; but never while its job has not ended."""
+    if found.state == Holding.FREE:
+        return True
+    ended = state is None or State(state).is_final
+    return ended and found.expires_at is not None and found.expires_at <= found.now
+
+
+def point_publish_keys(
+    sql: Sql,
+    items: Sequence[Prepared],
+    published: Mapping[int, Published],
+    answers: Sequence[str],
+) -> Operation[None]:
+    """A new key whose job was not made, because a unique key is held, stands for that holder."""
+    moved = [index for index in _fresh(published) if answers[index] != items[index].request.id]
+    for group in _places(sql, items, moved):
+        rows = [(*place, items[index].request.id, answers[index]) for place, index in group]
+        yield sql("point_claims", (*KEY_COLUMNS, "owner", "result"), rows)
+
+
+def forget_publish_keys(
+    sql: Sql, items: Sequence[Prepared], published: Mapping[int, Published]
+) -> Operation[None]:
+    """Take back the keys that this call has recorded."""
+    for group in _places(sql, items, _fresh(published)):
+        rows = [(*place, items[index].request.id) for place, index in group]
+        yield sql("delete_claims", (*KEY_COLUMNS, "owner"), rows)
+
+
+def _fresh(published: Mapping[int, Published]) -> list[int]:
+    return [index for index, known in published.items() if known.fresh]
+
+
+def _places(
+    sql: Sql, items: Sequence[Prepared], indexes: Iterable[int]
+) -> list[list[tuple[Place, int]]]:
+    """The keys of these items in lock order, one list per shard."""
+    groups: dict[int, list[tuple[Place, int]]] = {}
+    for index in indexes:
+        if (publish := items[index].publish) is not None:
+            place = publish.key.place(sql.shards)
+            groups.setdefault(place[0], []).append((place, index))
+    return [sorted(groups[shard]) for shard in sorted(groups)]

@@ -1,0 +1,39 @@
+"""`run` and `run_async`: the only two functions that know sync from async."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
+T = TypeVar("T")
+
+
+def run(operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Answered]) -> T:
+    """Drive a generator with a function that does what it asks for: run one statement."""
+    with closing(operation):
+        try:
+            asked = next(operation)
+            while True:
+                asked = operation.send(execute(asked))
+        except StopIteration as finished:
+            value: T = finished.value
+            return value
+
+
+async def run_async(
+    operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Awaitable[Answered]]
+) -> T:
+    """`run`, for a function that must be awaited."""
+    with closing(operation):
+        try:
+            asked = next(operation)
+            while True:
+                asked = operation.send(await execute(asked))
+        except StopIteration as finished:
+            value: T = finished.value
+            return value

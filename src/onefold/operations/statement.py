@@ -1,0 +1,148 @@
+"""A statement: SQL text with `:name` parameters, and what goes into them.
+
+`Sql` knows the statements of one database by the names of their files. How a parameter is written
+(`:name`, `%(name)s`, `$1`) is the business of the driver: `compiled` rewrites the text once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+Row: TypeAlias = Sequence[Any]
+Rows: TypeAlias = Sequence[Row]
+Operation: TypeAlias = Generator["Statement", Rows, T]
+Dialect: TypeAlias = Literal["postgres", "sqlite"]
+Style: TypeAlias = Literal["named", "pyformat", "numbered"]
+
+# The alternatives before `name` are passed over: strings, quoted names, comments, casts.
+_TOKEN: Final = re.compile(
+    r"""'(?:[^']|'')*' | "[^"]*" | --[^\n]* | ::\w+ | (?<![:\w]):(?P<name>[a-z_]+) | %""",
+    re.VERBOSE,
+)
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One statement, ready to be run by any driver of its database."""
+
+    name: str
+    text: str
+    parameters: Mapping[str, Any]
+    columns: tuple[str, ...] = ()
+    """The parameters that come from `rows`, one value per row."""
+    rows: Sequence[tuple[Any, ...]] = ()
+
+    def arrays(self) -> dict[str, Any]:
+        """The parameters with a batch as one list per column, for PostgreSQL's unnest."""
+        if not self.columns:
+            return dict(self.parameters)
+        values = zip(*self.rows, strict=True) if self.rows else ([] for _ in self.columns)
+        return {**self.parameters, **dict(zip(self.columns, map(list, values), strict=True))}
+
+    def json(self) -> dict[str, Any]:
+        """The parameters with a batch, and any list, as JSON text, for SQLite's json_each."""
+        parameters = {
+            name: _json(value) if isinstance(value, list | tuple) else value
+            for name, value in self.parameters.items()
+        }
+        if self.columns:
+            parameters["rows"] = _json(self.rows)
+        return parameters
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+class Sql:
+    """The statements of one database, under one schema name, for so many shards."""
+
+    def __init__(self, dialect: Dialect, *, schema: str = "onefold", shards: int = 1) -> None:
+        """`schema` is PostgreSQL's; SQLite's tables carry a prefix instead."""
+        self.dialect: Dialect = dialect
+        self.schema = schema
+        self.shards = shards
+        self._texts = _texts(dialect, schema)
+
+    def __call__(
+        self,
+        name: str,
+        columns: tuple[str, ...] = (),
+        rows: Sequence[tuple[Any, ...]] = (),
+        **parameters: Any,
+    ) -> Statement:
+        """The statement of that name with its values."""
+        return Statement(name, self._texts[name], parameters, columns, rows)
+
+    def with_shards(self, shards: int) -> Sql:
+        """The same statements for another number of shards."""
+        return Sql(self.dialect, schema=self.schema, shards=shards)
+
+    @property
+    def names(self) -> list[str]:
+        """All statements there are, for those who check them."""
+        return sorted(self._texts)
+
+    @property
+    def takes_by_priority(self) -> bool:
+        """SQLite has no LATERAL: a take there asks for the priorities first."""
+        return self.dialect == "sqlite"
+
+    @property
+    def skips_locked(self) -> bool:
+        """PostgreSQL can pass over rows that others have locked."""
+        return self.dialect == "postgres"
+
+
+@lru_cache(maxsize=64)
+def _texts(dialect: Dialect, schema: str) -> dict[str, str]:
+    folder = files("onefold.sql").joinpath(dialect)
+    return {
+        entry.name.removesuffix(".sql"): in_schema(entry.read_text(), schema)
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    }
+
+
+def in_schema(text: str, schema: str) -> str:
+    """The text with another schema's name; the files say `onefold`, so that they can be pasted."""
+    if schema == "onefold":
+        return text
+    quoted = '"' + schema.replace('"', '""') + '"'
+    text = re.sub(r"(?<![\w.'])onefold\.", lambda _: f"{quoted}.", text)
+    text = text.replace("schema if not exists onefold;", f"schema if not exists {quoted};")
+    return text.replace("'onefold.", "'" + quoted.replace("'", "''") + ".")
+
+
+@cache
+def compiled(text: str, style: Style) -> tuple[str, tuple[str, ...]]:
+    """The text in a driver's own style, and the names of its parameters in order of appearance."""
+    names: list[str] = []
+
+    def rewrite(match: re.Match[str]) -> str:
+        token, name = match.group(), match.group("name")
+        if name is None:
+            return token.replace("%", "%%") if style == "pyformat" else token
+        if name not in names:
+            names.append(name)
+        match style:
+            case "named":
+                return token
+            case "pyformat":
+                return f"%({name})s"
+            case "numbered":
+                return f"${names.index(name) + 1}"
+
+    return _TOKEN.sub(rewrite, text), tuple(names)
+
+
+def fetch(statement: Statement) -> Operation[Rows]:
+    """Run one statement; the rows are the answer."""
+    return (yield statement)

@@ -1,0 +1,1 @@
+"""The statements, one per file. Not Python: see `onefold.operations.statement`."""

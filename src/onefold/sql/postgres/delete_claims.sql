@@ -1,0 +1,14 @@
+-- Forget claims that still have the owner they were seen with.
+delete from onefold.claim as c
+using unnest(
+    :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+    :owner::text[]
+) as r (shard, tenant, surface, scope, key, owner)
+where
+    c.shard = r.shard
+    and c.tenant = r.tenant
+    and c.surface = r.surface
+    and c.scope = r.scope
+    and c.key = r.key
+    and c.owner = r.owner::uuid
+returning c.owner::text

@@ -1,0 +1,7 @@
+-- Remove everything a tenant's jobs say: all of them, or those under one unique key.
+delete from onefold.job as j
+where
+    j.shard = :shard::smallint
+    and j.tenant = :tenant::text
+    and (:key::text is null or j.unique_key = :key::text)
+returning j.id::text

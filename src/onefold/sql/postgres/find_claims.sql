@@ -1,0 +1,25 @@
+-- The claims that stand for some keys, and whether this transaction has (or needs no) advisory lock on
+-- each. A key that nobody has is answered with nulls. Served by the primary key.
+select
+    r.place - 1,
+    case when r.lock is null then true else pg_try_advisory_xact_lock(r.lock) end,
+    c.id::text, c.owner::text, c.state, c.fence, c.fingerprint, c.takeover, c.lease_until,
+    c.expires_at, c.result,
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+from
+    unnest(
+        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :lock::bigint[]
+    ) with ordinality as r (shard, tenant, surface, scope, key, lock, place)
+left join lateral (
+    select *
+    from onefold.claim as k
+    where
+        k.shard = r.shard
+        and k.tenant = r.tenant
+        and k.surface = r.surface
+        and k.scope = r.scope
+        and k.key = r.key
+    limit 1
+) as c on true
+order by r.place

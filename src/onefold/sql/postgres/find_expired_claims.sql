@@ -1,0 +1,13 @@
+-- Settled and freed claims whose time is over, oldest first from the cursor on. Served by claim_expiry.
+select
+    c.shard, c.tenant, c.surface, c.scope, c.key, c.owner::text, c.result, c.expires_at
+from onefold.claim as c
+where
+    c.shard = :shard::smallint
+    and c.expires_at <= coalesce(
+        :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
+    )
+    and c.expires_at >= :from::bigint
+    and c.state <> 0
+order by c.expires_at
+limit :limit::integer

@@ -1,0 +1,32 @@
+-- Who stands in the way of each request: the job with its id, or the holder of its key. Served by
+-- the primary key and job_unique; the lateral limit keeps it at one probe a request. Locks nothing.
+select
+    r.id, h.id::text, h.state, h.fingerprint, clock.now,
+    h.unique_until is not null and h.unique_until <= clock.now
+        and (h.unique_states >> h.state) & 1 = 0 as lapsed
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now),
+    unnest(
+        :id::text[], :shard::smallint[], :tenant::text[], :unique_kind::text[], :unique_key::text[]
+    ) as r (id, shard, tenant, unique_kind, unique_key)
+cross join lateral (
+    (
+        select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states
+        from onefold.job as j
+        where j.shard = r.shard and j.id = r.id::uuid
+    )
+    union all
+    (
+        select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states
+        from onefold.job as j
+        where
+            j.shard = r.shard
+            and j.tenant = r.tenant
+            and j.unique_kind = r.unique_kind
+            and j.unique_key = r.unique_key
+            and j.unique_key is not null
+            and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1)
+    )
+    limit 1
+) as h

@@ -1,0 +1,28 @@
+-- Jobs by filter, in the order of their ids from the cursor on. A null filter lets everything through.
+select
+    j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
+    j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
+    j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
+    j.reason, j.options, clock.now
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now),
+    onefold.job as j
+where
+    j.shard = :shard::smallint
+    and j.tenant = :tenant::text
+    and not j.stripped
+    and (:after::text is null or j.id > :after::text::uuid)
+    and (:before::text is null or j.id < :before::text::uuid)
+    and (:states::smallint[] is null or j.state = any(:states::smallint[]))
+    and (:queue::text is null or j.queue = :queue::text)
+    and (:kind::text is null or j.kind = :kind::text)
+    and (:unique_key::text is null or j.unique_key = :unique_key::text)
+    and (:reason::text is null or j.reason = :reason::text)
+    and (:error_type::text is null or j.error::jsonb ->> 'type' = :error_type::text)
+    and (:created_from::bigint is null or j.created_at >= :created_from::bigint)
+    and (:created_before::bigint is null or j.created_at < :created_before::bigint)
+    and (:retrying::boolean is null or (j.attempt > 0) = :retrying::boolean)
+    and (:due::boolean is null or (j.run_at <= clock.now) = :due::boolean)
+order by j.id
+limit :limit::integer

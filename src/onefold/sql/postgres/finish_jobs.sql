@@ -1,0 +1,30 @@
+-- Complete deliveries that still have their fence, waiting for rows that somebody else has locked.
+-- Locks in (shard, id) order.
+with held as materialized (
+    select j.shard, j.id, r.result
+    from
+        unnest(:shard::smallint[], :id::text[], :fence::bigint[], :result::text[])
+            as r (shard, id, fence, result),
+        onefold.job as j
+    where j.shard = r.shard and j.id = r.id::uuid and j.state = 1 and j.fence = r.fence
+    order by j.shard, j.id
+    for update of j
+)
+update onefold.job as j
+set
+    state = 2,
+    vanished = 0,
+    worker = null,
+    lease_until = null,
+    result = held.result,
+    ended_at = clock.now,
+    keep_until = clock.now
+        + coalesce((j.options::jsonb #>> '{keep,completed}')::bigint, :keep::bigint),
+    unique_states = case when j.next is null then j.unique_states else 0 end,
+    unique_until = case when j.next is null then j.unique_until end
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now),
+    held
+where j.shard = held.shard and j.id = held.id
+returning j.id::text, j.next, j.keep_until <= clock.now

@@ -1,0 +1,11 @@
+-- Whole jobs by id. Served by the primary key. Tombstones are not jobs any more.
+select
+    j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
+    j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
+    j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
+    j.reason, j.options,
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+from
+    unnest(:shard::smallint[], :id::text[]) as r (shard, id),
+    onefold.job as j
+where j.shard = r.shard and j.id = r.id::uuid and j.tenant = :tenant::text and not j.stripped

@@ -1,0 +1,28 @@
+-- Claim keys; a key that is there already, or whose advisory lock another transaction has, is left out
+-- of the answer. The lock is only asked for by claims that join a caller's transaction, so that a
+-- second one is told at once instead of waiting. The fence starts at the clock, so that it still grows
+-- when a row was swept and its key is claimed again.
+insert into onefold.claim (
+    shard, tenant, surface, scope, key, id, owner, state, takeover, fence, created_at, lease_until,
+    settled_at, expires_at, keep, fingerprint, result
+)
+select
+    r.shard, r.tenant, r.surface, r.scope, r.key, r.id::uuid, r.id::uuid, r.state, r.takeover,
+    (extract(epoch from clock_timestamp()) * 1000000)::bigint, clock.now, clock.now + r.lease,
+    case when r.state = 1 then clock.now end, case when r.state = 1 then clock.now + r.keep end,
+    r.keep, r.fingerprint, r.result
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now),
+    unnest(
+        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :id::text[], :state::smallint[], :takeover::smallint[], :lease::bigint[], :keep::bigint[],
+        :fingerprint::text[], :result::text[], :lock::bigint[]
+    ) with ordinality as r (
+        shard, tenant, surface, scope, key, id, state, takeover, lease, keep, fingerprint, result,
+        lock, place
+    )
+where case when r.lock is null then true else pg_try_advisory_xact_lock(r.lock) end
+order by r.place
+on conflict do nothing
+returning owner::text, fence, lease_until

@@ -1,0 +1,11 @@
+-- Finished jobs whose record has been kept long enough, and whether their key is promised for longer.
+-- Served by job_keep.
+select j.id::text, j.unique_until is not null and j.unique_until > clock.now
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now),
+    onefold.job as j
+where j.shard = :shard::smallint and j.keep_until <= clock.now
+order by j.keep_until
+limit :limit::integer
+for update of j skip locked

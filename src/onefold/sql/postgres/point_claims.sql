@@ -1,0 +1,14 @@
+-- Make publish keys that were claimed in this transaction stand for the job that holds the unique key.
+update onefold.claim as c
+set result = r.result
+from unnest(
+    :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+    :owner::text[], :result::text[]
+) as r (shard, tenant, surface, scope, key, owner, result)
+where
+    c.shard = r.shard
+    and c.tenant = r.tenant
+    and c.surface = r.surface
+    and c.scope = r.scope
+    and c.key = r.key
+    and c.owner = r.owner::uuid

@@ -1,0 +1,26 @@
+-- Give keys back unsettled. The row stays for a day, so that its fence cannot go back. A lock is only
+-- released by a holder whose lease has not ended (:strict).
+update onefold.claim as c
+set
+    state = 2,
+    lease_until = null,
+    fingerprint = null,
+    expires_at = clock.now + 86400000000
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now),
+    unnest(
+        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :owner::text[], :fence::bigint[]
+    ) as r (shard, tenant, surface, scope, key, owner, fence)
+where
+    c.shard = r.shard
+    and c.tenant = r.tenant
+    and c.surface = r.surface
+    and c.scope = r.scope
+    and c.key = r.key
+    and c.state = 0
+    and c.fence = r.fence
+    and c.owner = r.owner::uuid
+    and (not :strict::boolean or c.lease_until is null or c.lease_until > clock.now)
+returning c.owner::text

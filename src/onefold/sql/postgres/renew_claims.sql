@@ -1,0 +1,21 @@
+-- Extend leases that have not ended. One that has, is not revived: it must be claimed anew.
+update onefold.claim as c
+set lease_until = clock.now + r.lease
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now),
+    unnest(
+        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :owner::text[], :fence::bigint[], :lease::bigint[]
+    ) as r (shard, tenant, surface, scope, key, owner, fence, lease)
+where
+    c.shard = r.shard
+    and c.tenant = r.tenant
+    and c.surface = r.surface
+    and c.scope = r.scope
+    and c.key = r.key
+    and c.state = 0
+    and c.fence = r.fence
+    and c.owner = r.owner::uuid
+    and c.lease_until > clock.now
+returning c.owner::text, c.lease_until

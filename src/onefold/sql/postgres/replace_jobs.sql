@@ -1,0 +1,19 @@
+-- Give queued holders a newcomer's request. The rows are locked already. A retrying holder starts a
+-- new generation; a successor that waited is older than this request, and is dropped.
+update onefold.job as j
+set
+    kind = r.kind,
+    payload = r.payload,
+    fingerprint = r.fingerprint,
+    priority = r.priority,
+    run_at = r.run_at,
+    generation = j.generation + case when j.attempt > 0 then 1 else 0 end,
+    attempt = 0,
+    vanished = 0,
+    next = null
+from unnest(
+    :shard::smallint[], :id::text[], :kind::text[], :payload::text[], :fingerprint::text[],
+    :priority::smallint[], :run_at::bigint[]
+) as r (shard, id, kind, payload, fingerprint, priority, run_at)
+where j.shard = r.shard and j.id = r.id::uuid and j.state = 0
+returning j.id::text

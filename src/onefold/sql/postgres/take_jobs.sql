@@ -1,0 +1,79 @@
+-- Lease up to :limit due jobs of one shard to a worker: the queues in the order given, each up to its
+-- own limit, by priority, then run_at, then id. For each queue the priorities that have waiting jobs
+-- are visited one by one (an index skip scan over job_ready), so that jobs scheduled ahead at a better
+-- priority are never read. Rows are locked as they are read, and locked ones are passed over.
+-- The update also empties the scope of a key that is held only while queued.
+with picked as materialized (
+    select due.id
+    from
+        unnest(:queues::text[], :limits::integer[]) with ordinality as wanted (queue, limit_, place)
+    cross join lateral (
+        with recursive lane (priority) as (
+            (
+                select j.priority
+                from onefold.job as j
+                where j.shard = :shard::smallint and j.queue = wanted.queue and j.state = 0
+                order by j.priority
+                limit 1
+            )
+            union all
+            select (
+                select j.priority
+                from onefold.job as j
+                where
+                    j.shard = :shard::smallint
+                    and j.queue = wanted.queue
+                    and j.state = 0
+                    and j.priority > lane.priority
+                order by j.priority
+                limit 1
+            )
+            from lane
+            where lane.priority is not null
+        )
+        select head.id
+        from lane
+        cross join lateral (
+            select j.id
+            from onefold.job as j
+            where
+                j.shard = :shard::smallint
+                and j.queue = wanted.queue
+                and j.state = 0
+                and j.priority = lane.priority
+                and j.run_at <= coalesce(
+                    :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
+                )
+                and (
+                    j.expires_at is null
+                    or j.expires_at > coalesce(
+                        :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
+                    )
+                )
+            order by j.run_at, j.id
+            limit wanted.limit_
+            for update skip locked
+        ) as head
+        where lane.priority is not null
+        limit wanted.limit_
+    ) as due
+    limit :limit::integer
+)
+update onefold.job as j
+set
+    state = 1,
+    attempt = j.attempt + 1,
+    fence = j.fence + 1,
+    worker = :worker::text,
+    lease_until = clock.now + :lease::bigint,
+    unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end
+from
+    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+        as clock (now),
+    picked
+where j.shard = :shard::smallint and j.id = picked.id
+returning
+    j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
+    j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
+    j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
+    j.reason, j.options, clock.now

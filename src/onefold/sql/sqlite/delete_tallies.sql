@@ -1,0 +1,5 @@
+-- Remove the folded counts of the duplicates of jobs that are gone.
+delete from onefold_duplicate_tally
+where (shard, job_id) in (
+    select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:rows)
+)

@@ -1,0 +1,9 @@
+-- How the jobs of some deliveries stand now, tombstones included.
+select j.id, j.state, j.fence
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as id
+    from json_each(:rows)
+) as r
+cross join onefold_job as j on j.shard = r.shard and j.id = r.id

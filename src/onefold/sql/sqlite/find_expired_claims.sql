@@ -1,0 +1,11 @@
+-- Settled and freed claims whose time is over, oldest first from the cursor on. Served by
+-- onefold_claim_expiry.
+select c.shard, c.tenant, c.surface, c.scope, c.key, c.owner, c.result, c.expires_at
+from onefold_claim as c
+where
+    c.shard = :shard
+    and c.expires_at <= :now
+    and c.expires_at >= :from
+    and c.state <> 0
+order by c.expires_at
+limit :limit

@@ -1,0 +1,25 @@
+-- Jobs by filter, newest first. A null filter lets everything through.
+select
+    j.id, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
+    j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
+    j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
+    j.reason, j.options, :now
+from onefold_job as j
+where
+    j.shard = :shard
+    and j.tenant = :tenant
+    and not j.stripped
+    and (:after is null or j.id > :after)
+    and (:before is null or j.id < :before)
+    and (:states is null or j.state in (select value from json_each(:states)))
+    and (:queue is null or j.queue = :queue)
+    and (:kind is null or j.kind = :kind)
+    and (:unique_key is null or j.unique_key = :unique_key)
+    and (:reason is null or j.reason = :reason)
+    and (:error_type is null or json_extract(j.error, '$.type') = :error_type)
+    and (:created_from is null or j.created_at >= :created_from)
+    and (:created_before is null or j.created_at < :created_before)
+    and (:retrying is null or (j.attempt > 0) = :retrying)
+    and (:due is null or (j.run_at <= :now) = :due)
+order by j.id desc
+limit :limit

@@ -1,0 +1,22 @@
+-- Complete deliveries that still have their fence.
+update onefold_job
+set
+    state = 2,
+    vanished = 0,
+    worker = null,
+    lease_until = null,
+    result = r.result,
+    ended_at = :now,
+    keep_until = :now + coalesce(json_extract(onefold_job.options, '$.keep.completed'), :keep),
+    unique_states = case when onefold_job.next is null then onefold_job.unique_states else 0 end,
+    unique_until = case when onefold_job.next is null then onefold_job.unique_until end
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as id,
+        json_extract(value, '$[2]') as fence,
+        json_extract(value, '$[3]') as result
+    from json_each(:rows)
+) as r
+where onefold_job.shard = r.shard and onefold_job.id = r.id and onefold_job.state = 1 and onefold_job.fence = r.fence
+returning id, next, keep_until <= :now

@@ -1,0 +1,12 @@
+-- Extend the leases of deliveries that still have their fence.
+update onefold_job
+set lease_until = :now + :lease
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as id,
+        json_extract(value, '$[2]') as fence
+    from json_each(:rows)
+) as r
+where onefold_job.shard = r.shard and onefold_job.id = r.id and onefold_job.state = 1 and onefold_job.fence = r.fence
+returning id, lease_until

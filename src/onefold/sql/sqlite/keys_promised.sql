@@ -1,0 +1,10 @@
+-- Which of these jobs hold a key that is promised for longer. Served by the primary key.
+select j.id
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as id
+    from json_each(:rows)
+) as r
+cross join onefold_job as j on j.shard = r.shard and j.id = r.id
+where j.unique_until > :now

@@ -1,0 +1,11 @@
+-- How jobs stand, by id, for a decision that is made in lifecycle. SQLite's one writer is the lock.
+select
+    j.id, j.shard, j.tenant, j.state, j.attempt, j.max_attempts, j.fence, j.vanished, j.run_at,
+    j.options, j.next, j.stripped, :now
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as id
+    from json_each(:rows)
+) as r
+cross join onefold_job as j on j.shard = r.shard and j.id = r.id

@@ -1,0 +1,11 @@
+-- How the holders stand that a newcomer wants to change. SQLite's one writer is the lock.
+select
+    j.id, j.state, j.attempt, j.max_attempts, j.run_at, j.created_at,
+    j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1, :now
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as id
+    from json_each(:rows)
+) as r
+cross join onefold_job as j on j.shard = r.shard and j.id = r.id

@@ -1,0 +1,17 @@
+-- Turn jobs into tombstones: they hold their key until its window is over, and nothing else.
+update onefold_job
+set
+    stripped = 1,
+    keep_until = onefold_job.unique_until,
+    payload = 'null',
+    result = null,
+    error = null,
+    options = null,
+    worker = null
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as id
+    from json_each(:rows)
+) as r
+where onefold_job.shard = r.shard and onefold_job.id = r.id and onefold_job.unique_until is not null

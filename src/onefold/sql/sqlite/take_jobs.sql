@@ -1,0 +1,29 @@
+-- Lease up to :limit due jobs of one queue and priority to a worker, by run_at, then id. The update also
+-- empties the scope of a key that is held only while queued.
+update onefold_job
+set
+    state = 1,
+    attempt = attempt + 1,
+    fence = fence + 1,
+    worker = :worker,
+    lease_until = :now + :lease,
+    unique_states = case when unique_states & 2 = 0 then 0 else unique_states end
+where
+    shard = :shard
+    and id in (
+        select j.id
+        from onefold_job as j
+        where
+            j.shard = :shard
+            and j.queue = :queue
+            and j.state = 0
+            and j.priority = :priority
+            and j.run_at <= :now
+            and (j.expires_at is null or j.expires_at > :now)
+        order by j.run_at, j.id
+        limit :limit
+    )
+returning
+    id, shard, tenant, queue, kind, state, priority, run_at, attempt, max_attempts, fence, lease_until,
+    worker, payload, unique_key, unique_kind, generation, created_at, ended_at, keep_until,
+    expires_at, result, error, reason, options, :now

@@ -1,0 +1,1 @@
+"""For tests: the contract suite, a clock, a real database per test."""
