@@ -115,7 +115,8 @@ class Onefold(Tenant):
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         """`schema` is PostgreSQL's; `busy_timeout` bounds the wait for what others hold; `clock`
-        replaces the database's clock, for tests."""
+        replaces the database's clock, for tests.
+        """
         if not SCHEMA_NAME.fullmatch(schema):
             raise InvalidInput(
                 "schema", f"must be lower-case letters, digits and underscores, got {schema!r}"

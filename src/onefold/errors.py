@@ -5,7 +5,7 @@
     │   ├── InvalidInput               a value cannot be accepted; nothing was stored
     │   ├── ConflictingOptions         two options contradict each other
     │   ├── NoTransaction              `within` needs a transaction, and none is or will be open
-    │   ├── WrongConnection            not a connection we know, of the other colour, or another database
+    │   ├── WrongConnection            not a connection we can use, or to another database
     │   ├── WouldDeadlock              this thread would wait for its own open transaction
     │   └── Closed                     the Onefold object has been closed
     ├── Conflict                   somebody else got there first; normal in life

@@ -23,6 +23,8 @@ from onefold.model.claim import (
     want,
 )
 from onefold.model.moment import span
+from onefold.model.names import KEY_BYTES
+from onefold.model.unique import fingerprint
 from onefold.operations import claims
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class ClaimCalls:
     _conductor: Conductor
     _tenant: str
 
-    def claim(  # noqa: PLR0913 - the settings of a claim, by name
+    def claim(
         self,
         scope: str,
         key: str,
@@ -62,7 +64,7 @@ class ClaimCalls:
             self._claim(self._want(scope, key, surface, fingerprint, lease, takeover, retention))
         )
 
-    async def aclaim(  # noqa: PLR0913 - the settings of a claim, by name
+    async def aclaim(
         self,
         scope: str,
         key: str,
@@ -78,7 +80,7 @@ class ClaimCalls:
             self._claim(self._want(scope, key, surface, fingerprint, lease, takeover, retention))
         )
 
-    def _want(  # noqa: PLR0913, PLR0917 - passed on from keywords
+    def _want(
         self,
         scope: str,
         key: str,
@@ -160,7 +162,7 @@ class ClaimCalls:
         """`force_release`, awaited."""
         return await self._conductor.arun(_force(self._key(scope, key, surface), Holding.FREE))
 
-    def once(  # noqa: PLR0913 - the settings of a fence, by name
+    def once(
         self,
         name: str,
         key: str | Callable[..., str] | None = None,
@@ -185,7 +187,7 @@ class ClaimCalls:
             )
         )
 
-    def aonce(  # noqa: PLR0913 - the settings of a fence, by name
+    def aonce(
         self,
         name: str,
         key: str | Callable[..., str] | None = None,
@@ -206,7 +208,7 @@ class ClaimCalls:
             )
         )
 
-    def _settings(  # noqa: PLR0913, PLR0917 - passed on from keywords
+    def _settings(
         self,
         name: str,
         key: str | Callable[..., str] | None,
@@ -224,11 +226,11 @@ class ClaimCalls:
         if wait is not None:
             span(wait, "wait")
         return OnceSettings(
-            calls=self,
+            conductor=self._conductor,
+            claim=self._claim,
             want=lambda found: self._want(
                 name, found, SURFACE, fingerprint, lease, takeover, retention
             ),
-            name=name,
             key=key,
             verify=verify,
             retention=retention,
@@ -265,9 +267,6 @@ class ClaimCalls:
 
 def lock_key(name: object) -> str:
     """Any text may name a lock; one too long for a key is digested."""
-    from onefold.model.names import KEY_BYTES  # noqa: PLC0415
-    from onefold.model.unique import fingerprint  # noqa: PLC0415
-
     if isinstance(name, str) and len(name.encode("utf-8", "replace")) > KEY_BYTES:
         return f"digest:{fingerprint(name)}"
     return name  # type: ignore[return-value] # claim_key checks the rest

@@ -81,7 +81,7 @@ class Engine:
         """`finish`, awaited."""
         return (await self._conductor.arun(self._finish_and_take(_finishes(jobs, results))))[0]
 
-    def finish_and_take(  # noqa: PLR0913 - both calls in one
+    def finish_and_take(
         self,
         jobs: Sequence[Job | Delivery],
         queues: Sequence[str] | Mapping[str, int] = ("default",),
@@ -95,7 +95,7 @@ class Engine:
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
         return self._conductor.run(self._finish_and_take(_finishes(jobs, results), order))
 
-    async def afinish_and_take(  # noqa: PLR0913 - both calls in one
+    async def afinish_and_take(
         self,
         jobs: Sequence[Job | Delivery],
         queues: Sequence[str] | Mapping[str, int] = ("default",),

@@ -21,7 +21,7 @@ from onefold.model.job import (
     Retention,
     UniqueWhile,
 )
-from onefold.model.lifecycle import Event, allows
+from onefold.model.lifecycle import Event, State, allows
 from onefold.model.names import text
 from onefold.model.request import prepare_all
 from onefold.operations import enqueue, jobs, leases
@@ -193,15 +193,17 @@ class JobCalls:
     def _cancel(self, job_id: str, reason: str | None) -> Procedure[bool]:
         wanted = parse_id(job_id)
         why = None if reason is None else text(reason, "reason", longest=10_000)
-        before = yield Transaction(
+        before: dict[str, State | None] = yield Transaction(
             lambda sql: leases.cancel(sql, self._tenant, [wanted], reason=why)
         )
         state = before[wanted]
         if state is None:
             raise JobNotFound(wanted)
-        if not allows(state, Event.CANCEL) and state.word != "cancelled":
+        if state is State.CANCELLED:
+            return False
+        if not allows(state, Event.CANCEL):
             raise WrongState(wanted, state=state.word, wanted="a queued or running job")
-        return state.word != "cancelled"
+        return True
 
     def replay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
         """Send a dead or cancelled job round again; with `fresh`, a completed one too.
@@ -224,8 +226,10 @@ class JobCalls:
     def replay_many(
         self, *, fresh: bool = False, limit: int | None = None, **filters: Unpack[FindOptions]
     ) -> EnqueuedMany:
-        """Replay by filter, dead letters by default. Safe to repeat: what has been replayed is no
-        dead letter any more."""
+        """Replay by filter, dead letters by default.
+
+        Safe to repeat: what has been replayed is no dead letter any more.
+        """
         return self._conductor.run(self._replay_many(filters, fresh=fresh, limit=limit))
 
     async def areplay_many(
@@ -239,7 +243,8 @@ class JobCalls:
     ) -> Procedure[EnqueuedMany]:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
-        wanted = jobs.job_filter(**{"status": "dead", **filters})
+        filters.setdefault("status", "dead")
+        wanted = jobs.job_filter(**filters)
         answers: list[Enqueued] = []
         cursor: str | None = None
         while True:

@@ -1,7 +1,7 @@
 """`lock`: a lease on a name with a fencing token.
 
-The store's clock grants and ends the lease. The holder counts on its own monotonic clock from *before*
-it asked, less a margin, so that it stops before anybody else can start.
+The store's clock grants and ends the lease. The holder counts on its own monotonic clock from
+*before* it asked, less a margin, so that it stops before anybody else can start.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.calls.procedure import Conductor, Pause, Procedure, Transaction, waits
@@ -41,8 +42,9 @@ class _Lock:
             span(wait, "wait")
         if conductor.borrowed is not None:
             raise UsageError(
-                "A lock is leased, and a lease cannot be part of your transaction. Take the lock from"
-                " the Onefold object, and check it in the transaction: within(connection).guard(lock)."
+                "A lock is leased, and a lease cannot be part of your transaction. Take the lock"
+                " from the Onefold object, and check it in the transaction:"
+                " within(connection).guard(lock)."
             )
         self._conductor = conductor
         self._key = key
@@ -82,19 +84,20 @@ class _Lock:
         mine = (self._conductor.database.label, self._key)
         if mine in _held.get():
             raise UsageError(
-                f"The lock {self._key.key!r} is already held here; asking again would wait for itself."
+                f"The lock {self._key.key!r} is already held here; asking again would wait for"
+                " itself."
             )
         pauses = waits(self._wait)
         while True:
             wanted = want(self._key, lease=self._ttl, takeover="rerun")
             asked = time.monotonic()
-            answer: Answer = yield Transaction(lambda sql, w=wanted: claims.claim(sql, w))
+            answer: Answer = yield Transaction(partial(claims.claim, wanted=wanted))
             if isinstance(answer, Won):
                 self._claim = answer.claim
                 self._trust(asked)
                 _held.set(_held.get() | {mine})
                 return
-            assert isinstance(answer, Busy)  # noqa: S101 - a lock is never settled nor fingerprinted
+            assert isinstance(answer, Busy)
             pause = next(pauses, None)
             if pause is None:
                 raise answer

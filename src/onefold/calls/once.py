@@ -9,7 +9,8 @@ return claim.result
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -35,11 +36,12 @@ from onefold.model.unique import fingerprint
 from onefold.operations import claims
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from datetime import datetime, timedelta
     from types import TracebackType
     from typing import Self
 
-    from onefold.calls.claims import ClaimCalls
+    from onefold.calls.procedure import Conductor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,16 +59,18 @@ class NotDone(msgspec.Struct, frozen=True):
     """What `verify` answers where the effect has not happened: it may run."""
 
 
-Verify: TypeAlias = Callable[[str], "Done | NotDone | None | Awaitable[Done | NotDone | None]"]
+Verdict: TypeAlias = Done | NotDone | None
+Verify: TypeAlias = Callable[[str], "Verdict | Awaitable[Verdict]"]
 """Finds out what became of a vanished attempt, by its key; None where it cannot tell."""
 
 
-class OnceSettings(msgspec.Struct, frozen=True):
-    """What `once` was told."""
+@dataclass(frozen=True, slots=True)
+class OnceSettings:
+    """What `once` was told, and the two things it needs of the object that was asked."""
 
-    calls: ClaimCalls
+    conductor: Conductor
+    claim: Callable[[Wanted], Procedure[Answer]]
     want: Callable[[str], Wanted]
-    name: str
     key: str | Callable[..., str] | None
     verify: Verify | None
     retention: timedelta | None
@@ -131,20 +135,20 @@ class _Once:
         pauses = waits(settings.wait)
         while True:
             self._wanted = settings.want(key)
-            answer: Answer = yield from settings.calls._claim(self._wanted)  # noqa: SLF001
+            answer: Answer = yield from settings.claim(self._wanted)
             if not isinstance(answer, Busy) or (pause := next(pauses, None)) is None:
                 return answer
             yield Pause(pause)
 
     def _refuse_too_old(self, key: str) -> None:
-        """A ledger that forgets after `retention` cannot tell an older duplicate from a new attempt."""
+        """Past `retention` the ledger cannot tell a late duplicate from a new attempt."""
         settings = self._settings
         if settings.issued_at is None:
             return
         if settings.retention is None:
             raise ConflictingOptions("issued_at", "needs a retention to be compared with")
         issued = to_micros(settings.issued_at, "issued_at")
-        horizon = settings.calls._conductor.now() - span(settings.retention, "retention")  # noqa: SLF001
+        horizon = settings.conductor.now() - span(settings.retention, "retention")
         if issued <= horizon:
             raise TooOld(key=key, issued_at=settings.issued_at, horizon=from_micros(horizon))
 
@@ -164,7 +168,7 @@ class _Once:
 
     def _verified(self, unknown: Unknown, verdict: object) -> Procedure[Answer]:
         """Act on what `verify` found out, unless somebody else has acted meanwhile."""
-        assert self._wanted is not None  # noqa: S101 - set by _claim
+        assert self._wanted is not None
         wanted = self._wanted
         match verdict:
             case Done(result):
@@ -196,7 +200,7 @@ class _Once:
             text = encode_result(entered.result)
             yield Transaction(lambda sql: claims.settle(sql, claim, text))
         elif isinstance(error, Exception) or self._joined:
-            borrowed = self._settings.calls._conductor.borrowed  # noqa: SLF001
+            borrowed = self._settings.conductor.borrowed
             if borrowed is None or not borrowed.failed():
                 yield Transaction(lambda sql: claims.release(sql, [claim]))
         # Interrupted (a cancelled task, ctrl-C): nobody knows how far it came, so the lease runs
@@ -204,7 +208,7 @@ class _Once:
 
     @property
     def _joined(self) -> bool:
-        return self._settings.calls._conductor.borrowed is not None  # noqa: SLF001
+        return self._settings.conductor.borrowed is not None
 
     def _bound_key(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -224,7 +228,7 @@ class _Once:
         return fingerprint(f"{function.__module__}.{function.__qualname__}", text)
 
     def _for(self, key: str) -> Self:
-        return type(self)(msgspec.structs.replace(self._settings, key=key))
+        return type(self)(replace(self._settings, key=key))
 
 
 class Once(_Once):
@@ -232,7 +236,7 @@ class Once(_Once):
 
     def __enter__(self) -> OnceClaim | None:
         """Claim the key. None where it is busy and `busy="skip"`."""
-        conductor = self._settings.calls._conductor  # noqa: SLF001 - one of us
+        conductor = self._settings.conductor
         answer = conductor.run(self._claim(self._key()))
         verify = self._settings.verify
         while isinstance(answer, Unknown) and verify is not None:
@@ -249,7 +253,7 @@ class Once(_Once):
         trace: TracebackType | None,
     ) -> None:
         """Settle, or release after a failure."""
-        self._settings.calls._conductor.run(self._leave(error))  # noqa: SLF001 - one of us
+        self._settings.conductor.run(self._leave(error))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Decorate: the second call with the same key gets the first one's result."""
@@ -273,7 +277,7 @@ class AsyncOnce(_Once):
 
     async def __aenter__(self) -> OnceClaim | None:
         """Claim the key. None where it is busy and `busy="skip"`."""
-        conductor = self._settings.calls._conductor  # noqa: SLF001 - one of us
+        conductor = self._settings.conductor
         answer = await conductor.arun(self._claim(self._key()))
         verify = self._settings.verify
         while isinstance(answer, Unknown) and verify is not None:
@@ -292,7 +296,7 @@ class AsyncOnce(_Once):
         trace: TracebackType | None,
     ) -> None:
         """Settle, or release after a failure."""
-        await self._settings.calls._conductor.arun(self._leave(error))  # noqa: SLF001 - one of us
+        await self._settings.conductor.arun(self._leave(error))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
         """Decorate: the second call with the same key gets the first one's result."""

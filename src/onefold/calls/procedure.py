@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from onefold.databases import Build
 from onefold.operations.run import run, run_async
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from onefold.databases import Build, Clock, Database
+    from onefold.databases import Clock, Database
     from onefold.databases.borrowed import Borrowed
 
 T = TypeVar("T")
@@ -90,5 +91,5 @@ def waits(wait: timedelta | None, *, longest: float = 0.25) -> Iterator[float]:
     deadline = time.monotonic() + wait.total_seconds()
     pause = 0.005
     while (left := deadline - time.monotonic()) > 0:
-        yield min(left, pause * (0.5 + random.random()))  # noqa: S311 - jitter
+        yield min(left, pause * (0.5 + random.random()))
         pause = min(pause * 2, longest)

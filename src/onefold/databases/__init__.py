@@ -73,12 +73,12 @@ def open_database(url: str, *, schema: str, clock: Clock, busy_timeout: timedelt
     scheme = url.partition(":")[0]
     match scheme:
         case "sqlite":
-            from onefold.databases.sqlite import SqliteDatabase  # noqa: PLC0415 - only what is used
+            from onefold.databases.sqlite import SqliteDatabase
 
             return SqliteDatabase(url, clock=clock, busy_timeout=busy_timeout)
         case "postgresql" | "postgres":
             try:
-                from onefold.databases.postgres import PostgresDatabase  # noqa: PLC0415
+                from onefold.databases.postgres import PostgresDatabase
             except ImportError as error:
                 raise InvalidInput(
                     "url", "names PostgreSQL; install its driver: pip install 'onefold[postgres]'"

@@ -1,9 +1,8 @@
 """A caller's own connection: recognised, checked, and never begun, committed or rolled back.
 
-The library is read from the names of the connection's classes, so nothing optional is imported before
-somebody uses it, subclasses work, and nobody probes with hasattr. Its errors pass through untouched,
-for they belong to the caller's transaction; only a refusal by isolation becomes ours, as the contract
-says.
+The library is read from the names of the connection's classes, so nothing optional is imported
+before somebody uses it, subclasses work, and nobody probes with hasattr. Its errors pass through
+untouched, for they belong to the caller's transaction; only a refusal by isolation becomes ours.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def borrow(connection: object, database: Database, *, clock: Clock, wait: timede
         raise WrongConnection(
             connection, f"is PostgreSQL's, and this Onefold is on {database.label}."
         )
-    from onefold.databases.postgres import borrowed as postgres  # noqa: PLC0415 - its driver is here
+    from onefold.databases.postgres import borrowed as postgres
 
     return postgres.borrow(next(iter(known)), connection, database, clock)
 
@@ -83,8 +82,8 @@ class BorrowedSqlite:
         self, connection: object, database: Database, clock: Clock, wait: timedelta
     ) -> None:
         """The two were matched by `borrow`."""
-        assert isinstance(connection, sqlite3.Connection)  # noqa: S101
-        assert isinstance(database, SqliteDatabase)  # noqa: S101
+        assert isinstance(connection, sqlite3.Connection)
+        assert isinstance(database, SqliteDatabase)
         self._connection = connection
         self._database = database
         self._clock = clock
@@ -106,8 +105,10 @@ class BorrowedSqlite:
         return False
 
     def transact(self, build: Build[T]) -> T:
-        """Begin what Python would begin at the first write anyway, but with the write lock, since an
-        operation may read before it writes."""
+        """Begin what Python would begin at the first write anyway, but with the write lock.
+
+        An operation may read before it writes, and what it read must still be so.
+        """
         self._database.identity()
         if reason := self._database.check_borrowed(self._connection):
             raise WrongConnection(

@@ -1,8 +1,8 @@
 """SQLite: one file, WAL, one writer at a time.
 
 The writer asks for the lock itself, with `begin immediate`, every millisecond until its deadline:
-SQLite's own busy handler sleeps up to 100 ms, and whoever has the lock would keep it. A process that
-commits back to back lets others in once in a while.
+SQLite's own busy handler sleeps up to 100 ms, and whoever has the lock would keep it. A process
+that commits back to back lets others in once in a while.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from onefold.operations.migrations import (
     latest,
     pending,
     read_identity,
-    write_identity,
+    script,
 )
 from onefold.operations.run import run
 from onefold.operations.statement import Rows, Sql, Statement, compiled
@@ -195,7 +195,7 @@ class SqliteDatabase:
             with state.opening:
                 if state.identity is None:
                     self._migrate(state)
-        assert state.identity is not None  # noqa: S101 - _migrate has set it
+        assert state.identity is not None
         return state.identity
 
     async def aidentity(self) -> Identity:
@@ -370,19 +370,9 @@ def read(connection: sqlite3.Connection, sql: Sql) -> Identity | None:
 def _apply(connection: sqlite3.Connection, sql: Sql) -> list[Migration]:
     found = read(connection, sql) or Identity(new_id())
     migrations = pending("sqlite", found.version)
-    for migration in migrations:
-        for text in statements(migration.text):
-            connection.execute(text)
-        connection.execute(
-            "insert into onefold_migration (number, name) values (?, ?)",
-            (migration.number, migration.name),
-        )
     identity = Identity(found.installation, latest("sqlite"), found.shards)
-    connection.execute(
-        "insert into onefold_meta (name, value) values ('identity', ?)"
-        " on conflict (name) do update set value = excluded.value",
-        (write_identity(identity),),
-    )
+    for text in statements(script("sqlite", migrations, identity)):
+        connection.execute(text)
     return migrations
 
 

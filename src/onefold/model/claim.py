@@ -109,7 +109,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return "at most once" if self.takeover == "refuse" else "at least once"
 
 
-def want(  # noqa: PLR0913 - the settings of a claim, all by name
+def want(
     key: ClaimKey,
     *,
     fingerprint: str | None = None,
@@ -214,12 +214,20 @@ def decide(found: Found, wanted: Wanted) -> Answer | TakeOver:
     if state is Holding.FREE or expired:
         return TakeOver(found, wanted.id, fresh=True)
     if found.owner == wanted.id:
-        return Won(own(found, wanted))
-    if None not in (found.fingerprint, wanted.fingerprint):
-        if found.fingerprint != wanted.fingerprint:
-            return Mismatch(wanted.key.key)
+        return Won(own(wanted, found.id, found.fence, found.lease_until))
+    if _differs(found.fingerprint, wanted.fingerprint):
+        return Mismatch(wanted.key.key)
     if state is Holding.SETTLED:
         return Replay(decode_result(found.result), found.id)
+    return _decide_held(found, wanted)
+
+
+def _differs(stored: str | None, given: str | None) -> bool:
+    return stored is not None and given is not None and stored != given
+
+
+def _decide_held(found: Found, wanted: Wanted) -> Answer | TakeOver:
+    now = found.now
     if found.lease_until is not None and found.lease_until > now:
         return Busy(key=wanted.key.key, retry_after=timedelta(microseconds=found.lease_until - now))
     match TAKEOVERS[found.takeover]:
@@ -232,14 +240,16 @@ def decide(found: Found, wanted: Wanted) -> Answer | TakeOver:
             return Unknown(wanted.key.key, found.fence, since)
 
 
-def own(found: Found, wanted: Wanted, *, resumed: bool = False) -> Claim:
+def own(
+    wanted: Wanted, claim_id: str, fence: int, lease_until: int | None, *, resumed: bool = False
+) -> Claim:
     """The claim of an attempt that has just got, or already had, the key."""
     return Claim(
         key=wanted.key,
-        id=found.id,
+        id=claim_id,
         owner=wanted.id,
-        fence=found.fence,
-        lease_until=None if found.lease_until is None else from_micros(found.lease_until),
+        fence=fence,
+        lease_until=None if lease_until is None else from_micros(lease_until),
         guarantee=wanted.guarantee,
         resumed=resumed,
     )

@@ -101,7 +101,7 @@ def deliveries(items: Sequence[Job | Delivery]) -> list[Delivery]:
 
 
 def encode_error(error: object) -> str | None:
-    """The stored form of a failure: an exception, a sentence, or a mapping with type and message."""
+    """The stored form of a failure: an exception, a sentence, or a mapping."""
     if error is None:
         return None
     details: dict[str, Any]

@@ -8,15 +8,12 @@
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from onefold.model.moment import MICROSECOND
-from onefold.model.retry import DEFAULT_BACKOFF
-
-if TYPE_CHECKING:
-    from onefold.model.retry import Backoff
+from onefold.model.retry import DEFAULT_BACKOFF, Backoff
 
 POISON_DELIVERIES: Final = 5
 """So many deliveries in a row that ended by a vanished worker bury a job."""

@@ -5,12 +5,15 @@ They are exceptions too, so that code deep inside a handler can end the run from
 
 from __future__ import annotations
 
-from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from onefold.model.moment import span
 
+if TYPE_CHECKING:
+    from datetime import timedelta
 
-class Outcome(Exception):  # noqa: N818 - an outcome, not an error
+
+class Outcome(Exception):
     """The common parent of the four, to be caught as one."""
 
 

@@ -171,8 +171,11 @@ def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
 def _new_id(
     tenant: str, unique_kind: str | None, unique_key: str | None, publish_key: ClaimKey | None
 ) -> str:
-    """The id carries the hash that decides its shard: the unique key's, since that constraint must
-    see all its rivals; else the publish key's; else a random one."""
+    """The id carries the hash that decides its shard.
+
+    The unique key's, since that constraint must see all its rivals; else the publish key's; else a
+    random one.
+    """
     if unique_kind is not None and unique_key is not None:
         return new_id(hash12(tenant, unique_kind, unique_key))
     if publish_key is not None:

@@ -90,18 +90,14 @@ def take_over_unknown(sql: Sql, wanted: Wanted, *, fence: int) -> Operation[Clai
 
 
 def _new_row(sql: Sql, wanted: Wanted, lock: int | None) -> tuple[Any, ...]:
-    return (
-        *wanted.key.place(sql.shards), wanted.id, int(Holding.HELD), TAKEOVERS.index(wanted.takeover),
-        wanted.lease, wanted.keep, wanted.fingerprint, None, lock,
-    )  # fmt: skip
+    place, takeover = wanted.key.place(sql.shards), TAKEOVERS.index(wanted.takeover)
+    settings = (takeover, wanted.lease, wanted.keep, wanted.fingerprint)
+    return (*place, wanted.id, int(Holding.HELD), *settings, None, lock)
 
 
 def _won(row: Row, wanted: Wanted, claim_id: str, *, resumed: bool = False) -> Claim:
-    owner, fence, lease_until = row
-    found = Found(
-        claim_id, owner, Holding.HELD, fence, None, 0, lease_until, expires_at=None, result=None, now=0
-    )  # fmt: skip
-    return own(found, wanted, resumed=resumed)
+    _, fence, lease_until = row
+    return own(wanted, claim_id, fence, lease_until, resumed=resumed)
 
 
 def _held_row(sql: Sql, claim: Claim) -> tuple[Any, ...]:
@@ -145,9 +141,7 @@ def guard(sql: Sql, claim: Claim) -> Operation[None]:
     """Check the holder against the issuing row, and keep it so until the transaction ends."""
     rows = yield sql(
         "guard_claim",
-        **dict(zip(KEY_COLUMNS, claim.key.place(sql.shards), strict=True)),
-        owner=claim.owner,
-        fence=claim.fence,
+        **dict(zip(HELD_COLUMNS, _held_row(sql, claim), strict=True)),
     )
     if not rows:
         raise LeaseLost(f"{claim.key.surface} {claim.key.key!r}", fence=claim.fence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,11 +13,13 @@ from onefold.model.job import STATE_WORDS, Duplicates, Enqueued, Job, Page, Supp
 from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.moment import from_micros, to_micros
 from onefold.model.request import Request
-from onefold.operations.enqueue import insert_successors, settle
+from onefold.operations.holders import insert_successors
+from onefold.operations.keys import settle
 from onefold.operations.leases import Locked, Move, apply, remove
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from onefold.operations.statement import Operation, Row, Sql
 
@@ -68,7 +69,7 @@ _STATUS: Final[dict[str, tuple[tuple[int, ...], bool | None, bool | None]]] = {
 }
 
 
-def job_filter(  # noqa: PLR0913 - a filter has as many fields as it has
+def job_filter(
     *,
     status: str | Sequence[str] | None = None,
     queue: str | None = None,

@@ -16,7 +16,7 @@ from onefold.model.job import STATE_WORDS, Job
 from onefold.model.lifecycle import Event, Standing, State, Step, allows, next_step
 from onefold.model.moment import from_micros
 from onefold.model.request import Options, backoff_of, read_options
-from onefold.operations.enqueue import insert_successors
+from onefold.operations.holders import insert_successors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,8 +85,11 @@ class Finish(msgspec.Struct, frozen=True):
 def finish(
     sql: Sql, finishes: Sequence[Finish], *, skip_locked: bool = False
 ) -> Operation[list[Ended]]:
-    """Complete deliveries. With `skip_locked`, a row that another transaction has locked is answered
-    as lost, for the caller to ask again and wait: one open transaction must not stall a batch."""
+    """Complete deliveries.
+
+    With `skip_locked`, a row that another transaction has locked is answered as lost, for the
+    caller to ask again and wait: one open transaction must not stall a batch.
+    """
     ended: dict[str, Ended] = {}
     name = "finish_unlocked_jobs" if skip_locked and sql.skips_locked else "finish_jobs"
     for shard, group in _by_shard(sql, finishes):
@@ -322,7 +325,7 @@ def heartbeat(sql: Sql, deliveries: Sequence[Delivery], *, lease: int) -> Operat
             [(shard, d.id, d.fence) for d in group],
             lease=lease,
         )
-        leases.update({job_id: until for job_id, until in rows})  # noqa: C416 - driver records
+        leases.update((job_id, until) for job_id, until in rows)
     return [
         Beat(d.id, d.fence, from_micros(leases[d.id]) if d.id in leases else None)
         for d in deliveries

@@ -1,7 +1,7 @@
 """Chores: prune finished jobs, sweep expired claims, fold the notes of duplicates, erase.
 
-Each works in batches, and each batch is a transaction of its own; the caller goes on while a batch was
-full. Any process may do them, at any time: they only tidy what is over already.
+Each works in batches, and each batch is a transaction of its own; the caller goes on while a batch
+was full. Any process may do them, at any time: they only tidy what is over already.
 """
 
 from __future__ import annotations

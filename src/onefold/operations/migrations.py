@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from onefold.operations.statement import Dialect, in_schema
+from onefold.operations.statement import Dialect, in_schema, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -66,3 +70,27 @@ def read_identity(text: str) -> Identity:
 def write_identity(identity: Identity) -> str:
     """As JSON: a row of `meta`, and on PostgreSQL the comment of that table."""
     return msgspec.json.encode(identity).decode()
+
+
+def script(
+    dialect: Dialect,
+    migrations: Sequence[Migration],
+    identity: Identity,
+    *,
+    schema: str = "onefold",
+) -> str:
+    """Migrations as one text, for one transaction: for us to run, or for people (`migrate --sql`)."""
+    prefix = f"{quoted(schema)}." if dialect == "postgres" else "onefold_"
+    value = "'" + write_identity(identity).replace("'", "''") + "'"
+    parts = [
+        f"{migration.text}\ninsert into {prefix}migration (number, name)"
+        f" values ({migration.number}, '{migration.name}');\n"
+        for migration in migrations
+    ]
+    parts.append(
+        f"insert into {prefix}meta (name, value) values ('identity', {value})\n"
+        "    on conflict (name) do update set value = excluded.value;\n"
+    )
+    if dialect == "postgres":
+        parts.append(f"comment on table {prefix}meta is {value};\n")
+    return "\n".join(parts)

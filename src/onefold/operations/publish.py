@@ -1,7 +1,7 @@
 """Publish keys: "this publish, once", whatever became of the job.
 
-A publish key is a settled claim whose result is the id of the job that stands for it. It is looked at
-before the unique key, and it never expires before its job has ended.
+A publish key is a settled claim whose result is the id of the job that stands for it. It is looked
+at before the unique key, and it never expires before its job has ended.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def claim_publish_keys(
         pending = [keyed for keyed in pending if keyed.index not in published]
     if pending:
         raise DatabaseBusy(
-            f"the publish key {pending[0].place[-1]!r} changed hands {rounds} times while we looked",
+            f"the publish key {pending[0].place[-1]!r} changed hands {rounds} times meanwhile",
             waited=timedelta(0),
         )
     for keyed, leader in followers:
@@ -130,7 +130,7 @@ def _record(group: Sequence[Keyed], won: set[str], published: dict[int, Publishe
 
 
 def _find(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> Operation[None]:
-    """The jobs of keys that are known; a key whose time is over and whose job has ended is taken."""
+    """The jobs of known keys; one whose time is over and whose job has ended is taken."""
     rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*keyed.place, None) for keyed in group])
     stored = [(group[row[0]], Found.from_row(row[2:])) for row in rows if row[2] is not None]
     states = yield from _states(sql, [found.result for _, found in stored])

@@ -115,10 +115,15 @@ def in_schema(text: str, schema: str) -> str:
     """The text with another schema's name; the files say `onefold`, so that they can be pasted."""
     if schema == "onefold":
         return text
-    quoted = '"' + schema.replace('"', '""') + '"'
-    text = re.sub(r"(?<![\w.'])onefold\.", lambda _: f"{quoted}.", text)
-    text = text.replace("schema if not exists onefold;", f"schema if not exists {quoted};")
-    return text.replace("'onefold.", "'" + quoted.replace("'", "''") + ".")
+    name = quoted(schema)
+    text = re.sub(r"(?<![\w.'])onefold\.", lambda _: f"{name}.", text)
+    text = text.replace("schema if not exists onefold;", f"schema if not exists {name};")
+    return text.replace("'onefold.", "'" + name.replace("'", "''") + ".")
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes one that might be a keyword."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 @cache

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 def borrow(library: tuple[str, str], connection: Any, database: Database, clock: Clock) -> Borrowed:
     """The borrowed form of a connection whose library is known."""
-    assert isinstance(database, PostgresDatabase)  # noqa: S101 - checked by the caller
+    assert isinstance(database, PostgresDatabase)
     match library:
         case ("psycopg", "Connection"):
             return BorrowedPsycopg(connection, database, clock)
@@ -160,12 +160,12 @@ class BorrowedAsyncpg:
         self._clock = clock
 
     def check(self) -> None:
-        """asyncpg commits each statement by itself outside a transaction block."""
+        """Outside a transaction block, each statement would be committed by itself."""
         if not self._connection.is_in_transaction():
             raise NoTransaction(self._connection)
 
     def failed(self) -> bool:
-        """asyncpg does not say; a savepoint of the caller's may have healed it."""
+        """Not told by asyncpg; and a savepoint of the caller's may have healed it."""
         return False
 
     def transact(self, build: Build[T]) -> T:

@@ -2,8 +2,8 @@
 
 Each says READ COMMITTED itself, since the server's default may be another level, and sets a
 `lock_timeout` below the server's `deadlock_timeout`: if somebody must lose, it is us, who can try
-again, and not a caller's transaction. Nothing is left on the session, so a pooler in transaction mode
-may stand between.
+again, and not a caller's transaction. Nothing is left on the session, so a pooler in transaction
+mode may stand between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from onefold.operations.migrations import (
     latest,
     pending,
     read_identity,
-    write_identity,
+    script,
 )
 from onefold.operations.run import run, run_async
 from onefold.operations.statement import Rows, Sql, Statement, compiled
@@ -61,7 +61,7 @@ class PostgresDatabase:
         self.sql = Sql("postgres", schema=schema)
         self.schema = schema
         self._clock = clock
-        self._busy_timeout = busy_timeout
+        self.busy_timeout = busy_timeout
         self._state = _State()
         self._closed = False
         begin = f"begin isolation level read committed; set local lock_timeout = {LOCK_TIMEOUT_MS}"
@@ -161,7 +161,7 @@ class PostgresDatabase:
 
     def _exhausted(self) -> DatabaseBusy:
         return DatabaseBusy(
-            f"all {CONNECTIONS} connections of this process are in use.", waited=self._busy_timeout
+            f"all {CONNECTIONS} connections of this process are in use.", waited=self.busy_timeout
         )
 
     def busy(self, waited: timedelta) -> DatabaseBusy:
@@ -207,7 +207,7 @@ class PostgresDatabase:
         return {
             "min_size": 0,
             "max_size": CONNECTIONS,
-            "timeout": self._busy_timeout.total_seconds(),
+            "timeout": self.busy_timeout.total_seconds(),
             "kwargs": {"autocommit": True, "row_factory": tuple_row},
             "name": "onefold",
         }
@@ -228,7 +228,7 @@ class PostgresDatabase:
 
     @property
     def _patience(self) -> int:
-        return max(2, int(self._busy_timeout.total_seconds()))
+        return max(2, int(self.busy_timeout.total_seconds()))
 
     def identity(self) -> Identity:
         """Read once per process, by a connection of its own, so that a wrong URL fails at once."""
@@ -239,7 +239,7 @@ class PostgresDatabase:
                     with self._connect() as connection:
                         rows = execute(connection.cursor(), self.sql("read_identity"), self._clock)
                     self._accept(state, rows)
-        assert state.identity is not None  # noqa: S101 - _accept has set it or raised
+        assert state.identity is not None
         return state.identity
 
     async def aidentity(self) -> Identity:
@@ -250,7 +250,7 @@ class PostgresDatabase:
             async with connection:
                 rows = await aexecute(connection.cursor(), self.sql("read_identity"), self._clock)
             self._accept(state, rows)
-        assert state.identity is not None  # noqa: S101 - _accept has set it or raised
+        assert state.identity is not None
         return state.identity
 
     def _accept(self, state: _State, rows: Rows) -> None:
@@ -276,7 +276,8 @@ class PostgresDatabase:
             rows = execute(cursor, self.sql("read_identity"), self._clock)
             migrations, identity = self._plan(rows)
             if migrations:
-                cursor.execute(self.script(migrations, identity).encode())
+                text = script("postgres", migrations, identity, schema=self.schema)
+                cursor.execute(text.encode())
         self._current().identity = None
         return migrations
 
@@ -289,23 +290,6 @@ class PostgresDatabase:
         found = read_identity(text) if text else Identity(new_id())
         migrations = pending("postgres", found.version, schema=self.schema)
         return migrations, Identity(found.installation, latest("postgres"), found.shards)
-
-    def script(self, migrations: list[Migration], identity: Identity | None = None) -> str:
-        """Migrations as one text, for us to run or for people to read (`migrate --sql`)."""
-        identity = identity or Identity(new_id(), latest("postgres"))
-        schema = '"' + self.schema.replace('"', '""') + '"'
-        value = "'" + write_identity(identity).replace("'", "''") + "'"
-        parts = [
-            f"{migration.text}\ninsert into {schema}.migration (number, name)"
-            f" values ({migration.number}, '{migration.name}');\n"
-            for migration in migrations
-        ]
-        parts.append(
-            f"insert into {schema}.meta (name, value) values ('identity', {value})\n"
-            "    on conflict (name) do update set value = excluded.value;\n"
-            f"comment on table {schema}.meta is {value};\n"
-        )
-        return "\n".join(parts)
 
     def close(self) -> None:
         """Close the sync pool, and what can be closed of others."""
@@ -351,12 +335,12 @@ class _Effort:
         waited = timedelta(seconds=time.monotonic() - self._started)
         meaning = verdict(error, connection_lost=connection_lost)
         database = self._database
-        if meaning == "final" or waited >= database._busy_timeout:  # noqa: SLF001 - of this module
+        if meaning == "final" or waited >= database.busy_timeout:
             raise translated(error, database.label, database.busy(waited)) from error
         self._tries += 1
         if meaning == "waited":
             return 0.0
-        return random.random() * min(PAUSE * 2**self._tries, 0.5)  # noqa: S311 - jitter
+        return random.random() * min(PAUSE * 2.0**self._tries, 0.5)
 
 
 def execute(cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock) -> Rows:

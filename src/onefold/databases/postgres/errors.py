@@ -21,7 +21,7 @@ _SENTENCES: Final = {
     "28000": "the server refused this user.",
     "28P01": "the server refused this user's password.",
     "3D000": "there is no such database. Create it first.",
-    "42501": "this user may not use Onefold's tables. Grant it the rights, or migrate as its owner.",
+    "42501": "this user may not use Onefold's tables. Grant it the rights, or use their owner.",
 }
 
 
@@ -31,7 +31,7 @@ def sqlstate(error: BaseException) -> str:
 
 
 def verdict(error: BaseException, *, connection_lost: bool) -> Verdict:
-    """What a failed transaction of ours means: try again at once, or wait, or reconnect, or give up."""
+    """What a failed transaction of ours means: try again, wait, reconnect, or give up."""
     state = sqlstate(error)
     if state in SERIALIZATION:
         return "again"

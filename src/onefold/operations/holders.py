@@ -1,0 +1,147 @@
+"""Holders that a newcomer changes: a queued one takes its request, a running one a successor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.model.lifecycle import Standing, State, replacement_run_at
+from onefold.model.request import Request
+from onefold.operations.keys import (
+    ROUNDS,
+    Stand,
+    chunks_by_shard,
+    id_rows,
+    insert,
+    lock_order,
+    never_settled,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onefold.operations.statement import Operation, Row, Sql
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a call wants of the holders it meets."""
+
+    rerun: bool
+    """True to leave a successor with a running holder; False to leave that one alone."""
+    max_wait: int | None = None
+
+
+def change_holders(
+    sql: Sql, requests: Sequence[Request], stands: dict[str, Stand], change: Change
+) -> Operation[frozenset[str]]:
+    """Hand the newest request to its holder; answers with the requests that a queued one took.
+
+    A holder that ended between the find and the lock has given its key up: that request goes round
+    again. Only there is a key asked for while rows are locked, which is why a deadlock remains
+    possible, and why our own transactions retry one.
+    """
+    replaced: set[str] = set()
+    pending = [request for request in requests if not stands[request.id].new]
+    for _ in range(ROUNDS):
+        again: list[Request] = []
+        for chunk in chunks_by_shard(pending):
+            again += yield from _change(sql, chunk, stands, replaced, change)
+        if not again:
+            return frozenset(replaced)
+        stands.update((yield from settle(sql, again)))
+        pending = [request for request in again if not stands[request.id].new]
+    raise never_settled(pending[0])
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A row of lock_holders, in the order of its columns."""
+
+    id: str
+    state: int
+    attempt: int
+    max_attempts: int
+    run_at: int
+    created_at: int
+    holds: bool
+    now: int
+
+    @classmethod
+    def from_row(cls, row: Row) -> Holder:
+        """From a row of lock_holders."""
+        return cls(*row)
+
+    @property
+    def standing(self) -> Standing:
+        """What lifecycle needs to know."""
+        return Standing(State(self.state), self.attempt, self.max_attempts, run_at=self.run_at)
+
+
+REPLACE_COLUMNS: Final = ("shard", "id", "kind", "payload", "fingerprint", "priority", "run_at")
+
+
+def _change(
+    sql: Sql,
+    requests: Sequence[Request],
+    stands: dict[str, Stand],
+    replaced: set[str],
+    change: Change,
+) -> Operation[list[Request]]:
+    """One round over the holders of one shard; answers with the requests to settle again."""
+    by_holder = {stands[request.id].id: request for request in requests}
+    rows = yield sql("lock_holders", ("shard", "id"), id_rows(requests[0].shard, by_holder))
+    queued: list[tuple[object, ...]] = []
+    running: list[tuple[object, ...]] = []
+    for holder in map(Holder.from_row, rows):
+        if not holder.holds:
+            continue
+        request = by_holder.pop(holder.id)
+        seen = stands[request.id]
+        stands[request.id] = Stand(holder.id, holder.state, seen.fingerprint, new=False)
+        if holder.state == State.QUEUED:
+            queued.append(_replacement(holder, request, change))
+            replaced.add(request.id)
+        elif holder.state == State.RUNNING and change.rerun:
+            running.append((request.shard, holder.id, _successor(holder, request)))
+    if queued:
+        yield sql("replace_jobs", REPLACE_COLUMNS, queued)
+    if running:
+        yield sql("set_successors", ("shard", "id", "next"), running)
+    return sorted(by_holder.values(), key=lock_order)
+
+
+def _replacement(holder: Holder, request: Request, change: Change) -> tuple[object, ...]:
+    wanted = _run_at(holder, request)
+    run_at = replacement_run_at(
+        holder.standing,
+        # A rerun is a trigger, not a debounce: it never postpones what is waiting already.
+        wanted=min(wanted, holder.run_at) if change.rerun else wanted,
+        created_at=holder.created_at,
+        max_wait=change.max_wait,
+    )
+    content = (request.kind, request.payload, request.fingerprint, request.priority)
+    return (request.shard, holder.id, *content, run_at)
+
+
+def _run_at(holder: Holder, request: Request) -> int:
+    """When the newcomer wants to run, its delay counted from now."""
+    return holder.now + request.delay if request.run_at is None else request.run_at
+
+
+_decoder = msgspec.json.Decoder(Request)
+
+
+def _successor(holder: Holder, request: Request) -> str:
+    """The whole request, its delay counted from the trigger and not from the holder's end."""
+    run_at = _run_at(holder, request)
+    return msgspec.json.encode(msgspec.structs.replace(request, run_at=run_at)).decode()
+
+
+def insert_successors(sql: Sql, waiting: Sequence[str]) -> Operation[None]:
+    """The holders have ended: what waited on them becomes jobs, in the same transaction.
+
+    One whose key somebody newer has got meanwhile is covered by that job and needs no row.
+    """
+    requests = sorted((_decoder.decode(text) for text in waiting), key=lock_order)
+    yield from insert(sql, requests, {})
