@@ -69,9 +69,9 @@ set
     unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
-        as clock (now),
-    picked
-where j.shard = :shard::smallint and j.id = picked.id
+        as clock (now)
+-- An array, not a join: a prepared plan that does not know :limit would read the whole table for it.
+where j.shard = :shard::smallint and j.id = any(array(select picked.id from picked))
 returning
     j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
     j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
