@@ -79,7 +79,7 @@ def script(
     *,
     schema: str = "onefold",
 ) -> str:
-    """Migrations as one text, for one transaction: for us to run, or for people (`migrate --sql`)."""
+    """Migrations as one text, to be run in one transaction: by us, or by people (`--sql`)."""
     prefix = f"{quoted(schema)}." if dialect == "postgres" else "onefold_"
     value = "'" + write_identity(identity).replace("'", "''") + "'"
     parts = [
@@ -88,7 +88,7 @@ def script(
         for migration in migrations
     ]
     parts.append(
-        f"insert into {prefix}meta (name, value) values ('identity', {value})\n"
+        f"insert into {prefix}meta (name, value) values ('identity', {value})\n"  # noqa: S608 - ours
         "    on conflict (name) do update set value = excluded.value;\n"
     )
     if dialect == "postgres":

@@ -270,6 +270,14 @@ class PostgresDatabase:
 
     def migrate(self) -> list[Migration]:
         """Apply what is pending, in one transaction, under a lock that all migrators share."""
+        try:
+            migrations = self._migrate()
+        except psycopg.Error as error:
+            raise translated(error, self.label, self.busy(self.busy_timeout)) from error
+        self._current().identity = None
+        return migrations
+
+    def _migrate(self) -> list[Migration]:
         with self._connect() as connection, connection.transaction():
             cursor = connection.cursor()
             cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", [f"onefold {self.schema}"])
@@ -278,7 +286,6 @@ class PostgresDatabase:
             if migrations:
                 text = script("postgres", migrations, identity, schema=self.schema)
                 cursor.execute(text.encode())
-        self._current().identity = None
         return migrations
 
     async def amigrate(self) -> list[Migration]:
