@@ -1,13 +1,15 @@
--- Forget claims that still have the owner they were seen with.
+-- Forget claims that still have the owner they were seen with. By rowid: SQLite uses no index to look
+-- for tuples in a list.
 delete from onefold_claim
-where (shard, tenant, surface, scope, key, owner) in (
-    select
-        json_extract(value, '$[0]'),
-        json_extract(value, '$[1]'),
-        json_extract(value, '$[2]'),
-        json_extract(value, '$[3]'),
-        json_extract(value, '$[4]'),
-        json_extract(value, '$[5]')
-    from json_each(:rows)
+where rowid in (
+    select c.rowid
+    from json_each(:rows) as r
+    cross join onefold_claim as c
+        on c.shard = json_extract(r.value, '$[0]')
+        and c.tenant = json_extract(r.value, '$[1]')
+        and c.surface = json_extract(r.value, '$[2]')
+        and c.scope = json_extract(r.value, '$[3]')
+        and c.key = json_extract(r.value, '$[4]')
+        and c.owner = json_extract(r.value, '$[5]')
 )
 returning owner

@@ -1,6 +1,10 @@
--- Remove jobs, and with them the keys they hold.
+-- Remove jobs, and with them the keys they hold. By rowid: SQLite uses no index to look for pairs in a
+-- list.
 delete from onefold_job
-where (shard, id) in (
-    select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:rows)
+where rowid in (
+    select t.rowid
+    from json_each(:rows) as r
+    cross join onefold_job as t
+        on t.shard = json_extract(r.value, '$[0]') and t.id = json_extract(r.value, '$[1]')
 )
 returning id

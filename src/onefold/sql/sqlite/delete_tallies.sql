@@ -1,5 +1,8 @@
--- Remove the folded counts of the duplicates of jobs that are gone.
+-- Remove the folded counts of the duplicates of jobs that are gone. Served by the primary key.
 delete from onefold_duplicate_tally
-where (shard, job_id) in (
-    select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:rows)
+where rowid in (
+    select t.rowid
+    from json_each(:rows) as r
+    cross join onefold_duplicate_tally as t
+        on t.shard = json_extract(r.value, '$[0]') and t.job_id = json_extract(r.value, '$[1]')
 )
