@@ -1,4 +1,8 @@
-"""`run` and `run_async`: the only two functions that know sync from async."""
+"""`run` and `run_async`: the only two functions that know sync from async.
+
+What goes wrong while a generator's wish is carried out is raised where it asked. A procedure may
+have an answer to it; an operation never has, for a failed statement has killed its transaction.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,12 @@ def run(operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Ans
         try:
             asked = next(operation)
             while True:
-                asked = operation.send(execute(asked))
+                try:
+                    answered = execute(asked)
+                except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
+                    asked = operation.throw(error)
+                else:
+                    asked = operation.send(answered)
         except StopIteration as finished:
             value: T = finished.value
             return value
@@ -33,7 +42,12 @@ async def run_async(
         try:
             asked = next(operation)
             while True:
-                asked = operation.send(await execute(asked))
+                try:
+                    answered = await execute(asked)
+                except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
+                    asked = operation.throw(error)
+                else:
+                    asked = operation.send(answered)
         except StopIteration as finished:
             value: T = finished.value
             return value
