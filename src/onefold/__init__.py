@@ -1,7 +1,7 @@
 """Onefold: manifold requests, onefold effect.
 
-A durable job queue and an idempotency toolkit on one database: SQLite embedded by default, PostgreSQL
-in production.
+A durable job queue and an idempotency toolkit on one database: SQLite embedded by default,
+PostgreSQL in production.
 """
 
 from onefold.app import Onefold, Tenant, Within

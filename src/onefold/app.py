@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final
 from onefold.calls.claims import ClaimCalls
 from onefold.calls.engine import Engine
 from onefold.calls.jobs import JobCalls
-from onefold.calls.lock import AsyncLock, Lock
-from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from onefold.calls.lock import AsyncLock, Lock
+    from onefold.calls.once import OnceClaim
     from onefold.databases import Clock
     from onefold.operations.maintenance import Erased
     from onefold.operations.migrations import Migration
@@ -114,7 +114,9 @@ class Onefold(Tenant):
         busy_timeout: timedelta = timedelta(seconds=5),
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """`schema` is PostgreSQL's; `busy_timeout` bounds the wait for what others hold; `clock`
+        """Nothing is connected yet.
+
+        `schema` is PostgreSQL's; `busy_timeout` bounds the wait for what others hold; `clock`
         replaces the database's clock, for tests.
         """
         if not SCHEMA_NAME.fullmatch(schema):

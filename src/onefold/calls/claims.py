@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import AsyncOnce, Once, OnceSettings
@@ -30,11 +30,38 @@ from onefold.operations import claims
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+    from typing import Unpack
 
     from onefold.calls.once import BusyPolicy, Verify
 
 LEASE: Final = timedelta(seconds=60)
 SURFACE: Final = "once"
+
+
+class ClaimOptions(TypedDict, total=False):
+    """How a key is claimed."""
+
+    fingerprint: str | None
+    """Digest of the request: the same key with another one is a Mismatch."""
+    lease: timedelta | None
+    """How long the work may take before others may step in; 60 s. Not within a transaction."""
+    takeover: Takeover | None
+    """What happens when the work vanishes: rerun, resume or refuse (the default)."""
+    retention: timedelta | None
+    """How long the outcome is remembered; until told, by default."""
+
+
+class OnceOptions(ClaimOptions, total=False):
+    """How `once` runs something."""
+
+    verify: Verify | None
+    """Finds out what became of a vanished attempt."""
+    issued_at: datetime | None
+    """When the message was made: refused if older than what the ledger remembers."""
+    busy: BusyPolicy
+    """`raise` (the default), or `skip`: None instead of a claim."""
+    wait: timedelta | None
+    """How long to wait while somebody else is at work."""
 
 
 class ClaimCalls:
@@ -44,15 +71,7 @@ class ClaimCalls:
     _tenant: str
 
     def claim(
-        self,
-        scope: str,
-        key: str,
-        *,
-        surface: str = SURFACE,
-        fingerprint: str | None = None,
-        lease: timedelta | None = None,
-        takeover: Takeover | None = None,
-        retention: timedelta | None = None,
+        self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
     ) -> Answer:
         """Take a key: Won, Replay, Busy, Mismatch or Unknown.
 
@@ -60,45 +79,25 @@ class ClaimCalls:
         the claim commits now, the work follows under a lease, and `takeover` says what happens when
         it vanishes.
         """
-        return self._conductor.run(
-            self._claim(self._want(scope, key, surface, fingerprint, lease, takeover, retention))
-        )
+        return self._conductor.run(self._claim(self._want(surface, scope, key, options)))
 
     async def aclaim(
-        self,
-        scope: str,
-        key: str,
-        *,
-        surface: str = SURFACE,
-        fingerprint: str | None = None,
-        lease: timedelta | None = None,
-        takeover: Takeover | None = None,
-        retention: timedelta | None = None,
+        self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
     ) -> Answer:
         """`claim`, awaited."""
-        return await self._conductor.arun(
-            self._claim(self._want(scope, key, surface, fingerprint, lease, takeover, retention))
-        )
+        return await self._conductor.arun(self._claim(self._want(surface, scope, key, options)))
 
-    def _want(
-        self,
-        scope: str,
-        key: str,
-        surface: str,
-        fingerprint: str | None,
-        lease: timedelta | None,
-        takeover: Takeover | None,
-        retention: timedelta | None,
-    ) -> Wanted:
+    def _want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
         joined = self._conductor.borrowed is not None
+        lease, takeover = options.get("lease"), options.get("takeover")
         if joined:
             refuse_leased_within(lease=lease, takeover=takeover)
         return want(
             self._key(scope, key, surface),
-            fingerprint=fingerprint,
-            lease=None if joined else lease or LEASE,
+            fingerprint=options.get("fingerprint"),
+            lease=None if joined else LEASE if lease is None else lease,
             takeover=takeover or "refuse",
-            retention=retention,
+            retention=options.get("retention"),
         )
 
     def _key(self, scope: object, key: object, surface: str = SURFACE) -> ClaimKey:
@@ -166,61 +165,29 @@ class ClaimCalls:
         self,
         name: str,
         key: str | Callable[..., str] | None = None,
-        *,
-        fingerprint: str | None = None,
-        lease: timedelta | None = None,
-        takeover: Takeover | None = None,
-        verify: Verify | None = None,
-        retention: timedelta | None = None,
-        issued_at: datetime | None = None,
-        busy: BusyPolicy = "raise",
-        wait: timedelta | None = None,
+        **options: Unpack[OnceOptions],
     ) -> Once:
         """Run something once per key, and remember its result.
 
-        A context manager (`with onefold.once("import", digest) as claim:`) or a decorator; a failure
-        releases the key. `issued_at` refuses what is older than the ledger remembers.
+        A context manager (`with onefold.once("import", digest) as claim:`) or a decorator. A
+        failure releases the key. For a decorator, `key` may compute it from the arguments; without
+        one, it is digested from them.
         """
-        return Once(
-            self._settings(
-                name, key, fingerprint, lease, takeover, verify, retention, issued_at, busy, wait
-            )
-        )
+        return Once(self._settings(name, key, options))
 
     def aonce(
         self,
         name: str,
         key: str | Callable[..., str] | None = None,
-        *,
-        fingerprint: str | None = None,
-        lease: timedelta | None = None,
-        takeover: Takeover | None = None,
-        verify: Verify | None = None,
-        retention: timedelta | None = None,
-        issued_at: datetime | None = None,
-        busy: BusyPolicy = "raise",
-        wait: timedelta | None = None,
+        **options: Unpack[OnceOptions],
     ) -> AsyncOnce:
         """`once` for `async with` and for coroutine functions."""
-        return AsyncOnce(
-            self._settings(
-                name, key, fingerprint, lease, takeover, verify, retention, issued_at, busy, wait
-            )
-        )
+        return AsyncOnce(self._settings(name, key, options))
 
     def _settings(
-        self,
-        name: str,
-        key: str | Callable[..., str] | None,
-        fingerprint: str | None,
-        lease: timedelta | None,
-        takeover: Takeover | None,
-        verify: Verify | None,
-        retention: timedelta | None,
-        issued_at: datetime | None,
-        busy: BusyPolicy,
-        wait: timedelta | None,
+        self, name: str, key: str | Callable[..., str] | None, options: OnceOptions
     ) -> OnceSettings:
+        busy, wait = options.get("busy", "raise"), options.get("wait")
         if busy not in {"raise", "skip"}:
             raise InvalidInput("busy", f"must be raise or skip, got {busy!r}")
         if wait is not None:
@@ -228,13 +195,11 @@ class ClaimCalls:
         return OnceSettings(
             conductor=self._conductor,
             claim=self._claim,
-            want=lambda found: self._want(
-                name, found, SURFACE, fingerprint, lease, takeover, retention
-            ),
+            want=lambda found: self._want(SURFACE, name, found, options),
             key=key,
-            verify=verify,
-            retention=retention,
-            issued_at=issued_at,
+            verify=options.get("verify"),
+            retention=options.get("retention"),
+            issued_at=options.get("issued_at"),
             busy=busy,
             wait=wait,
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,20 +19,22 @@ from onefold.model.delivery import (
     encode_error,
     take_order,
 )
-from onefold.model.job import Job, Json
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
 from onefold.model.names import text
 from onefold.operations import leases, maintenance
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
     from onefold.databases import Build
+    from onefold.model.job import Job, Json
     from onefold.operations.leases import Ending, Finish, Rescued
     from onefold.operations.maintenance import Pruned
     from onefold.operations.statement import Operation, Sql
+
+T = TypeVar("T")
 
 BATCH: Final = 1_000
 REASON_BYTES: Final = 10_000
@@ -113,6 +116,8 @@ class Engine:
         self, finishes: Sequence[Finish], order: TakeOrder | None = None
     ) -> Procedure[tuple[list[Ended], list[Job]]]:
         """Rows that somebody has locked are passed over at first, and waited for at the end."""
+        ended: list[Ended]
+        taken: list[Job]
         ended, taken = yield Transaction(_finish_then_take(finishes, order, next(self._turn)))
         lost = {item.id for item in ended if item.status == "lost" and item.state == "running"}
         if lost:
@@ -272,47 +277,56 @@ def _shards() -> Procedure[range]:
     """How many shards there are is known once the database has been asked for anything."""
 
     def build(sql: Sql) -> Operation[range]:
+        yield from ()
         return range(sql.shards)
-        yield  # an operation is a generator, even one that asks for nothing
 
     shards: range = yield Transaction(build, write=False)
     return shards
 
 
-def _batches(build: Any) -> Procedure[list[Any]]:
+Batch: TypeAlias = "Callable[[Sql, int], Operation[T]]"
+"""One batch of a chore, on one shard."""
+
+
+def _batches(batch: Batch[T], moved: Callable[[T], int]) -> Procedure[list[T]]:
     """A chore on every shard, a batch a transaction, until a batch is not full."""
-    results: list[Any] = []
+    results: list[T] = []
     for shard in (yield from _shards()):
         while True:
-            result = yield Transaction(lambda sql, shard=shard: build(sql, shard))
+            result: T = yield Transaction(partial(_on_shard, batch, shard))
             results.append(result)
-            moved = result if isinstance(result, int) else result.total
-            if moved < BATCH:
+            if moved(result) < BATCH:
                 break
     return results
 
 
+def _on_shard(batch: Batch[T], shard: int, sql: Sql) -> Operation[T]:
+    return batch(sql, shard)
+
+
 def _rescue() -> Procedure[Rescued]:
-    done: list[Rescued] = yield from _batches(
-        lambda sql, shard: leases.rescue(sql, shard=shard, limit=BATCH)
-    )
+    def batch(sql: Sql, shard: int) -> Operation[Rescued]:
+        return leases.rescue(sql, shard=shard, limit=BATCH)
+
+    done = yield from _batches(batch, lambda rescued: rescued.total)
     return leases.Rescued(
         sum(r.requeued for r in done), sum(r.buried for r in done), sum(r.expired for r in done)
     )
 
 
 def _prune() -> Procedure[Pruned]:
-    done: list[Pruned] = yield from _batches(
-        lambda sql, shard: maintenance.prune(sql, shard=shard, limit=BATCH)
-    )
+    def batch(sql: Sql, shard: int) -> Operation[Pruned]:
+        return maintenance.prune(sql, shard=shard, limit=BATCH)
+
+    done = yield from _batches(batch, lambda pruned: pruned.total)
     return maintenance.Pruned(sum(p.deleted for p in done), sum(p.stripped for p in done))
 
 
 def _fold() -> Procedure[int]:
-    done: list[int] = yield from _batches(
-        lambda sql, shard: maintenance.fold_duplicates(sql, shard=shard, limit=BATCH)
-    )
-    return sum(done)
+    def batch(sql: Sql, shard: int) -> Operation[int]:
+        return maintenance.fold_duplicates(sql, shard=shard, limit=BATCH)
+
+    return sum((yield from _batches(batch, lambda folded: folded)))
 
 
 def _sweep() -> Procedure[int]:

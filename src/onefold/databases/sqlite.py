@@ -7,6 +7,7 @@ that commits back to back lets others in once in a while.
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import threading
@@ -26,7 +27,6 @@ from onefold.errors import (
     DatabaseBusy,
     DatabaseUnavailable,
     InvalidInput,
-    SchemaOutdated,
     WouldDeadlock,
 )
 from onefold.model.identity import new_id
@@ -53,6 +53,7 @@ MONOPOLY: Final = 0.010
 """After so long of commits back to back, the writer leaves the lock alone for one poll."""
 IDLE_CONNECTIONS: Final = 8
 THREADS: Final = 8
+LENT_REMEMBERED: Final = 256
 OLDEST: Final = (3, 35, 0)
 """The first with RETURNING."""
 
@@ -72,7 +73,8 @@ class SqliteDatabase:
         self._busy_timeout = busy_timeout.total_seconds()
         self._state = _State()
         self._closed = False
-        self.borrowed = threading.local()
+        self._lent: dict[int, int] = {}
+        """Connections that `within` was given, by id, and the thread that gave each."""
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation between `begin` and `commit`."""
@@ -95,31 +97,36 @@ class SqliteDatabase:
             raise Closed
         state = self._current()
         self.identity()
-        if not write:
-            return self._attempt(state, build, "begin")
         deadline = time.monotonic() + self._busy_timeout
+        if not write:
+            return self._try(state, build, "begin", deadline, thread)
         if not state.writing.acquire(timeout=0):
+            # The thread that has it may itself be waiting for this one's open transaction.
             self._refuse_own_lock(thread)
             if not state.writing.acquire(timeout=self._busy_timeout):
                 raise self._busy()
         try:
             if state.monopoly():
                 time.sleep(POLL)
-            while True:
-                try:
-                    result = self._attempt(state, build, "begin immediate")
-                except sqlite3.OperationalError as error:
-                    if not sqlite_errors.is_busy(error):
-                        raise self._translated(error) from error
-                    self._refuse_own_lock(thread)
-                    if time.monotonic() >= deadline:
-                        raise self._busy() from error
-                    time.sleep(POLL)
-                else:
-                    state.committed()
-                    return result
+            result = self._try(state, build, "begin immediate", deadline, thread)
+            state.committed()
+            return result
         finally:
             state.writing.release()
+
+    def _try(self, state: _State, build: Build[T], begin: str, deadline: float, thread: int) -> T:
+        """Try until the lock is ours: another process, or a caller's transaction, may have it."""
+        looked = False
+        while True:
+            try:
+                return self._attempt(state, build, begin)
+            except sqlite3.OperationalError as error:
+                if not looked:
+                    looked = True
+                    self._refuse_own_lock(thread)
+                if time.monotonic() >= deadline:
+                    raise self._busy() from error
+                time.sleep(POLL)
 
     def _attempt(self, state: _State, build: Build[T], begin: str) -> T:
         connection = state.borrow(self._open)
@@ -181,9 +188,17 @@ class SqliteDatabase:
         )
 
     def _refuse_own_lock(self, thread: int) -> None:
-        for connection, owner in list(_borrowed_connections.get(str(self.path), {}).values()):
-            if owner == thread and connection.in_transaction:
-                raise WouldDeadlock
+        """Look for an open transaction that this very thread has lent us before.
+
+        sqlite3 connections have no weak references, and holding on to one would keep its locks
+        alive. So only their ids are remembered, and looked up among the living when we must wait.
+        """
+        lent = {number for number, owner in self._lent.items() if owner == thread}
+        if lent and any(
+            id(thing) in lent and isinstance(thing, sqlite3.Connection) and thing.in_transaction
+            for thing in gc.get_objects()
+        ):
+            raise WouldDeadlock
 
     def _translated(self, error: sqlite3.Error) -> Exception:
         return sqlite_errors.translated(error, self.label, self._busy)
@@ -200,7 +215,8 @@ class SqliteDatabase:
 
     async def aidentity(self) -> Identity:
         """`identity`, awaited."""
-        return self._current().identity or await self._hop(self.identity)
+        known = self._current().identity
+        return await self._hop(self.identity) if known is None else known
 
     def migrate(self) -> list[Migration]:
         """Apply what is pending."""
@@ -246,13 +262,10 @@ class SqliteDatabase:
 
     def remember_borrowed(self, connection: sqlite3.Connection) -> None:
         """So that a plain call in the same thread can be told that it would wait for itself."""
-        known = _borrowed_connections.setdefault(str(self.path), {})
-        for key, (other, _) in list(known.items()):
-            if not _is_open(other):
-                known.pop(key, None)
-        known[id(connection)] = (connection, threading.get_ident())
-        while len(known) > BORROWED_REMEMBERED:
-            known.pop(next(iter(known)))
+        self._lent.pop(id(connection), None)
+        self._lent[id(connection)] = threading.get_ident()
+        while len(self._lent) > LENT_REMEMBERED:
+            self._lent.pop(next(iter(self._lent)), None)
 
     def close(self) -> None:
         """Close this process' connections and threads."""
@@ -262,19 +275,6 @@ class SqliteDatabase:
     async def aclose(self) -> None:
         """`close`, awaited."""
         self.close()
-
-
-BORROWED_REMEMBERED: Final = 256
-
-# sqlite3.Connection has no weak references, so what `within` was given is remembered here, bounded.
-_borrowed_connections: dict[str, dict[int, tuple[sqlite3.Connection, int]]] = {}
-
-
-def _is_open(connection: sqlite3.Connection) -> bool:
-    try:
-        return connection.in_transaction
-    except sqlite3.ProgrammingError:
-        return False
 
 
 class _State:
@@ -388,10 +388,3 @@ def statements(text: str) -> list[str]:
     if piece.strip():
         found.append(piece)
     return found
-
-
-def outdated(identity: Identity | None, label: str) -> SchemaOutdated | None:
-    """The error for a database that this version cannot work with."""
-    found = 0 if identity is None else identity.version
-    needed = latest("sqlite")
-    return SchemaOutdated(found=found, needed=needed, where=label) if found < needed else None

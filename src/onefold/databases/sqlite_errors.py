@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from onefold.errors import DatabaseUnavailable, SerializationConflict
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable
 
 # The low byte of an extended error code is the primary one.

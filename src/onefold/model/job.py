@@ -213,7 +213,7 @@ STATE_WORDS: tuple[StateWord, ...] = ("queued", "running", "completed", "dead", 
 
 def state_number(word: str) -> int:
     """The stored number of a state's word."""
-    return STATE_WORDS.index(word)  # type: ignore[arg-type] # a wrong word is a ValueError
+    return STATE_WORDS.index(word)
 
 
 def _moment(micros: int | None) -> datetime | None:

@@ -19,6 +19,8 @@ LONGEST = timedelta(days=365 * 200)
 
 def to_micros(moment: datetime, field: str) -> int:
     """Microseconds since the epoch; a naive datetime is refused, since its zone is a guess."""
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(field, f"needs a datetime, got {moment!r}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidInput(field, f"needs a time zone, got the naive datetime {moment!r}")
     return (moment - EPOCH) // MICROSECOND

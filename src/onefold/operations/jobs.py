@@ -89,7 +89,7 @@ def job_filter(
     if len(words) > 1:
         if derived := [word for word in words if word != "queued" and word not in STATE_WORDS]:
             raise InvalidInput("status", f"{derived[0]!r} cannot be combined with other words")
-        states = tuple(STATE_WORDS.index(word) for word in words)  # type: ignore[arg-type]
+        states = tuple(STATE_WORDS.index(word) for word in words)
     return Filter(
         states=states if words else None,
         queue=None if queue is None else names.name(queue, "queue"),

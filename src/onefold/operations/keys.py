@@ -37,6 +37,7 @@ class Stand(msgspec.Struct, frozen=True):
 
 
 def lock_order(request: Request) -> tuple[int, str, str, str, str]:
+    """Sort by it: the order in which keys are asked for, requests without one as they came."""
     shard, tenant, kind, key = request.unique or (request.shard, "", "", "")
     return (shard, tenant, kind, key, request.id if request.unique is None else "")
 
@@ -110,4 +111,5 @@ def _find(sql: Sql, requests: Sequence[Request], stands: dict[str, Stand]) -> Op
 
 
 def id_rows(shard: int, ids: Iterable[str]) -> list[tuple[int, str]]:
+    """The rows of one shard, in lock order."""
     return [(shard, job_id) for job_id in sorted(ids)]

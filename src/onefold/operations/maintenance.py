@@ -56,14 +56,16 @@ def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Op
 
     A publish key stays while its job has not ended.
     """
-    rows = yield sql("find_expired_claims", shard=shard, limit=limit, **{"from": start})
+    rows = yield sql("find_expired_claims", shard=shard, limit=limit, start=start)
     alive = yield from _jobs_alive(sql, rows)
     over = [(*row[:6],) for row in rows if not (row[2] == SURFACE and row[6] in alive)]
     deleted: Rows = ()
     if over:
         deleted = yield sql("delete_claims", (*KEY_COLUMNS, "owner"), over)
+    if len(rows) < limit:
+        return Swept(len(deleted))
     # A full batch that ends at the moment where it began would be read for ever: step over it.
-    last = rows[-1][7] if len(rows) == limit else None
+    last: int = rows[-1][7]
     return Swept(len(deleted), last + 1 if last == start and not deleted else last)
 
 

@@ -66,18 +66,9 @@ def claim_publish_keys(
     sql: Sql, items: Sequence[Prepared], *, rounds: int
 ) -> Operation[dict[int, Published]]:
     """Record the keys that are new and find the jobs of the others; by index of the item."""
+    leaders, followers = _keyed(sql, items)
     published: dict[int, Published] = {}
-    leaders: dict[ClaimKey, Keyed] = {}
-    followers: list[tuple[Keyed, Keyed]] = []
-    for index, item in enumerate(items):
-        if item.publish is not None:
-            key, fingerprint, keep = item.publish.key, item.publish.fingerprint, item.publish.keep
-            keyed = Keyed(index, item.request.id, key.place(sql.shards), fingerprint, keep)
-            leader = leaders.setdefault(key, keyed)
-            if leader is not keyed:
-                followers.append((keyed, leader))
-
-    pending = sorted(leaders.values(), key=lambda keyed: keyed.place)
+    pending = leaders
     for _ in range(rounds):
         if not pending:
             break
@@ -95,6 +86,20 @@ def claim_publish_keys(
     for keyed, leader in followers:
         published[keyed.index] = _follow(keyed, leader, published[leader.index])
     return published
+
+
+def _keyed(sql: Sql, items: Sequence[Prepared]) -> tuple[list[Keyed], list[tuple[Keyed, Keyed]]]:
+    """The first item of each key, in lock order, and the others with the first of theirs."""
+    leaders: dict[ClaimKey, Keyed] = {}
+    followers: list[tuple[Keyed, Keyed]] = []
+    for index, item in enumerate(items):
+        if item.publish is not None:
+            key, fingerprint, keep = item.publish.key, item.publish.fingerprint, item.publish.keep
+            keyed = Keyed(index, item.request.id, key.place(sql.shards), fingerprint, keep)
+            leader = leaders.setdefault(key, keyed)
+            if leader is not keyed:
+                followers.append((keyed, leader))
+    return sorted(leaders.values(), key=lambda keyed: keyed.place), followers
 
 
 def _by_shard(pending: Sequence[Keyed]) -> list[list[Keyed]]:
@@ -132,7 +137,9 @@ def _record(group: Sequence[Keyed], won: set[str], published: dict[int, Publishe
 def _find(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> Operation[None]:
     """The jobs of known keys; one whose time is over and whose job has ended is taken."""
     rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*keyed.place, None) for keyed in group])
-    stored = [(group[row[0]], Found.from_row(row[2:])) for row in rows if row[2] is not None]
+    stored: list[tuple[Keyed, Found]] = [
+        (group[int(row[0])], Found.from_row(row[2:])) for row in rows if row[2] is not None
+    ]
     states = yield from _states(sql, [found.result for _, found in stored])
     taken: list[tuple[Any, ...]] = []
     for keyed, found in stored:

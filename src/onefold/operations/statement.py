@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -43,15 +43,17 @@ class Statement(msgspec.Struct, frozen=True):
         """The parameters with a batch as one list per column, for PostgreSQL's unnest."""
         if not self.columns:
             return dict(self.parameters)
-        values = zip(*self.rows, strict=True) if self.rows else ([] for _ in self.columns)
-        return {**self.parameters, **dict(zip(self.columns, map(list, values), strict=True))}
+        values = map(list, zip(*self.rows, strict=True)) if self.rows else self._no_rows()
+        return {**self.parameters, **dict(zip(self.columns, values, strict=True))}
+
+    def _no_rows(self) -> Iterable[list[Any]]:
+        return ([] for _ in self.columns)
 
     def json(self) -> dict[str, Any]:
         """The parameters with a batch, and any list, as JSON text, for SQLite's json_each."""
-        parameters = {
-            name: _json(value) if isinstance(value, list | tuple) else value
-            for name, value in self.parameters.items()
-        }
+        parameters: dict[str, Any] = {}
+        for name, value in self.parameters.items():
+            parameters[name] = _json(value) if value.__class__ is list else value
         if self.columns:
             parameters["rows"] = _json(self.rows)
         return parameters

@@ -7,7 +7,7 @@ where
     and c.expires_at <= coalesce(
         :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
     )
-    and c.expires_at >= :from::bigint
+    and c.expires_at >= :start::bigint
     and c.state <> 0
 order by c.expires_at
 limit :limit::integer

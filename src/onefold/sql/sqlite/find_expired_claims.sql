@@ -5,7 +5,7 @@ from onefold_claim as c
 where
     c.shard = :shard
     and c.expires_at <= :now
-    and c.expires_at >= :from
+    and c.expires_at >= :start
     and c.state <> 0
 order by c.expires_at
 limit :limit

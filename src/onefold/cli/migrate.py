@@ -1,0 +1,59 @@
+"""`onefold migrate`: bring the tables of a database up to date, or print the SQL that would."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onefold import InvalidInput, Onefold
+from onefold.model.identity import new_id
+from onefold.operations.migrations import Identity, latest, pending, script
+from onefold.operations.statement import Dialect
+
+DIALECTS: dict[str, Dialect] = {
+    "sqlite": "sqlite",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+}
+
+
+def migrate(
+    database: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="ONEFOLD_DATABASE",
+            help="sqlite:///app.db or postgresql://user@host/name",
+        ),
+    ],
+    schema: Annotated[
+        str, typer.Option(metavar="NAME", help="The schema of the tables on PostgreSQL.")
+    ] = "onefold",
+    *,
+    sql: Annotated[
+        bool,
+        typer.Option(
+            "--sql", help="Print the SQL for a new database instead, without connecting to any."
+        ),
+    ] = False,
+) -> None:
+    """Bring the tables of a database up to date. Safe to repeat."""
+    if sql:
+        typer.echo(_text(database, schema), nl=False)
+        return
+    with Onefold(database, schema=schema) as onefold:
+        applied = onefold.migrate()
+        for migration in applied:
+            typer.echo(f"Applied {migration.number:04} {migration.name}.")
+        typer.echo(f"{onefold!r} is {'now ' if applied else ''}up to date.")
+
+
+def _text(url: str, schema: str) -> str:
+    """The whole script in one transaction. Only the kind of database is read from the URL."""
+    dialect = DIALECTS.get(url.partition(":")[0])
+    if dialect is None:
+        raise InvalidInput("url", f"must start with sqlite:/// or postgresql://, got {url!r}")
+    identity = Identity(new_id(), latest(dialect))
+    text = script(dialect, pending(dialect, 0, schema=schema), identity, schema=schema)
+    return f"begin;\n\n{text}\ncommit;\n"

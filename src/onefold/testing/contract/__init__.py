@@ -1,0 +1,37 @@
+"""The contract suite: every rule of Onefold, for any subject.
+
+A test file that has a fixture named `subject` becomes the exam:
+
+    import pytest
+    from onefold.testing.contract import *
+    from onefold.testing.subjects import SyncSubject
+
+    @pytest.fixture(scope="module")
+    def opened(tmp_path_factory):
+        subject = SyncSubject(f"sqlite:///{tmp_path_factory.mktemp('exam')}/onefold.db")
+        subject.open()
+        yield subject
+        subject.close()
+
+    @pytest.fixture
+    def subject(opened):
+        opened.reset()
+        return opened
+
+`onefold.testing.subjects` has the ways of making calls that ship with Onefold; derive from
+`Subject` for one of your own, and parametrize the fixture to examine several. The tests name the rule
+that they prove. What needs two connections at once (races, isolation levels) is not here.
+"""
+
+from importlib import import_module
+from typing import Final
+
+import pytest
+
+MODULES: Final = (
+    "answers",
+    "scopes",
+)
+
+# Before they are imported: pytest then shows what was compared.
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in MODULES))
