@@ -65,6 +65,50 @@ def test_keys_are_those_of_other_implementations(unique: Unique, key: str) -> No
     assert unique.key("example_job", EMAIL) == key
 
 
+@pytest.mark.parametrize(
+    ("unique", "payload", "digest"),
+    [
+        (
+            Unique(),
+            {"to": "other@test.com", "subject": "Example"},
+            "f702b3ff543464bb9bb1bc2e65734f6df07271baeca1a0452e67096ce71a86bb",
+        ),
+        (
+            Unique("to"),
+            {"to": "other@test.com", "subject": "Example"},
+            "fadcd704b379aa47dffc6aadd7d77bfd2a74baa9c1ee9a11913df6f85faa4bd6",
+        ),
+    ],
+)
+def test_keys_of_other_payloads_are_those_of_other_implementations(
+    unique: Unique, payload: Any, digest: str
+) -> None:
+    assert unique.key("example_job", payload) == f"example_job:{digest}"
+
+
+@pytest.mark.parametrize(
+    ("minute", "digest"),
+    [
+        (
+            datetime(2026, 4, 25, 3, 30, tzinfo=UTC),
+            "d59dfcd80066c8a8b55e0d8faa929a6074bdd1aa8b904349b0987a8048bf8d8a",
+        ),
+        (
+            datetime(2026, 4, 25, 3, 59, tzinfo=UTC),
+            "d59dfcd80066c8a8b55e0d8faa929a6074bdd1aa8b904349b0987a8048bf8d8a",
+        ),
+        (
+            datetime(2026, 4, 25, 4, 0, tzinfo=UTC),
+            "689a17f552bca147b28f39f8d909f02709738e23810cfaf633b221807498f59a",
+        ),
+    ],
+)
+def test_hourly_keys_are_those_of_other_implementations(minute: datetime, digest: str) -> None:
+    hourly = Unique(bucket=timedelta(hours=1))
+
+    assert hourly.key("example_job", EMAIL, now=minute) == f"example_job:{digest}"
+
+
 PICKS: list[tuple[Unique, Any, str]] = [
     (Unique(), {"b": 1, "a": 2}, '{"a":2,"b":1,}'),
     (Unique(), [1, 2.0], "[1,2,]"),

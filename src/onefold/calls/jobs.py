@@ -121,7 +121,7 @@ class JobCalls:
     def _enqueue(self, new_jobs: Sequence[NewJob], options: CallOptions) -> Procedure[EnqueuedMany]:
         policy = enqueue.policy(**options)
         # Prepared before the first try, so that every try stores the same ids.
-        items = prepare_all(new_jobs, self._tenant)
+        items = prepare_all(new_jobs, self._tenant, now=self._conductor.now())
         if not items:
             return EnqueuedMany(())
         answers: list[Enqueued] = yield Transaction(lambda sql: enqueue.enqueue(sql, items, policy))

@@ -16,7 +16,7 @@ from onefold.model import names
 from onefold.model.canonical import encode_payload
 from onefold.model.claim import ClaimKey
 from onefold.model.identity import hash12, new_id, shard_of
-from onefold.model.moment import span, to_micros
+from onefold.model.moment import from_micros, span, to_micros
 from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed, from_json
 from onefold.model.unique import Unique, request_fingerprint
 
@@ -110,23 +110,26 @@ def backoff_of(options: Options) -> Backoff:
     return DEFAULT_BACKOFF if options.backoff is None else from_json(options.backoff)
 
 
-def prepare_all(jobs: Sequence[NewJob], tenant: str) -> list[Prepared]:
-    """Check and encode a whole batch; the error names the item that cannot be accepted."""
+def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: int) -> list[Prepared]:
+    """Check and encode a whole batch; the error names the item that cannot be accepted.
+
+    `now` decides the buckets of derived keys, and nothing that is compared across machines.
+    """
     prepared: list[Prepared] = []
     for item, job in enumerate(jobs):
         try:
-            prepared.append(prepare(job, tenant))
+            prepared.append(prepare(job, tenant, now=now))
         except InvalidInput as error:
             raise error.at(item) from None
     return prepared
 
 
-def prepare(job: NewJob, tenant: str) -> Prepared:
+def prepare(job: NewJob, tenant: str, *, now: int) -> Prepared:
     """Check and encode one job."""
     kind = names.name(job.kind, "kind")
     queue = names.name(job.queue, "queue")
     payload = _payload(job.payload)
-    unique_key = _unique_key(job, kind)
+    unique_key = _unique_key(job, kind, now)
     unique_kind = None if unique_key is None else "" if job.across_kinds else kind
     states, unique_for = _scope(job, unique_key)
     publish_key = _publish_key(job, tenant, queue)
@@ -190,13 +193,14 @@ def _payload(payload: Json) -> str:
     return text
 
 
-def _unique_key(job: NewJob, kind: str) -> str | None:
+def _unique_key(job: NewJob, kind: str, now: int) -> str | None:
     if job.unique_key is not None:
         return names.key(job.unique_key, "unique_key")
     if job.unique is None:
         return None
-    rule = job.unique.key if isinstance(job.unique, Unique) else job.unique
-    return names.key(rule(kind, job.payload), "unique")
+    if isinstance(job.unique, Unique):
+        return names.key(job.unique.key(kind, job.payload, now=from_micros(now)), "unique")
+    return names.key(job.unique(kind, job.payload), "unique")
 
 
 def _scope(job: NewJob, unique_key: str | None) -> tuple[int, int | None]:
