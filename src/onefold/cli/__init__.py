@@ -7,6 +7,7 @@ refused, and 2 for what the caller has to change.
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 from onefold.errors import OnefoldError, UsageError
 
@@ -29,6 +30,6 @@ def main() -> None:
         _fail(str(error), status=1)
 
 
-def _fail(sentence: str, *, status: int) -> None:
+def _fail(sentence: str, *, status: int) -> NoReturn:
     print(f"onefold: {sentence}", file=sys.stderr)  # noqa: T201 - there may be no rich
     sys.exit(status)

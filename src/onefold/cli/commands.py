@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.demo import demo
+from onefold.cli.demo.command import demo
 from onefold.cli.migrate import migrate
 from onefold.cli.version import print_version, version
 

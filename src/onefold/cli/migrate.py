@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onefold import InvalidInput, Onefold
 from onefold.model.identity import new_id
 from onefold.operations.migrations import Identity, latest, pending, script
-from onefold.operations.statement import Dialect
+
+if TYPE_CHECKING:
+    from onefold.operations.statement import Dialect
 
 DIALECTS: dict[str, Dialect] = {
     "sqlite": "sqlite",

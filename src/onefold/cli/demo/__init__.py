@@ -1,0 +1,1 @@
+"""`onefold demo`. Nothing is imported here: the processes of the demo start faster without."""

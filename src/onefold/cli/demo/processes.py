@@ -1,0 +1,126 @@
+"""The processes of the demo: real ones, so that they can race, be killed and be frozen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+from onefold import Fixed, Onefold
+from onefold.cli.demo.facts import PromiseBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+    from pathlib import Path
+    from threading import Barrier
+
+    from onefold import Enqueued
+
+# A forked child would share what its parent has open; this one starts as a process of its own.
+CONTEXT = get_context("spawn")
+PATIENCE = 30.0
+"""Seconds after which a silent process is an error, and not just slow."""
+
+
+class Actor:
+    """A process that does one thing, with a pipe to talk to it."""
+
+    def __init__(self, play: Callable[..., None], *arguments: object) -> None:
+        """Start it: `play` gets the arguments, and its end of the pipe last."""
+        self._ours, theirs = CONTEXT.Pipe()
+        self._process: BaseProcess = CONTEXT.Process(
+            target=play, args=(*arguments, theirs), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        """The number the system has given it."""
+        return self._process.pid or 0
+
+    def hear(self) -> Any:
+        """What it says next."""
+        if not self._ours.poll(PATIENCE):
+            raise PromiseBroken(f"process {self.pid} answers within {PATIENCE:g} seconds")
+        return self._ours.recv()
+
+    def go_on(self) -> None:
+        """Tell it to go on."""
+        self._ours.send("go on")
+
+    def freeze(self) -> None:
+        """Stop it where it stands, as a paused machine would."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it continue as if nothing had happened."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> int | None:
+        """End it without a warning; answers with its exit code."""
+        self._process.kill()
+        self._process.join(PATIENCE)
+        return self._process.exitcode
+
+    def close(self) -> None:
+        """Leave nothing behind, frozen processes included."""
+        self.kill()
+        self._ours.close()
+
+
+@contextmanager
+def actor(play: Callable[..., None], *arguments: object) -> Generator[Actor]:
+    """An actor who leaves the stage in any case."""
+    with closing(Actor(play, *arguments)) as started:
+        yield started
+
+
+def enqueue_event(onefold: Onefold, event: str, queue: str) -> Enqueued:
+    """What the receiver of a webhook does with an event, however often it is delivered."""
+    return onefold.enqueue(
+        "stripe.process",
+        {"event": event},
+        queue=queue,
+        unique_key=event,
+        idempotency_key=event,
+        backoff=Fixed(timedelta(0)),
+    )
+
+
+def deliver(url: str, event: str, queue: str, barrier: Barrier, parent: Connection) -> None:
+    """Wait for the others, then enqueue the same event as they do."""
+    with Onefold(url) as onefold:
+        onefold.find(limit=1)  # what a running application has behind it: the file is open
+        barrier.wait(PATIENCE)
+        answer = enqueue_event(onefold, event, queue)
+    parent.send((answer.id, answer.duplicate))
+
+
+def invoice(url: str, path: Path, number: str, queue: str, parent: Connection) -> None:
+    """Insert an invoice and enqueue its email in one transaction; wait before the commit."""
+    with Onefold(url) as onefold, closing(sqlite3.connect(path)) as connection:
+        connection.execute("insert into demo_invoice (number, total) values (?, 4200)", (number,))
+        answer = onefold.within(connection).enqueue(
+            "invoice.email", {"number": number}, queue=queue, unique_key=f"invoice:{number}"
+        )
+        parent.send((answer.id, answer.duplicate))
+        parent.recv()
+        connection.commit()
+        parent.send("committed")
+
+
+def work(url: str, queue: str, lease: timedelta, parent: Connection) -> None:
+    """Take a job, wait to be told, and say that it is finished."""
+    with Onefold(url) as onefold:
+        (job,) = onefold.engine.take([queue], worker=f"process {os.getpid()}", lease=lease)
+        parent.send((job.id, job.fence))
+        parent.recv()
+        (ended,) = onefold.engine.finish([job])
+        parent.send(ended.status)

@@ -1,0 +1,48 @@
+"""What the demo prints: a story whose every fact is checked before it is told."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from onefold.cli.demo.facts import PromiseBroken
+
+
+class Stage:
+    """Prints chapters and facts; in colour on a terminal, as plain text elsewhere."""
+
+    def __init__(self) -> None:
+        """On standard output."""
+        self._console = Console(highlight=False, soft_wrap=True, emoji=False)
+        self._chapters = 0
+        self._facts = 0
+
+    def open(self, sentence: str) -> None:
+        """The first lines."""
+        self._console.print(sentence, markup=False, style="bold")
+
+    def chapter(self, title: str) -> None:
+        """A numbered headline."""
+        self._chapters += 1
+        self._console.print()
+        self._console.print(f"{self._chapters}. {title}", markup=False, style="bold cyan")
+
+    def say(self, sentence: str) -> None:
+        """What is going on."""
+        self._console.print(f"   {sentence}", markup=False)
+
+    def detail(self, line: str) -> None:
+        """A line of evidence."""
+        self._console.print(f"     {line}", markup=False, style="dim")
+
+    def fact(self, sentence: str, *, holds: bool) -> None:
+        """A claim, told only if it holds."""
+        if not holds:
+            raise PromiseBroken(sentence)
+        self._facts += 1
+        self._console.print(f"   [green]ok[/green]  {sentence}")
+
+    def end(self, sentence: str) -> None:
+        """The last lines."""
+        self._console.print()
+        self._console.print(f"All {self._facts} facts were checked.", markup=False, style="bold")
+        self._console.print(sentence, markup=False)
