@@ -1,0 +1,204 @@
+"""The plans of PostgreSQL: what every hot statement reads, with a million finished jobs in the way.
+
+Counted in rows and pages, from `explain (analyze)`, never in time. Each statement is planned twice:
+for its parameters, and without knowing them, as a prepared statement may be from its sixth use on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql as compose
+
+from onefold import Onefold
+from onefold.operations.statement import Sql, Statement, compiled, in_schema
+from tests.fixtures.backlog import FENCE, HOUR, NOW, Backlog, fills, hot_statements, job_id, takes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.timeout(180)
+
+SMALL = Backlog()
+BIG = Backlog(finished=1_000_000, scheduled=200_000, claims=100_000)
+MODES = ("force_custom_plan", "force_generic_plan")
+
+# What is read beside the batch itself: a job for each priority, a queue that is empty.
+SPARE = 10
+# A rescue reads the running jobs, of which there are never more than workers can hold.
+READS_RUNNING = {"lock_lapsed_deliveries"}
+
+
+class Cost(NamedTuple):
+    """What a statement cost, as the database counts it."""
+
+    rows: int
+    pages: int
+    faults: tuple[str, ...]
+
+
+class Database:
+    """A schema with a backlog in it."""
+
+    def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
+        self.connection = connection
+        self.sql = Sql("postgres", schema=schema)
+
+    def fill(self, backlog: Backlog) -> None:
+        for fill in fills(self.sql, backlog):
+            text, _ = compiled(in_schema(fill.text, self.sql.schema), "pyformat")
+            self.connection.execute(text.encode(), fill.parameters)
+        for table in ("job", "claim"):
+            self.connection.execute(f"vacuum analyze {self.sql.schema}.{table}".encode())
+
+    def cost(self, statement: Statement, mode: str) -> Cost:
+        """Run a statement, see what it read, and take it back."""
+        text, names = compiled(statement.text, "numbered")
+        parameters = {**statement.arrays(), "now": NOW}
+        values = compose.SQL(", ").join(compose.Literal(parameters[name]) for name in names)
+        with self.connection.transaction(force_rollback=True):
+            self.connection.execute(f"set local plan_cache_mode = {mode}".encode())
+            self.connection.execute(f"prepare hot as {text}".encode())
+            try:
+                row = self.connection.execute(
+                    compose.SQL("explain (analyze, buffers, format json) execute hot ({})").format(
+                        values
+                    )
+                ).fetchone()
+            finally:
+                self.connection.execute("deallocate hot")
+        assert row is not None
+        root = row[0][0]["Plan"]
+        nodes = list(walk(root))
+        return Cost(
+            sum(map(rows_read, nodes)),
+            root["Shared Hit Blocks"] + root["Shared Read Blocks"],
+            tuple(fault for node in nodes for fault in faults_of(node)),
+        )
+
+
+def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from walk(child)
+
+
+def rows_read(node: dict[str, Any]) -> int:
+    """The rows that a scan of a table gave, and those it read in vain."""
+    if "Relation Name" not in node or "Scan" not in node["Node Type"]:
+        return 0
+    dropped = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
+    found: float = node["Actual Rows"] + sum(node.get(name, 0) for name in dropped)
+    return round(found * node["Actual Loops"])
+
+
+def faults_of(node: dict[str, Any]) -> Iterator[str]:
+    if node["Node Type"] == "Seq Scan" and node["Relation Name"] in {"job", "claim"}:
+        yield f"reads all of {node['Relation Name']}"
+    if "Sort" in node["Node Type"] and node["Actual Rows"] > 200:
+        yield f"sorts {node['Actual Rows']:.0f} rows"
+
+
+@pytest.fixture(scope="module")
+def databases(postgres_url: str) -> Iterator[dict[Backlog, Database]]:
+    made: dict[Backlog, Database] = {}
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for backlog in (SMALL, BIG):
+            schema = f"test_{uuid4().hex}"
+            with Onefold(postgres_url, schema=schema) as onefold:
+                onefold.migrate()
+            made[backlog] = Database(connection, schema)
+            made[backlog].fill(backlog)
+        yield made
+        for database in made.values():
+            connection.execute(f"drop schema {database.sql.schema} cascade".encode())
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_every_hot_statement_reads_what_it_was_asked_for_and_no_more(
+    databases: dict[Backlog, Database], size: int
+) -> None:
+    database = databases[BIG]
+
+    findings: list[str] = []
+    for statement in hot_statements(database.sql, size):
+        most = BIG.running if statement.name in READS_RUNNING else 3 * size + SPARE
+        for mode in MODES:
+            cost = database.cost(statement, mode)
+            findings += [f"{statement.name} ({mode}) {fault}" for fault in cost.faults]
+            if cost.rows > most:
+                findings.append(f"{statement.name} ({mode}) reads {cost.rows} rows for {size}")
+
+    assert findings == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_take_costs_the_same_with_a_million_finished_jobs_and_many_scheduled_ahead(
+    databases: dict[Backlog, Database], size: int, mode: str
+) -> None:
+    small, big = (
+        databases[backlog].cost(takes(databases[backlog].sql, size)[0], mode)
+        for backlog in (SMALL, BIG)
+    )
+
+    # One row more for the priority that has only jobs scheduled ahead, and deeper indexes.
+    assert big.rows <= small.rows + 2
+    assert big.pages <= 2 * small.pages + 30
+
+
+def test_a_take_from_a_queue_of_jobs_scheduled_ahead_reads_one_of_them(
+    databases: dict[Backlog, Database],
+) -> None:
+    database = databases[BIG]
+    (take,) = takes(database.sql, 10)
+    ready = database.sql("delete_jobs", ("shard", "id"), [(0, job_id(n)) for n in range(1, 501)])
+
+    with database.connection.transaction(force_rollback=True):
+        database.connection.execute(*bound(ready))
+        cost = database.cost(take, "force_generic_plan")
+
+    # The one row is the head of its priority; dead entries of the index are not rows.
+    assert cost.rows <= 3
+    assert cost.faults == ()
+
+
+def bound(statement: Statement) -> tuple[bytes, dict[str, Any]]:
+    text, _ = compiled(statement.text, "pyformat")
+    return text.encode(), {**statement.arrays(), "now": NOW}
+
+
+def test_heartbeats_touch_no_index(postgres_url: str, postgres_schema: str) -> None:
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        onefold.migrate()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        database = Database(connection, postgres_schema)
+        database.fill(Backlog(ready=0, running=400))
+        fenced = [(0, job_id(number), FENCE) for number in range(100_001, 100_021)]
+        beat = database.sql("heartbeat_jobs", ("shard", "id", "fence"), fenced, lease=HOUR)
+
+        before = updates(connection, postgres_schema)
+        for _ in range(50):
+            connection.execute(*bound(beat))
+        after = updates(connection, postgres_schema)
+
+    total, hot = after[0] - before[0], after[1] - before[1]
+    assert total == 50 * len(fenced)
+    # Not every one: where a page is full, its row moves to another once.
+    assert hot >= 0.95 * total
+
+
+def updates(connection: psycopg.Connection[Any], schema: str) -> tuple[int, int]:
+    """Updates of job so far, and how many of them were heap-only."""
+    connection.execute("select pg_stat_force_next_flush()")
+    connection.execute("select pg_stat_clear_snapshot()")
+    row = connection.execute(
+        "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables"
+        " where schemaname = %s and relname = 'job'",
+        [schema],
+    ).fetchone()
+    assert row is not None
+    return row[0], row[1]
