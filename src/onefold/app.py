@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from onefold.calls.claims import ClaimCalls
 from onefold.calls.engine import Engine
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from onefold.databases import Clock
     from onefold.operations.maintenance import Erased
     from onefold.operations.migrations import Migration
-
-SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class Within(JobCalls, ClaimCalls):
@@ -119,10 +116,7 @@ class Onefold(Tenant):
         `schema` is PostgreSQL's; `busy_timeout` bounds the wait for what others hold; `clock`
         replaces the database's clock, for tests.
         """
-        if not SCHEMA_NAME.fullmatch(schema):
-            raise InvalidInput(
-                "schema", f"must be lower-case letters, digits and underscores, got {schema!r}"
-            )
+        names.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
         ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
         database = open_database(url, schema=schema, clock=ticks, busy_timeout=busy_timeout)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onefold import InvalidInput, Onefold
+from onefold.model import names
 from onefold.model.identity import new_id
 from onefold.operations.migrations import Identity, latest, pending, script
 
@@ -56,6 +57,7 @@ def _text(url: str, schema: str) -> str:
     dialect = DIALECTS.get(url.partition(":")[0])
     if dialect is None:
         raise InvalidInput("url", f"must start with sqlite:/// or postgresql://, got {url!r}")
+    names.schema(schema, "schema")
     identity = Identity(new_id(), latest(dialect))
     text = script(dialect, pending(dialect, 0, schema=schema), identity, schema=schema)
     return f"begin;\n\n{text}\ncommit;\n"

@@ -15,6 +15,7 @@ KEY_BYTES = 512
 
 # Control characters, and what other systems read as lists or patterns.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f,*?\[\]{}\\]")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -58,4 +59,13 @@ def text(value: object, field: str, *, longest: int = KEY_BYTES) -> str:
         raise InvalidInput(field, f"must be valid Unicode, got {value!r}") from error
     if size > longest:
         raise InvalidInput(field, f"must have at most {longest} bytes, got {size}")
+    return value
+
+
+def schema(value: object, field: str) -> str:
+    """The name of a schema on PostgreSQL: as it would be spelled without quotes."""
+    if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
+        raise InvalidInput(
+            field, f"must be lower-case letters, digits and underscores, got {value!r}"
+        )
     return value
