@@ -329,15 +329,19 @@ class SchemaOutdated(DatabaseError):
     found: int
     needed: int
 
-    def __init__(self, *, found: int, needed: int, where: str) -> None:
-        """`found` is 0 where there are no tables at all."""
+    def __init__(self, *, found: int, needed: int, where: str, schema: str = "onefold") -> None:
+        """`found` is 0 where there are no tables at all; `schema` is PostgreSQL's."""
         state = f"is at schema {found}" if found else "has no Onefold tables"
+        command = f"onefold migrate --database {where}"
+        if schema != "onefold":
+            command += f" --schema {schema}"
         super().__init__(
             f"The database {state} and this version needs {needed}."
-            f" Run `onefold migrate --database {where}` and start again.",
+            f" Run `{command}` and start again.",
             found=found,
             needed=needed,
             where=where,
+            schema=schema,
         )
 
 

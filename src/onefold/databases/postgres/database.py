@@ -264,7 +264,10 @@ class PostgresDatabase:
         identity = read_identity(text) if text else Identity("")
         if identity.version < latest("postgres"):
             raise SchemaOutdated(
-                found=identity.version, needed=latest("postgres"), where=self.label
+                found=identity.version,
+                needed=latest("postgres"),
+                where=self.label,
+                schema=self.schema,
             )
         return identity
 
