@@ -22,7 +22,7 @@ from onefold.model.delivery import (
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
 from onefold.model.names import text
-from onefold.operations import leases, maintenance
+from onefold.operations import endings, leases, maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from onefold.databases import Build
     from onefold.model.job import Job, Json
-    from onefold.operations.leases import Ending, Finish, Rescued
+    from onefold.operations.endings import Ending, Rescued
+    from onefold.operations.leases import Finish
     from onefold.operations.maintenance import Pruned
     from onefold.operations.statement import Operation, Sql
 
@@ -256,12 +257,12 @@ def _end(
     delay = None if after is None else span(after, "after")
     why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
     failure = encode_error(error)
-    endings: list[Ending] = [
-        leases.Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)
+    words: list[Ending] = [
+        endings.Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)
     ]
-    if not endings:
+    if not words:
         return []
-    ended: list[Ended] = yield Transaction(lambda sql: leases.end(sql, endings))
+    ended: list[Ended] = yield Transaction(lambda sql: endings.end(sql, words))
     return ended
 
 
@@ -306,10 +307,10 @@ def _on_shard(batch: Batch[T], shard: int, sql: Sql) -> Operation[T]:
 
 def _rescue() -> Procedure[Rescued]:
     def batch(sql: Sql, shard: int) -> Operation[Rescued]:
-        return leases.rescue(sql, shard=shard, limit=BATCH)
+        return endings.rescue(sql, shard=shard, limit=BATCH)
 
     done = yield from _batches(batch, lambda rescued: rescued.total)
-    return leases.Rescued(
+    return endings.Rescued(
         sum(r.requeued for r in done), sum(r.buried for r in done), sum(r.expired for r in done)
     )
 

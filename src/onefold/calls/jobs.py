@@ -24,7 +24,7 @@ from onefold.model.job import (
 from onefold.model.lifecycle import Event, State, allows
 from onefold.model.names import text
 from onefold.model.request import prepare_all
-from onefold.operations import enqueue, jobs, leases
+from onefold.operations import endings, enqueue, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,7 +194,7 @@ class JobCalls:
         wanted = parse_id(job_id)
         why = None if reason is None else text(reason, "reason", longest=10_000)
         before: dict[str, State | None] = yield Transaction(
-            lambda sql: leases.cancel(sql, self._tenant, [wanted], reason=why)
+            lambda sql: endings.cancel(sql, self._tenant, [wanted], reason=why)
         )
         state = before[wanted]
         if state is None:

@@ -13,9 +13,10 @@ from onefold.model.job import STATE_WORDS, Duplicates, Enqueued, Job, Page, Supp
 from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.moment import from_micros, to_micros
 from onefold.model.request import Request
+from onefold.operations.endings import Locked, Move, apply, remove
 from onefold.operations.holders import insert_successors
 from onefold.operations.keys import settle
-from onefold.operations.leases import Locked, Move, apply, remove
+from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,18 +31,10 @@ RECENT_DUPLICATES: Final = 20
 def get(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Job]]:
     """Whole jobs by id; those that are gone, or another tenant's, are left out."""
     jobs: dict[str, Job] = {}
-    for shard, group in by_shard(sql, ids):
-        rows = yield sql("get_jobs", ("shard", "id"), [(shard, i) for i in group], tenant=tenant)
+    for _, wanted in ids_by_shard(sql, ids):
+        rows = yield sql("get_jobs", ("shard", "id"), wanted, tenant=tenant)
         jobs.update((row[0], Job.from_row(row)) for row in rows)
     return jobs
-
-
-def by_shard(sql: Sql, ids: Sequence[str]) -> list[tuple[int, list[str]]]:
-    """Group ids by shard, in lock order."""
-    groups: dict[int, list[str]] = {}
-    for job_id in sorted(set(ids)):
-        groups.setdefault(shard_of(job_id, sql.shards), []).append(job_id)
-    return sorted(groups.items())
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -148,8 +141,8 @@ def delete(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[set[str]]:
     A successor that waits on a running job is a request of its own: it is stored.
     """
     deleted: set[str] = set()
-    for shard, group in by_shard(sql, ids):
-        rows = yield sql("lock_deliveries", ("shard", "id"), [(shard, i) for i in group])
+    for shard, wanted in ids_by_shard(sql, ids):
+        rows = yield sql("lock_deliveries", ("shard", "id"), wanted)
         locked = [row for row in map(Locked.from_row, rows) if row.tenant == tenant]
         yield from remove(sql, shard, [row.id for row in locked], keep=set())
         if waiting := [row.next for row in locked if row.next is not None]:
@@ -215,10 +208,8 @@ def replay(
     cannot be replayed at all; otherwise it is left out of the answer.
     """
     found: dict[str, Replayable] = {}
-    for shard, group in by_shard(sql, ids):
-        rows = yield sql(
-            "find_replayable", ("shard", "id"), [(shard, i) for i in group], tenant=tenant
-        )
+    for _, rows_wanted in ids_by_shard(sql, ids):
+        rows = yield sql("find_replayable", ("shard", "id"), rows_wanted, tenant=tenant)
         found.update((row[0], Replayable.from_row(row)) for row in rows)
     event = Event.REPLAY_FRESH if fresh else Event.REPLAY
     if strict:
@@ -268,15 +259,15 @@ def _reserve(sql: Sql, jobs: Sequence[Replayable]) -> Operation[dict[str, Enqueu
             # holder that the second one meets.
             holder_id = reserved.get(stand.id, stand.id)
             held[job_id] = Enqueued(holder_id, duplicate=True, state=STATE_WORDS[stand.state])
-    for shard, group in by_shard(sql, [p.id for p in placeholders.values()]):
-        yield sql("delete_jobs", ("shard", "id"), [(shard, i) for i in group])
+    for _, rows in ids_by_shard(sql, [p.id for p in placeholders.values()]):
+        yield sql("delete_jobs", ("shard", "id"), rows)
     return held
 
 
 def _move_back(sql: Sql, ids: Sequence[str], event: Event) -> Operation[dict[str, Enqueued]]:
     answers: dict[str, Enqueued] = {}
-    for shard, group in by_shard(sql, ids):
-        rows = yield sql("lock_deliveries", ("shard", "id"), [(shard, i) for i in group])
+    for shard, wanted in ids_by_shard(sql, ids):
+        rows = yield sql("lock_deliveries", ("shard", "id"), wanted)
         moves: list[Move] = []
         for locked in map(Locked.from_row, rows):
             state = State(locked.state)

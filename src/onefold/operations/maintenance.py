@@ -12,9 +12,10 @@ import msgspec
 
 from onefold.model.identity import shard_of
 from onefold.model.lifecycle import State
-from onefold.operations.jobs import RECENT_DUPLICATES, by_shard
-from onefold.operations.leases import remove
+from onefold.operations.endings import remove
+from onefold.operations.jobs import RECENT_DUPLICATES
 from onefold.operations.publish import KEY_COLUMNS, SURFACE
+from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +73,8 @@ def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Op
 def _jobs_alive(sql: Sql, rows: Rows) -> Operation[set[str]]:
     ids = [row[6] for row in rows if row[2] == SURFACE and row[6] is not None]
     alive: set[str] = set()
-    for shard, group in by_shard(sql, ids):
-        found = yield sql("job_states", ("shard", "id"), [(shard, i) for i in group])
+    for _, wanted in ids_by_shard(sql, ids):
+        found = yield sql("job_states", ("shard", "id"), wanted)
         alive.update(job_id for job_id, state in found if not State(state).is_final)
     return alive
 

@@ -13,8 +13,8 @@ import msgspec
 
 from onefold.errors import DatabaseBusy
 from onefold.model.claim import ClaimKey, Found, Holding, Place
-from onefold.model.identity import shard_of
 from onefold.model.lifecycle import State
+from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -160,13 +160,9 @@ def _find(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> 
 
 
 def _states(sql: Sql, ids: Iterable[str | None]) -> Operation[dict[str, int]]:
-    by_shard: dict[int, list[tuple[int, str]]] = {}
-    for job_id in sorted({job_id for job_id in ids if job_id is not None}):
-        shard = shard_of(job_id, sql.shards)
-        by_shard.setdefault(shard, []).append((shard, job_id))
     states: dict[str, int] = {}
-    for shard in sorted(by_shard):
-        rows = yield sql("job_states", ("shard", "id"), by_shard[shard])
+    for _, wanted in ids_by_shard(sql, (job_id for job_id in ids if job_id is not None)):
+        rows = yield sql("job_states", ("shard", "id"), wanted)
         states.update((job_id, state) for job_id, state in rows)
     return states
 

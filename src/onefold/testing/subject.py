@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onefold.model.claim import Answer, Claim, Takeover
     from onefold.model.delivery import Beat, Delivery, Ended
     from onefold.model.job import Duplicates, Enqueued, EnqueuedMany, Job, Json, NewJob, Page
-    from onefold.operations.leases import Rescued
+    from onefold.operations.endings import Rescued
     from onefold.operations.maintenance import Erased, Pruned
 
 LEASE: Final = timedelta(seconds=60)
@@ -110,7 +110,7 @@ class Subject(ABC):
     def job(self, job_id: str) -> Job:
         """`get`, for a job that must be there."""
         job = self.get(job_id)
-        assert job is not None, f"there is no job {job_id}"  # noqa: S101 - part of a test
+        assert job is not None, f"there is no job {job_id}"
         return job
 
     def find(
@@ -195,7 +195,7 @@ class Subject(ABC):
     def take_one(self, queue: str = "default", *, lease: timedelta = LEASE) -> Job:
         """Take the one job that must be due."""
         taken = self.engine.take([queue], lease=lease)
-        assert len(taken) == 1, f"{len(taken)} jobs were due"  # noqa: S101 - part of a test
+        assert len(taken) == 1, f"{len(taken)} jobs were due"
         return taken[0]
 
 
