@@ -343,7 +343,8 @@ def path_of(url: str) -> Path:
             f"must name a file, as in sqlite:///app.db or sqlite:////var/app.db, got {url!r}:"
             " a database in memory forgets every promise when the process ends",
         )
-    return Path(name)
+    # Absolute now: a process that changes its folder must not change its database.
+    return Path(name).absolute()
 
 
 def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) -> Rows:

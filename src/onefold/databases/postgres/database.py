@@ -92,9 +92,9 @@ class PostgresDatabase:
     def _attempt(self, connection: psycopg.Connection[TupleRow], build: Build[T]) -> T:
         cursor = connection.cursor()
         try:
-            cursor.execute(self._begin)
+            cursor.execute(self._begin, prepare=False)
             result = run(build(self.sql), lambda s: execute(cursor, s, self._clock))
-            cursor.execute(b"commit")
+            cursor.execute(b"commit", prepare=False)
         except BaseException:
             with suppress(psycopg.Error):
                 connection.rollback()
@@ -126,9 +126,9 @@ class PostgresDatabase:
             return await aexecute(cursor, statement, self._clock)
 
         try:
-            await cursor.execute(self._begin)
+            await cursor.execute(self._begin, prepare=False)
             result = await run_async(build(self.sql), execute_here)
-            await cursor.execute(b"commit")
+            await cursor.execute(b"commit", prepare=False)
         except asyncio.CancelledError:
             # Whatever the server was doing, it is not for us any more.
             await connection.close()
