@@ -8,5 +8,9 @@ from (
         json_extract(value, '$[2]') as fence
     from json_each(:rows)
 ) as r
-where onefold_job.shard = r.shard and onefold_job.id = r.id and onefold_job.state = 1 and onefold_job.fence = r.fence
+where
+    onefold_job.shard = r.shard
+    and onefold_job.id = r.id
+    and onefold_job.state = 1
+    and onefold_job.fence = r.fence
 returning id, lease_until
