@@ -92,7 +92,8 @@ def rows_read(node: dict[str, Any]) -> int:
         return 0
     dropped = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
     found: float = node["Actual Rows"] + sum(node.get(name, 0) for name in dropped)
-    return round(found * node["Actual Loops"])
+    loops: int = node["Actual Loops"]
+    return round(found * loops)
 
 
 def faults_of(node: dict[str, Any]) -> Iterator[str]:

@@ -1,0 +1,244 @@
+"""Every statement of both databases: it prepares, and it is asked for as it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import asyncpg
+import psycopg
+import pytest
+
+import onefold.sql
+from onefold import Onefold
+from onefold.databases.sqlite import statements
+from onefold.operations.migrations import pending
+from onefold.operations.statement import Dialect, Sql, compiled
+from tests.fixtures.usage import Use, uses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+POSTGRES = Sql("postgres")
+SQLITE = Sql("sqlite")
+DIALECTS: Final[tuple[Dialect, ...]] = ("postgres", "sqlite")
+FOLDER = Path(onefold.sql.__file__).parent
+FILES = sorted(FOLDER.rglob("*.sql"))
+
+ONLY_POSTGRES = {
+    "finish_unlocked_jobs",  # SQLite has no rows to pass over: its one writer is the lock
+}
+ONLY_SQLITE = {
+    "has_identity",  # PostgreSQL answers read_identity with null instead of an error
+    "ready_priorities",  # PostgreSQL visits the priorities inside its take, by LATERAL
+}
+# What every driver adds: the time, and on SQLite the machine's clock beside a test's.
+GIVEN = {"now", "clock"}
+ASKED_BY_DATABASES = {"has_identity", "read_identity"}
+# A take is the engine's, in transactions of our own; `within` never runs it.
+NEVER_WITHIN = {"ready_priorities"}
+
+
+def text_of(sql: Sql, name: str) -> str:
+    return sql(name).text
+
+
+def parameters_of(sql: Sql, name: str) -> set[str]:
+    return set(compiled(text_of(sql, name), "named")[1])
+
+
+def code_of(text: str) -> str:
+    """Without comments, strings and quoted names."""
+    return re.sub(r"""--[^\n]*|'(?:[^']|'')*'|"[^"]*\"""", " ", text)
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(FOLDER))
+
+
+# --- both dialects --------------------------------------------------------------------------------
+
+
+def test_both_databases_have_the_same_statements() -> None:
+    assert set(POSTGRES.names) - set(SQLITE.names) == ONLY_POSTGRES
+    assert set(SQLITE.names) - set(POSTGRES.names) == ONLY_SQLITE
+
+
+@pytest.mark.parametrize("use", uses(), ids=lambda use: f"{use.module}.{use.statement}")
+def test_an_operation_gives_postgres_every_parameter_and_no_other(use: Use) -> None:
+    if use.statement in ONLY_SQLITE or _is_take(use, SQLITE):
+        return
+    wanted = parameters_of(POSTGRES, use.statement) - GIVEN
+    given = {*use.columns, *use.parameters}
+
+    assert given <= wanted
+    assert use.open_ended or given == wanted
+
+
+@pytest.mark.parametrize("use", uses(), ids=lambda use: f"{use.module}.{use.statement}")
+def test_an_operation_gives_sqlite_every_parameter_and_no_other(use: Use) -> None:
+    if use.statement in ONLY_POSTGRES or _is_take(use, POSTGRES):
+        return
+    wanted = parameters_of(SQLITE, use.statement) - GIVEN
+    given = {*(["rows"] if use.columns else []), *use.parameters}
+
+    assert given <= wanted
+    assert use.open_ended or given == wanted
+
+
+def _is_take(use: Use, other: Sql) -> bool:
+    """A take has two shapes: per queue and priority on SQLite, all at once on PostgreSQL."""
+    return use.statement == "take_jobs" and other.takes_by_priority != bool(use.columns)
+
+
+@pytest.mark.parametrize("use", uses(), ids=lambda use: f"{use.module}.{use.statement}")
+def test_sqlite_reads_the_columns_of_a_batch_where_the_operation_puts_them(use: Use) -> None:
+    if not use.columns or use.statement in ONLY_POSTGRES or use.statement == "take_jobs":
+        return
+    text = text_of(SQLITE, use.statement)
+    aliased = re.findall(r"json_extract\(value, '\$\[(\d+)\]'\) as (\w+)", text)
+    compared = re.findall(r"\w+\.(\w+) = json_extract\(r\.value, '\$\[(\d+)\]'\)", text)
+    read = [(int(place), column) for place, column in aliased] + [
+        (int(place), {"job_id": "id"}.get(column, column)) for column, place in compared
+    ]
+    # Notes are deleted by their number alone, which is unique in the file; the batch names the
+    # shard too, as PostgreSQL needs it.
+    if use.statement == "delete_folded_duplicates":
+        read = [(1, "number")]
+
+    assert read
+    assert [use.columns[place] for place, _ in read] == [column for _, column in read]
+
+
+def test_every_statement_is_asked_for() -> None:
+    asked = {use.statement for use in uses()} | ASKED_BY_DATABASES
+
+    assert asked == {*POSTGRES.names, *SQLITE.names}
+
+
+# --- they prepare ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def migrated(postgres_url: str) -> Iterator[Sql]:
+    """The statements of a schema that has its tables."""
+    name = f"test_{uuid4().hex}"
+    with Onefold(postgres_url, schema=name) as onefold:
+        onefold.migrate()
+    yield Sql("postgres", schema=name)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"drop schema {name} cascade".encode())
+
+
+def test_every_statement_prepares_by_asyncpg(postgres_url: str, migrated: Sql) -> None:
+    sql = migrated
+
+    async def prepare_all() -> dict[str, int]:
+        connection = await asyncpg.connect(postgres_url)
+        try:
+            found: dict[str, int] = {}
+            for name in sql.names:
+                prepared = await connection.prepare(compiled(text_of(sql, name), "numbered")[0])
+                found[name] = len(prepared.get_parameters())
+            return found
+        finally:
+            await connection.close()
+
+    assert asyncio.run(prepare_all()) == {
+        name: len(compiled(text_of(sql, name), "numbered")[1]) for name in sql.names
+    }
+
+
+def test_every_statement_is_planned_by_psycopg_without_a_hint_from_its_values(
+    postgres_url: str, migrated: Sql
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name in migrated.names:
+            text, names = compiled(text_of(migrated, name), "pyformat")
+            rows = connection.execute(f"explain {text}".encode(), dict.fromkeys(names)).fetchall()
+            assert rows, name
+
+
+def test_every_parameter_of_postgres_says_its_type() -> None:
+    """So that a null, or an empty list, needs no guess."""
+    for name in POSTGRES.names:
+        text = re.sub(r"--[^\n]*", "", text_of(POSTGRES, name))
+        bare = re.findall(r"(?<!:):[a-z_]+\b(?!::)", text)
+        assert bare == [], name
+
+
+def test_every_statement_prepares_on_sqlite() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for migration in pending("sqlite", 0):
+        for text in statements(migration.text):
+            connection.execute(text)
+
+    for name in SQLITE.names:
+        text, names = compiled(text_of(SQLITE, name), "named")
+        assert connection.execute(f"explain {text}", dict.fromkeys(names)).fetchall(), name
+    connection.close()
+
+
+# --- how they are written -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_a_file_begins_with_a_sentence_about_it(path: Path) -> None:
+    header: list[str] = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("--"):
+            break
+        header.append(line.removeprefix("--").strip())
+
+    sentence = " ".join(header)
+    assert sentence
+    assert sentence[0].isupper()
+    assert sentence.endswith((".", "?"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_keywords_are_in_lower_case(path: Path) -> None:
+    assert re.findall(r"\b[A-Z]+\b", code_of(path.read_text())) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_lines_fit_a_page(path: Path) -> None:
+    assert [line for line in path.read_text().splitlines() if len(line) > 110] == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_file_is_one_statement(dialect: Dialect) -> None:
+    sql = Sql(dialect)
+
+    assert [name for name in sql.names if ";" in code_of(text_of(sql, name))] == []
+
+
+def test_nothing_that_runs_within_a_callers_transaction_starts_with_with() -> None:
+    """Python's legacy transactions of sqlite3 would run it outside of the transaction."""
+    with_first = {
+        name for name in SQLITE.names if code_of(text_of(SQLITE, name)).split()[0] == "with"
+    }
+
+    assert with_first == NEVER_WITHIN
+
+
+def test_the_clock_of_a_statement_is_the_one_it_was_given_or_its_own() -> None:
+    """`now()` is the transaction's, stale in a caller's; `clock_timestamp()` defeats an index."""
+    for name in POSTGRES.names:
+        code = code_of(text_of(POSTGRES, name))
+        assert not re.search(r"(?<![\w.])now\(\)|current_timestamp", code), name
+        if "clock_timestamp" in code:
+            # A claim's fence must grow even while the given clock stands still.
+            assert name in {"insert_claims", "take_over_claims", "force_claims"}
+
+
+def test_rows_are_locked_in_an_order() -> None:
+    for name in POSTGRES.names:
+        code = code_of(text_of(POSTGRES, name))
+        if re.search(r"for update(?! of \w+ skip locked| skip locked)", code):
+            # One row needs no order.
+            assert "order by" in code or name == "guard_claim", name

@@ -1,0 +1,167 @@
+"""The tables that the migrations make: the same on both databases."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psycopg
+import pytest
+
+from onefold import Onefold
+from onefold.databases.sqlite import statements
+from onefold.operations.migrations import Migration, latest, pending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onefold.operations.statement import Dialect
+
+Columns: TypeAlias = dict[str, dict[str, bool]]
+"""By table, then by column: whether it may be null."""
+
+TABLES = {"claim", "duplicate", "duplicate_tally", "job", "meta", "migration"}
+
+
+@pytest.fixture
+def sqlite(sqlite_url: str) -> Iterator[sqlite3.Connection]:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+    connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def postgres(postgres_url: str, postgres_schema: str) -> Iterator[psycopg.Connection[Any]]:
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        onefold.migrate()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+def columns_of_sqlite(connection: sqlite3.Connection) -> Columns:
+    found: Columns = {}
+    names = connection.execute("select name from sqlite_master where name like 'onefold_%'")
+    for (table,) in names.fetchall():
+        rows = connection.execute(f"pragma table_info({table})").fetchall()
+        if (
+            rows
+            and connection.execute(
+                "select 1 from sqlite_master where type = 'table' and name = ?", [table]
+            ).fetchone()
+        ):
+            # A primary key of SQLite may say nothing about null.
+            found[table.removeprefix("onefold_")] = {
+                name: not (not_null or key) for _, name, _, not_null, _, key in rows
+            }
+    return found
+
+
+def columns_of_postgres(connection: psycopg.Connection[Any], schema: str) -> Columns:
+    found: Columns = {}
+    for table, column, nullable in connection.execute(
+        "select table_name, column_name, is_nullable from information_schema.columns"
+        " where table_schema = %s",
+        [schema],
+    ):
+        found.setdefault(table, {})[column] = nullable == "YES"
+    return found
+
+
+def test_both_databases_have_the_same_columns(
+    sqlite: sqlite3.Connection, postgres: psycopg.Connection[Any], postgres_schema: str
+) -> None:
+    on_sqlite = columns_of_sqlite(sqlite)
+    on_postgres = columns_of_postgres(postgres, postgres_schema)
+
+    assert set(on_sqlite) == TABLES
+    assert on_sqlite == on_postgres
+
+
+def indexes_of(text: str) -> dict[str, str]:
+    """By name without the table's prefix: columns and condition, as they are written."""
+    found = re.findall(
+        r"create (unique )?index (?:onefold_)?(\w+) on onefold[._](\w+) (\(.*?);", text, re.DOTALL
+    )
+    return {
+        name: f"{unique}{table} {' '.join(rest.split())}" for unique, name, table, rest in found
+    }
+
+
+def test_both_databases_have_the_same_indexes() -> None:
+    postgres, sqlite = (
+        indexes_of("".join(migration.text for migration in pending(dialect, 0)))
+        for dialect in ("postgres", "sqlite")
+    )
+
+    assert "job_unique" in postgres
+    assert postgres == sqlite
+
+
+def test_every_key_of_postgres_begins_with_the_shard(
+    postgres: psycopg.Connection[Any], postgres_schema: str
+) -> None:
+    rows = postgres.execute(
+        "select indexname, indexdef from pg_indexes where schemaname = %s", [postgres_schema]
+    ).fetchall()
+
+    # What is not a job's or a key's is the installation's own.
+    ours = {name: text for name, text in rows if not name.startswith(("meta", "migration"))}
+    assert len(ours) >= 8
+    assert [name for name, text in ours.items() if "(shard" not in text] == []
+
+
+def test_no_index_of_postgres_has_the_lease(
+    postgres: psycopg.Connection[Any], postgres_schema: str
+) -> None:
+    """A heartbeat would have to rewrite it."""
+    rows = postgres.execute(
+        "select indexname from pg_indexes where schemaname = %s and indexdef like '%%lease%%'",
+        [postgres_schema],
+    ).fetchall()
+
+    assert rows == []
+
+
+def test_text_keys_of_postgres_compare_by_bytes(
+    postgres: psycopg.Connection[Any], postgres_schema: str
+) -> None:
+    rows = postgres.execute(
+        "select table_name, column_name from information_schema.columns"
+        " where table_schema = %s and collation_name = 'C'",
+        [postgres_schema],
+    ).fetchall()
+
+    keys = {
+        *[("claim", name) for name in ("tenant", "surface", "scope", "key", "fingerprint")],
+        *[("job", name) for name in ("tenant", "queue", "kind", "unique_kind", "unique_key")],
+        ("job", "fingerprint"),
+    }
+    assert set(rows) == keys
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+def test_migrations_are_numbered_without_a_gap(dialect: Dialect) -> None:
+    found = pending(dialect, 0)
+
+    assert [migration.number for migration in found] == list(range(1, len(found) + 1))
+    assert found[-1].number == latest(dialect)
+
+
+def test_both_databases_are_at_the_same_schema() -> None:
+    assert [named(one) for one in pending("postgres", 0)] == [
+        named(one) for one in pending("sqlite", 0)
+    ]
+
+
+def named(migration: Migration) -> tuple[int, str]:
+    return migration.number, migration.name
+
+
+def test_a_migration_is_cut_into_whole_statements() -> None:
+    for migration in pending("sqlite", 0):
+        pieces = statements(migration.text)
+        assert "".join(pieces).split() == migration.text.split()
+        assert all(sqlite3.complete_statement(piece) for piece in pieces)
