@@ -19,7 +19,7 @@ def main() -> None:
     try:
         from onefold.cli.commands import app
     except ModuleNotFoundError as error:
-        if error.name not in PARTS:
+        if (error.name or "").partition(".")[0] not in PARTS:
             raise
         _fail("The command line needs its parts: pip install 'onefold[cli]'", status=2)
     try:

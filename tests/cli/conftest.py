@@ -1,0 +1,33 @@
+"""The command line, through its front door: a process with arguments, output and a status."""
+
+import os
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
+
+ONEFOLD = Path(sysconfig.get_path("scripts")) / "onefold"
+
+
+@pytest.fixture
+def onefold_command(tmp_path: Path) -> Run:
+    """Run `onefold` with these arguments, in a folder of its own."""
+
+    def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        inherited = {name: os.environ[name] for name in os.environ if name != "ONEFOLD_DATABASE"}
+        return subprocess.run(
+            [ONEFOLD, *arguments],
+            cwd=tmp_path,
+            env={**inherited, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+        )
+
+    return run

@@ -1,0 +1,68 @@
+import subprocess
+import sys
+
+from onefold import __version__
+from tests.cli.conftest import Run
+
+
+def test_the_version_is_printed_by_a_command_and_by_an_option(onefold_command: Run) -> None:
+    for argument in ("version", "--version"):
+        done = onefold_command(argument)
+
+        assert (done.returncode, done.stdout) == (0, f"onefold {__version__}\n")
+
+
+def test_onefold_alone_prints_its_help(onefold_command: Run) -> None:
+    done = onefold_command()
+
+    assert done.returncode == 2
+    assert "migrate" in done.stdout + done.stderr
+
+
+def test_without_its_parts_the_command_line_says_what_to_install() -> None:
+    for part in ("typer", "rich"):
+        program = f"import sys; sys.modules[{part!r}] = None\nfrom onefold.cli import main; main()"
+
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        )
+
+        assert done.returncode == 2
+        assert "pip install 'onefold[cli]'" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_an_error_of_the_caller_is_a_sentence_and_status_2(onefold_command: Run) -> None:
+    for arguments in (
+        ("migrate", "--database", "mysql://localhost/app"),
+        ("migrate", "--database", "mysql://localhost/app", "--sql"),
+        ("migrate", "--database", "sqlite:///:memory:"),
+        ("migrate", "--database", "sqlite:///app.db", "--schema", "Not A Name"),
+        ("migrate", "--database", "sqlite:///app.db", "--schema", "Not A Name", "--sql"),
+    ):
+        done = onefold_command(*arguments)
+
+        assert done.returncode == 2, arguments
+        assert done.stderr.startswith("onefold: ")
+        assert done.stderr.count("\n") == 1
+        assert not done.stdout
+
+
+def test_an_error_of_the_world_is_a_sentence_and_status_1(onefold_command: Run) -> None:
+    for arguments in (
+        ("migrate", "--database", "sqlite:///no/such/folder/app.db"),
+        ("migrate", "--database", "postgresql://nobody@127.0.0.1:1/nowhere"),
+        ("demo", "--database", "no/such/folder/demo.db"),
+    ):
+        done = onefold_command(*arguments)
+
+        assert done.returncode == 1, arguments
+        assert done.stderr.startswith("onefold: ")
+        assert "Traceback" not in done.stderr
+
+
+def test_a_database_must_be_named(onefold_command: Run) -> None:
+    done = onefold_command("migrate")
+
+    assert done.returncode == 2
+    assert "ONEFOLD_DATABASE" in done.stderr

@@ -1,0 +1,108 @@
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+
+from onefold import Onefold
+from tests.cli.conftest import Run
+
+
+def test_a_sqlite_file_is_migrated_once(onefold_command: Run, tmp_path: Path) -> None:
+    first = onefold_command("migrate", "--database", "sqlite:///app.db")
+    second = onefold_command("migrate", ONEFOLD_DATABASE="sqlite:///app.db")
+
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert "Applied 0001 jobs_and_claims." in first.stdout
+    assert "now up to date" in first.stdout
+    assert "Applied" not in second.stdout
+    assert "up to date" in second.stdout
+    assert (tmp_path / "app.db").exists()
+
+
+def test_a_postgres_schema_is_migrated_once(
+    onefold_command: Run, postgres_url: str, postgres_schema: str
+) -> None:
+    arguments = ("migrate", "--database", postgres_url, "--schema", postgres_schema)
+
+    first, second = onefold_command(*arguments), onefold_command(*arguments)
+
+    assert "Applied 0001 jobs_and_claims." in first.stdout
+    assert "Applied" not in second.stdout
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        assert onefold.enqueue("email").inserted
+
+
+def test_the_printed_sql_makes_a_sqlite_file(onefold_command: Run, tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    printed = onefold_command("migrate", "--database", "sqlite:///elsewhere.db", "--sql")
+
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(printed.stdout)
+
+    with Onefold(f"sqlite:///{path}") as onefold:
+        assert onefold.migrate() == []
+        assert onefold.enqueue("email", unique_key="k").inserted
+    assert not (tmp_path / "elsewhere.db").exists()
+
+
+def test_the_printed_sql_makes_a_postgres_schema(
+    onefold_command: Run, postgres_url: str, postgres_schema: str
+) -> None:
+    printed = onefold_command(
+        "migrate", "--database", "postgresql://", "--schema", postgres_schema, "--sql"
+    )
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(printed.stdout.encode())
+
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        assert onefold.migrate() == []
+        assert onefold.enqueue("email", unique_key="k").inserted
+
+
+def test_two_printed_scripts_are_two_installations(onefold_command: Run) -> None:
+    arguments = ("migrate", "--database", "sqlite:///app.db", "--sql")
+
+    assert onefold_command(*arguments).stdout != onefold_command(*arguments).stdout
+
+
+def test_the_sql_for_postgres_is_printed_without_its_driver() -> None:
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "sys.argv = ['onefold', 'migrate', '--database', 'postgresql://', '--sql']\n"
+        "from onefold.cli import main; main()"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("begin;\n")
+    assert done.stdout.endswith("commit;\n")
+
+
+def test_a_user_without_rights_is_told_so_in_a_sentence(
+    onefold_command: Run, postgres_url: str, postgres_schema: str
+) -> None:
+    role = f"{postgres_schema}_role"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"create role {role} login".encode())
+        try:
+            done = onefold_command(
+                "migrate",
+                "--database",
+                postgres_url,
+                "--schema",
+                postgres_schema,
+                PGOPTIONS=f"-c role={role}",
+            )
+        finally:
+            connection.execute(f"drop role {role}".encode())
+
+    assert done.returncode == 1
+    assert "may not use" in done.stderr
+    assert "Traceback" not in done.stderr
