@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from copy import copy
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from onefold.app import Onefold
 from onefold.testing.clock import Clock
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from onefold.app import Tenant
     from onefold.calls.jobs import CallOptions, EnqueueOptions, FindOptions
+    from onefold.calls.procedure import Transaction
     from onefold.model.claim import Answer, Claim, Takeover
     from onefold.model.delivery import Beat, Delivery, Ended
     from onefold.model.job import Duplicates, Enqueued, EnqueuedMany, Job, Json, NewJob, Page
@@ -38,6 +39,7 @@ class Subject(ABC):
         self.onefold = Onefold(url, schema=schema, clock=lambda: self._clocks[0].now)
         self._clocks = [self.clock]
         self.url = url
+        self.schema = schema
         self._tenant = ""
         self._tenants = {""}
         self._commits_errors = False
@@ -62,29 +64,29 @@ class Subject(ABC):
 
     def open(self) -> None:
         """Make the tables."""
-        self._own(self.onefold, "migrate")
+        self.carry_out(self.onefold, "migrate")
 
     def reset(self) -> None:
         """Forget what the last test stored, and start a new clock."""
         self.clock = self._clocks[0] = Clock()
         for tenant in self._tenants:
-            self._own(self.onefold, "erase", tenant=tenant)
+            self.carry_out(self.onefold, "erase", tenant=tenant)
         self._tenants = {""}
 
     def close(self) -> None:
         """Close what was opened."""
-        self._own(self.onefold, "close")
+        self.carry_out(self.onefold, "close")
 
     def _calls(self) -> Tenant:
         return self.onefold.tenant(self._tenant) if self._tenant else self.onefold
 
     @abstractmethod
-    def _own(self, target: object, name: str, *args: Any, **options: Any) -> Any:
+    def carry_out(self, target: object, name: str, *args: Any, **options: Any) -> Any:
         """Call a method of Onefold itself: on its own pool."""
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         """Call a method in this subject's way."""
-        return self._own(self._calls(), name, *args, **options)
+        return self.carry_out(self._calls(), name, *args, **options)
 
     # --- the calls, under their own names ---------------------------------------------------------
 
@@ -101,6 +103,16 @@ class Subject(ABC):
         """`Onefold.enqueue_many`."""
         answers: EnqueuedMany = self._call("enqueue_many", new_jobs, **options)
         return answers
+
+    def enqueue_resent(
+        self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
+    ) -> tuple[list[Enqueued], list[Enqueued]]:
+        """What our own retry does after a commit whose answer was lost: the same ids once more."""
+        step = cast("Transaction[Any]", next(self._calls()._enqueue(new_jobs, options)))  # pyright: ignore[reportPrivateUsage]
+        database = self.onefold._conductor.database  # pyright: ignore[reportPrivateUsage]
+        first: list[Enqueued] = self.carry_out(database, "transact", step.build)
+        again: list[Enqueued] = self.carry_out(database, "transact", step.build)
+        return first, again
 
     def get(self, job_id: str) -> Job | None:
         """`Onefold.get`."""
@@ -189,7 +201,7 @@ class Subject(ABC):
 
     def erase(self, *, key: str | None = None, tenant: str | None = None) -> Erased:
         """`Onefold.erase`, which is never within a caller's transaction."""
-        erased: Erased = self._own(self._calls(), "erase", key=key, tenant=tenant)
+        erased: Erased = self.carry_out(self._calls(), "erase", key=key, tenant=tenant)
         return erased
 
     def take_one(self, queue: str = "default", *, lease: timedelta = LEASE) -> Job:
@@ -207,7 +219,7 @@ class EngineCalls:
         self._subject = subject
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        return self._subject._own(self._subject.onefold.engine, name, *args, **options)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        return self._subject.carry_out(self._subject.onefold.engine, name, *args, **options)
 
     def take(
         self,

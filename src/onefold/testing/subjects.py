@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from onefold.testing.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Generator
 
 __all__ = [
     "AsyncSubject",
@@ -42,7 +42,8 @@ __all__ = [
 class SyncSubject(Subject):
     """Blocking calls, on Onefold's own pool."""
 
-    def _own(self, target: object, name: str, *args: Any, **options: Any) -> Any:
+    def carry_out(self, target: object, name: str, *args: Any, **options: Any) -> Any:
+        """A plain call."""
         return getattr(target, name)(*args, **options)
 
 
@@ -54,7 +55,8 @@ class AsyncSubject(Subject):
         super().__init__(url, schema=schema)
         self._loop = asyncio.new_event_loop()
 
-    def _own(self, target: object, name: str, *args: Any, **options: Any) -> Any:
+    def carry_out(self, target: object, name: str, *args: Any, **options: Any) -> Any:
+        """The a-twin, awaited."""
         return self._loop.run_until_complete(getattr(target, f"a{name}")(*args, **options))
 
     def close(self) -> None:
@@ -95,7 +97,7 @@ class WithinSqlite3(WithinSync):
         self._connections: list[sqlite3.Connection] = []
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Generator[sqlite3.Connection]:
         """`with connection:` of sqlite3."""
         if not self._connections:
             self._connections.append(sqlite3.connect(self.url.removeprefix("sqlite:///")))
@@ -118,9 +120,9 @@ class WithinPsycopg(WithinSync):
         self._connections: list[Any] = []
 
     @contextmanager
-    def transaction(self) -> Iterator[object]:
+    def transaction(self) -> Generator[object]:
         """A transaction that still works when we are done with it."""
-        import psycopg  # noqa: PLC0415 - only who examines psycopg needs it
+        import psycopg
 
         if not self._connections:
             self._connections.append(psycopg.connect(self.url))
@@ -187,7 +189,7 @@ class WithinAsyncPsycopg(WithinAsync):
 
     async def connect(self) -> Any:
         """A plain connection."""
-        import psycopg  # noqa: PLC0415 - only who examines psycopg needs it
+        import psycopg
 
         return await psycopg.AsyncConnection.connect(self.url)
 
@@ -201,7 +203,7 @@ class WithinAsyncpg(WithinAsync):
 
     async def connect(self) -> Any:
         """A plain connection."""
-        import asyncpg  # noqa: PLC0415 - only who examines asyncpg needs it
+        import asyncpg
 
         return await asyncpg.connect(self.url)
 

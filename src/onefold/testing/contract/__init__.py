@@ -19,19 +19,18 @@ A test file that has a fixture named `subject` becomes the exam:
         return opened
 
 `onefold.testing.subjects` has the ways of making calls that ship with Onefold; derive from
-`Subject` for one of your own, and parametrize the fixture to examine several. The tests name the rule
-that they prove. What needs two connections at once (races, isolation levels) is not here.
+`Subject` for one of your own, and parametrize the fixture to examine several. The tests name the
+rule that they prove. What needs two connections at once (races, isolation levels) is not here.
 """
 
-from importlib import import_module
 from typing import Final
 
 import pytest
 
-MODULES: Final = (
-    "answers",
-    "scopes",
-)
+MODULES: Final = ("answers", "scopes")
 
 # Before they are imported: pytest then shows what was compared.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in MODULES))
+
+from onefold.testing.contract.answers import *  # noqa: E402, F403
+from onefold.testing.contract.scopes import *  # noqa: E402, F403

@@ -1,0 +1,72 @@
+"""The contract, sat by every database, in every colour and every way to join a transaction."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from onefold.testing.contract import *  # noqa: F403 - the tests themselves
+from onefold.testing.subjects import (
+    AsyncSubject,
+    Subject,
+    SyncSubject,
+    WithinAsyncpg,
+    WithinAsyncPsycopg,
+    WithinPsycopg,
+    WithinSqlite3,
+)
+
+SUBJECTS: dict[str, type[Subject]] = {
+    "sqlite-sync": SyncSubject,
+    "sqlite-async": AsyncSubject,
+    "sqlite-within-sqlite3": WithinSqlite3,
+    "postgres-sync": SyncSubject,
+    "postgres-async": AsyncSubject,
+    "postgres-within-psycopg": WithinPsycopg,
+    "postgres-within-async-psycopg": WithinAsyncPsycopg,
+    "postgres-within-asyncpg": WithinAsyncpg,
+}
+
+
+class Examinees:
+    """The subjects of a session, each opened once: a migration costs more than a test."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._opened: dict[str, Subject] = {}
+
+    def get(self, name: str, url: str | None) -> Subject:
+        if name not in self._opened:
+            database = url or f"sqlite:///{self._folder / name}.db"
+            subject = SUBJECTS[name](database, schema=f"contract_{uuid4().hex}")
+            subject.open()
+            self._opened[name] = subject
+        return self._opened[name]
+
+    def close(self) -> None:
+        for subject in self._opened.values():
+            subject.close()
+            if subject.url.startswith("postgres"):
+                with psycopg.connect(subject.url, autocommit=True) as connection:
+                    connection.execute(
+                        sql.SQL("drop schema {} cascade").format(sql.Identifier(subject.schema))
+                    )
+
+
+@pytest.fixture(scope="session")
+def examinees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examinees]:
+    found = Examinees(tmp_path_factory.mktemp("contract"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=SUBJECTS)
+def subject(request: pytest.FixtureRequest, examinees: Examinees) -> Subject:
+    name: str = request.param
+    url = request.getfixturevalue("postgres_url") if name.startswith("postgres") else None
+    found = examinees.get(name, url)
+    found.reset()
+    return found
