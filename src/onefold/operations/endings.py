@@ -54,21 +54,20 @@ class Ending(msgspec.Struct, frozen=True):
 
 def end(sql: Sql, endings: Sequence[Ending]) -> Operation[list[Ended]]:
     """Retry, defer, bury or hand back deliveries, as lifecycle decides."""
-    ended: dict[str, Ended] = {}
-    events = {ending.delivery.id: ending for ending in endings}
-    for shard, wanted in ids_by_shard(sql, events):
+    ended: dict[Delivery, Ended] = {}
+    # By delivery, not by job: a worker may have a stale and a present one of the same job.
+    events = {ending.delivery: ending for ending in endings}
+    for shard, wanted in ids_by_shard(sql, (delivery.id for delivery in events)):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted)
         moves: list[Move] = []
-        for row in rows:
-            locked = Locked.from_row(row)
-            ending = events[locked.id]
-            if locked.state == State.RUNNING and locked.fence == ending.delivery.fence:
-                moves.append(decide(locked, ending))
+        for locked in map(Locked.from_row, rows):
+            delivery = Delivery(locked.id, locked.fence)
+            if delivery in events and locked.state == State.RUNNING:
+                moves.append(decided := decide(locked, events[delivery]))
+                state = STATE_WORDS[decided.step.state]
+                ended[delivery] = Ended(locked.id, locked.fence, "accepted", state)
         yield from apply(sql, shard, moves)
-        for move in moves:
-            state = STATE_WORDS[move.step.state]
-            ended[move.id] = Ended(move.id, events[move.id].delivery.fence, "accepted", state)
-    already = {ending.delivery.id: ENDS[ending.event] for ending in endings}
+    already = {ending.delivery: ENDS[ending.event] for ending in endings}
     return (yield from judge(sql, [e.delivery for e in endings], ended, already))
 
 
@@ -178,24 +177,24 @@ def apply(sql: Sql, shard: int, moves: Sequence[Move]) -> Operation[None]:
 def judge(
     sql: Sql,
     deliveries: Sequence[Delivery],
-    ended: Mapping[str, Ended],
-    already: Mapping[str, frozenset[State]],
+    ended: Mapping[Delivery, Ended],
+    already: Mapping[Delivery, frozenset[State]],
 ) -> Operation[list[Ended]]:
     """Why a word did not count: said before by the same delivery, or lost.
 
     A repeated word after a lost answer finds its own fence still on the row.
     """
-    silent = [d for d in deliveries if d.id not in ended]
+    silent = [d for d in deliveries if d not in ended]
     states: dict[str, tuple[int, int]] = {}
     for _, wanted in ids_by_shard(sql, [delivery.id for delivery in silent]):
         rows = yield sql("delivery_states", ("shard", "id"), wanted)
         states.update({job_id: (state, fence) for job_id, state, fence in rows})
 
     def judged(delivery: Delivery) -> Ended:
-        if (accepted := ended.get(delivery.id)) and accepted.fence == delivery.fence:
+        if accepted := ended.get(delivery):
             return accepted
         state, fence = states.get(delivery.id, (None, None))
-        same = fence == delivery.fence and state in already[delivery.id]
+        same = fence == delivery.fence and state in already[delivery]
         word = None if state is None else STATE_WORDS[state]
         return Ended(delivery.id, delivery.fence, "already" if same else "lost", word)
 

@@ -20,6 +20,7 @@ from onefold.operations.shards import by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from onefold.model.delivery import TakeOrder
     from onefold.operations.statement import Operation, Row, Rows, Sql
@@ -82,7 +83,7 @@ def finish(
     With `skip_locked`, a row that another transaction has locked is answered as lost, for the
     caller to ask again and wait: one open transaction must not stall a batch.
     """
-    ended: dict[str, Ended] = {}
+    ended: dict[Delivery, Ended] = {}
     name = "finish_unlocked_jobs" if skip_locked and sql.skips_locked else "finish_jobs"
     for shard, group in by_shard(sql, finishes, lambda finish: finish.delivery.id):
         rows = yield sql(
@@ -91,27 +92,26 @@ def finish(
             [(shard, f.delivery.id, f.delivery.fence, f.result) for f in group],
             keep=KEEP[State.COMPLETED],
         )
-        fences = {f.delivery.id: f.delivery.fence for f in group}
-        for job_id, _, _ in rows:
-            ended[job_id] = Ended(job_id, fences[job_id], "accepted", "completed")
+        for job_id, fence, *_ in rows:
+            ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "completed")
         yield from _after_finish(sql, shard, rows)
     deliveries = [f.delivery for f in finishes]
-    already = dict.fromkeys((d.id for d in deliveries), ENDS[Event.FINISH])
+    already = dict.fromkeys(deliveries, ENDS[Event.FINISH])
     return (yield from judge(sql, deliveries, ended, already))
 
 
 def _after_finish(sql: Sql, shard: int, rows: Rows) -> Operation[None]:
-    waiting = [row for row in rows if row[1] is not None]
+    waiting = [row for row in rows if row[2] is not None]
     if waiting:
-        yield from insert_successors(sql, [row[1] for row in waiting])
+        yield from insert_successors(sql, [row[2] for row in waiting])
         yield sql("clear_successors", ("shard", "id"), [(shard, row[0]) for row in waiting])
-    if over := [row[0] for row in rows if row[2]]:
+    if over := [row[0] for row in rows if row[3]]:
         yield from discard(sql, shard, over)
 
 
 def heartbeat(sql: Sql, deliveries: Sequence[Delivery], *, lease: int) -> Operation[list[Beat]]:
     """Extend the leases of deliveries that still have their fence."""
-    leases: dict[str, int] = {}
+    leases: dict[Delivery, datetime] = {}
     for shard, group in by_shard(sql, deliveries, lambda delivery: delivery.id):
         rows = yield sql(
             "heartbeat_jobs",
@@ -119,8 +119,6 @@ def heartbeat(sql: Sql, deliveries: Sequence[Delivery], *, lease: int) -> Operat
             [(shard, d.id, d.fence) for d in group],
             lease=lease,
         )
-        leases.update((job_id, until) for job_id, until in rows)
-    return [
-        Beat(d.id, d.fence, from_micros(leases[d.id]) if d.id in leases else None)
-        for d in deliveries
-    ]
+        for job_id, fence, until in rows:
+            leases[Delivery(job_id, fence)] = from_micros(until)
+    return [Beat(d.id, d.fence, leases.get(d)) for d in deliveries]

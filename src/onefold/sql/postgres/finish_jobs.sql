@@ -27,4 +27,4 @@ from
         as clock (now),
     held
 where j.shard = held.shard and j.id = held.id
-returning j.id::text, j.next, j.keep_until <= clock.now
+returning j.id::text, j.fence, j.next, j.keep_until <= clock.now

@@ -16,4 +16,4 @@ from
         as clock (now),
     held
 where j.shard = held.shard and j.id = held.id
-returning j.id::text, j.lease_until
+returning j.id::text, j.fence, j.lease_until

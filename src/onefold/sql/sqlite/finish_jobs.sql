@@ -23,4 +23,4 @@ where
     and onefold_job.id = r.id
     and onefold_job.state = 1
     and onefold_job.fence = r.fence
-returning id, next, keep_until <= :now
+returning id, fence, next, keep_until <= :now

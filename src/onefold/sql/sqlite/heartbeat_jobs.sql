@@ -13,4 +13,4 @@ where
     and onefold_job.id = r.id
     and onefold_job.state = 1
     and onefold_job.fence = r.fence
-returning id, lease_until
+returning id, fence, lease_until
