@@ -163,7 +163,7 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             raise self._translated(error) from error
         try:
-            connection.execute("pragma journal_mode = wal").fetchone()
+            self._use_wal(connection)
             # A job that was answered for must survive a power cut, not only a crash.
             connection.execute("pragma synchronous = full")
             # From here on we wait ourselves.
@@ -172,6 +172,19 @@ class SqliteDatabase:
             connection.close()
             raise self._translated(error) from error
         return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Ask until the deadline: SQLite does not wait with this while others open the file."""
+        deadline = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                connection.execute("pragma journal_mode = wal").fetchone()
+            except sqlite3.OperationalError as error:
+                if not sqlite_errors.is_busy(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(POLL)
+            else:
+                return
 
     def _current(self) -> _State:
         """This process' connections; a forked child starts without its parent's."""
