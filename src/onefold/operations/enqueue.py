@@ -219,7 +219,8 @@ def _log_duplicates(
     rows = [
         (shard_of(answer.id, sql.shards), answer.id, item.request_id)
         for item, answer in zip(items, answers, strict=True)
-        if answer.duplicate
+        # A job that is gone, and that only a publish key remembers, has nobody to tidy its notes.
+        if answer.duplicate and answer.state is not None
     ]
     if rows:
         yield sql("log_duplicates", ("shard", "job_id", "request_id"), sorted(rows, key=_by_shard))
