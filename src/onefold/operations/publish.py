@@ -45,6 +45,8 @@ class Published(msgspec.Struct, frozen=True):
     mismatch: bool = False
     leader: int | None = None
     """The earlier item of the same call that has the same key."""
+    fingerprint: str | None = None
+    """Of the request that the key was recorded with."""
 
 
 class Keyed(msgspec.Struct, frozen=True):
@@ -111,11 +113,13 @@ def _by_shard(pending: Sequence[Keyed]) -> list[list[Keyed]]:
 
 def _follow(keyed: Keyed, leader: Keyed, first: Published) -> Published:
     """A later item of the same call with the same key: the first one's job."""
-    differs = keyed.fingerprint != leader.fingerprint
-    if first.fresh:
-        return Published(first.job_id, fresh=False, mismatch=differs, leader=leader.index)
     return Published(
-        first.job_id, fresh=False, state=first.state, mismatch=first.mismatch or differs
+        first.job_id,
+        fresh=False,
+        state=first.state,
+        mismatch=keyed.fingerprint != first.fingerprint,
+        leader=leader.index if first.fresh else None,
+        fingerprint=first.fingerprint,
     )
 
 
@@ -131,7 +135,7 @@ def _insert(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -
 def _record(group: Sequence[Keyed], won: set[str], published: dict[int, Published]) -> None:
     for keyed in group:
         if keyed.job_id in won:
-            published[keyed.index] = Published(keyed.job_id)
+            published[keyed.index] = Published(keyed.job_id, fingerprint=keyed.fingerprint)
 
 
 def _find(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> Operation[None]:
@@ -153,6 +157,7 @@ def _find(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> 
                 fresh=False,
                 state=states.get(job_id),
                 mismatch=found.fingerprint != keyed.fingerprint,
+                fingerprint=found.fingerprint,
             )
     if taken:
         won = yield sql("take_over_claims", TAKE_OVER_COLUMNS, taken)
