@@ -27,10 +27,21 @@ from typing import Final
 
 import pytest
 
-MODULES: Final = ("answers", "scopes")
+MODULES: Final = (
+    "answers",
+    "batches",
+    "on_duplicate",
+    "replays",
+    "rerun",
+    "scopes",
+)
 
 # Before they are imported: pytest then shows what was compared.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in MODULES))
 
 from onefold.testing.contract.answers import *  # noqa: E402, F403
+from onefold.testing.contract.batches import *  # noqa: E402, F403
+from onefold.testing.contract.on_duplicate import *  # noqa: E402, F403
+from onefold.testing.contract.replays import *  # noqa: E402, F403
+from onefold.testing.contract.rerun import *  # noqa: E402, F403
 from onefold.testing.contract.scopes import *  # noqa: E402, F403
