@@ -16,6 +16,7 @@ from onefold.model import names
 from onefold.model.canonical import encode_payload
 from onefold.model.claim import ClaimKey
 from onefold.model.identity import hash12, new_id, shard_of
+from onefold.model.job import NewJob, Retention
 from onefold.model.moment import from_micros, span, to_micros
 from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed, from_json
 from onefold.model.unique import Unique, request_fingerprint
@@ -23,7 +24,7 @@ from onefold.model.unique import Unique, request_fingerprint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onefold.model.job import Json, NewJob, Retention
+    from onefold.model.job import Json
     from onefold.model.retry import Backoff
 
 PAYLOAD_BYTES: Final = 1024 * 1024
@@ -126,6 +127,8 @@ def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: int) -> list[Prepar
 
 def prepare(job: NewJob, tenant: str, *, now: int) -> Prepared:
     """Check and encode one job."""
+    if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("job", f"must be a NewJob, got {job!r}")
     kind = names.name(job.kind, "kind")
     queue = names.name(job.queue, "queue")
     payload = _payload(job.payload)
@@ -200,6 +203,8 @@ def _unique_key(job: NewJob, kind: str, now: int) -> str | None:
         return None
     if isinstance(job.unique, Unique):
         return names.key(job.unique.key(kind, job.payload, now=from_micros(now)), "unique")
+    if not callable(job.unique):
+        raise InvalidInput("unique", f"must be Unique or a function, got {job.unique!r}")
     return names.key(job.unique(kind, job.payload), "unique")
 
 
@@ -258,9 +263,11 @@ def _backoff(backoff: object) -> dict[str, Any] | None:
     return backoff.to_json()
 
 
-def _keep(retention: Retention | None, *, exists: bool) -> dict[str, int] | None:
+def _keep(retention: object, *, exists: bool) -> dict[str, int] | None:
     if retention is None:
         return None
+    if not isinstance(retention, Retention):
+        raise InvalidInput("retention", f"must be Retention, got {retention!r}")
     keep = {
         outcome: span(duration, f"retention.{outcome}")
         for outcome in ("completed", "dead", "cancelled")
