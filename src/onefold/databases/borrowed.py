@@ -33,7 +33,7 @@ class Borrowed(Protocol):
         ...
 
     def failed(self) -> bool:
-        """True where the transaction is dead already, and any statement would fail."""
+        """True where the transaction is dead or over: a statement would fail, or be in another."""
         ...
 
     def transact(self, build: Build[T]) -> T:
@@ -101,20 +101,20 @@ class BorrowedSqlite:
             raise NoTransaction(connection)
 
     def failed(self) -> bool:
-        """A failed statement does not kill a SQLite transaction."""
-        return False
+        """A failed statement kills a SQLite transaction only where it was told to."""
+        return not self._connection.in_transaction
 
     def transact(self, build: Build[T]) -> T:
         """Begin what Python would begin at the first write anyway, but with the write lock.
 
         An operation may read before it writes, and what it read must still be so.
         """
-        self._database.identity()
+        self.check()
         if reason := self._database.check_borrowed(self._connection):
             raise WrongConnection(
                 self._connection, f"{reason}: its commit would not cover the job."
             )
-        self.check()
+        self._guarded(lambda: self._database.prepare_borrowed(self._connection))
         self._database.remember_borrowed(self._connection)
         if not self._connection.in_transaction:
             self._guarded(lambda: self._connection.execute("begin immediate"))

@@ -207,10 +207,7 @@ class SqliteDatabase:
         alive. So only their ids are remembered, and looked up among the living when we must wait.
         """
         lent = {number for number, owner in self._lent.items() if owner == thread}
-        if lent and any(
-            id(thing) in lent and isinstance(thing, sqlite3.Connection) and thing.in_transaction
-            for thing in gc.get_objects()
-        ):
+        if lent and any(id(thing) in lent and _in_transaction(thing) for thing in gc.get_objects()):
             raise WouldDeadlock
 
     def _translated(self, error: sqlite3.Error) -> Exception:
@@ -273,6 +270,21 @@ class SqliteDatabase:
             return f"is connected to {path or 'a database in memory'}, not to {self.path}"
         return None
 
+    def prepare_borrowed(self, connection: sqlite3.Connection) -> None:
+        """See to the tables, through the caller's connection where it may have the file locked.
+
+        Tables made there are part of the caller's transaction, and vanish with its rollback; so
+        nothing is remembered of what was seen there.
+        """
+        if self._current().identity is not None:
+            return
+        if not connection.in_transaction:
+            self.identity()
+            return
+        identity = read(connection, self.sql)
+        if identity is None or identity.version < latest("sqlite"):
+            _apply(connection, self.sql)
+
     def remember_borrowed(self, connection: sqlite3.Connection) -> None:
         """So that a plain call in the same thread can be told that it would wait for itself."""
         self._lent.pop(id(connection), None)
@@ -288,6 +300,13 @@ class SqliteDatabase:
     async def aclose(self) -> None:
         """`close`, awaited."""
         self.close()
+
+
+def _in_transaction(thing: object) -> bool:
+    try:
+        return isinstance(thing, sqlite3.Connection) and thing.in_transaction
+    except sqlite3.ProgrammingError:  # closed
+        return False
 
 
 class _State:

@@ -75,8 +75,8 @@ class BorrowedPsycopg:
         _check_psycopg(self._connection)
 
     def failed(self) -> bool:
-        """An error has ended the transaction already."""
-        return self._connection.info.transaction_status == TransactionStatus.INERROR
+        """An error, or the caller, has ended the transaction already."""
+        return self._connection.info.transaction_status != TransactionStatus.INTRANS
 
     def transact(self, build: Build[T]) -> T:
         """In the caller's transaction, whatever rows or cursors the caller likes."""
@@ -122,8 +122,8 @@ class BorrowedAsyncPsycopg:
         _check_psycopg(self._connection)
 
     def failed(self) -> bool:
-        """An error has ended the transaction already."""
-        return self._connection.info.transaction_status == TransactionStatus.INERROR
+        """An error, or the caller, has ended the transaction already."""
+        return self._connection.info.transaction_status != TransactionStatus.INTRANS
 
     def transact(self, build: Build[T]) -> T:
         """An async connection can only be awaited."""
