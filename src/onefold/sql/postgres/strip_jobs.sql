@@ -2,6 +2,7 @@
 update onefold.job as j
 set
     stripped = true,
+    unique_states = 0,
     keep_until = j.unique_until,
     payload = 'null',
     result = null,

@@ -2,6 +2,7 @@
 update onefold_job
 set
     stripped = 1,
+    unique_states = 0,
     keep_until = onefold_job.unique_until,
     payload = 'null',
     result = null,
