@@ -31,9 +31,12 @@ MODULES: Final = (
     "answers",
     "batches",
     "on_duplicate",
+    "publish_keys",
     "replays",
     "rerun",
+    "retention",
     "scopes",
+    "suppressed",
 )
 
 # Before they are imported: pytest then shows what was compared.
@@ -42,6 +45,9 @@ pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in MODULES))
 from onefold.testing.contract.answers import *  # noqa: E402, F403
 from onefold.testing.contract.batches import *  # noqa: E402, F403
 from onefold.testing.contract.on_duplicate import *  # noqa: E402, F403
+from onefold.testing.contract.publish_keys import *  # noqa: E402, F403
 from onefold.testing.contract.replays import *  # noqa: E402, F403
 from onefold.testing.contract.rerun import *  # noqa: E402, F403
+from onefold.testing.contract.retention import *  # noqa: E402, F403
 from onefold.testing.contract.scopes import *  # noqa: E402, F403
+from onefold.testing.contract.suppressed import *  # noqa: E402, F403
