@@ -26,7 +26,7 @@ def demo(
         typer.Option(metavar="N", min=2, max=32, help="How many deliver the webhook at once."),
     ] = 6,
 ) -> None:
-    """Race, kill and freeze real processes on one SQLite file, and check what became of it."""
+    """Watch real processes race, be killed and be frozen."""
     stage = Stage()
     if database is not None:
         tell(stage, database, processes=processes)

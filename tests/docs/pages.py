@@ -1,0 +1,26 @@
+"""The pages that a reader meets, and what is in them."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    """The page for people: its path from the root."""
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> str:
+    """The text of a page without its code."""
+    return _FENCE.sub("", page.read_text())
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of one language."""
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return re.findall(pattern, page.read_text(), re.MULTILINE | re.DOTALL)

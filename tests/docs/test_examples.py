@@ -1,0 +1,109 @@
+"""Every fenced `python` and `console` example of README and docs runs, page by page.
+
+1. The examples of a page run in order, in one name space and one empty folder.
+2. `dsn` is the URL of an empty PostgreSQL database: a name in Python, a variable in a console.
+3. A console shows `$ onefold …` and its output; `...` stands for anything. What only a reader can
+   run (pip, make) is fenced as `sh`.
+"""
+
+import doctest
+import os
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from sybil import Document, Example
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+from tests.docs.pages import PAGES, ROOT, blocks, name_of
+
+
+@pytest.fixture
+def dsn(postgres_url: str) -> Iterator[str]:
+    """The URL of a database that nobody else uses."""
+    name = f"docs_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def evaluate_console(example: Example) -> None:
+    """Run the commands of a console and compare what they print."""
+    steps = example.parsed.split("$ ")
+    assert not steps[0].strip(), "a console example begins with a command"
+    for step in steps[1:]:
+        command, _, wanted = step.partition("\n")
+        done = subprocess.run(
+            command,
+            shell=True,
+            env={
+                **os.environ,
+                "PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}",
+                "COLUMNS": "100",
+                "dsn": example.namespace.get("dsn", ""),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        got = done.stdout + done.stderr
+        assert done.returncode == 0, f"{command}\n{got}"
+        same = doctest.OutputChecker().check_output(wanted, got, doctest.ELLIPSIS)
+        assert same or not wanted.strip(), f"{command}\nshould print\n{wanted}\nbut prints\n{got}"
+
+
+PARSERS = (PythonCodeBlockParser(), CodeBlockParser("console", evaluate_console))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_examples_of_a_page_run(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ONEFOLD_DATABASE", raising=False)
+    document = Document.parse(str(page), *PARSERS)
+    if "dsn" in page.read_text():
+        document.namespace["dsn"] = request.getfixturevalue("dsn")
+
+    for example in document.examples():
+        example.evaluate()
+
+
+def test_only_what_runs_is_called_python_or_console() -> None:
+    for page in PAGES:
+        fences = {
+            line.removeprefix("```")
+            for line in page.read_text().splitlines()
+            if line.startswith("```")
+        }
+
+        assert fences <= {"", "python", "console", "sh", "sql", "text", "mermaid"}, page
+
+
+def test_every_make_target_that_is_mentioned_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for block in blocks(page, "sh") + blocks(page, "console"):
+            for line in block.splitlines():
+                if line.startswith("make "):
+                    target = line.split()[1]
+                    assert target.startswith("#") or f"\n{target}:" in makefile, line
+
+
+def test_the_readme_opens_with_fifteen_lines_of_code_and_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    code = blocks(ROOT / "README.md", "python")[0]
+
+    assert len([line for line in code.splitlines() if line.strip()]) <= 17
+    assert text.index("```python") < text.index("make run") < text.index("make test")
+    assert text.index("make test") < text.index("\n## ")
