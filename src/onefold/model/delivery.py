@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -104,23 +104,38 @@ def encode_error(error: object) -> str | None:
     """The stored form of a failure: an exception, a sentence, or a mapping."""
     if error is None:
         return None
-    details: dict[str, Any]
+    details: Mapping[Any, Any]
     if isinstance(error, BaseException):
         kind = type(error)
         details = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)}
-    elif isinstance(error, Mapping):
-        details = {str(name): value for name, value in error.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    elif _is_mapping(error):
+        details = error
     else:
         details = {"type": None, "message": str(error)}
-    return encode_payload(
-        {
-            name: _printable(value) if isinstance(value, str) else value
-            for name, value in details.items()
-        }
-    )
+    try:
+        return encode_payload(_printable(details))
+    except InvalidInput as refusal:
+        raise InvalidInput("error", refusal.reason) from refusal
 
 
-def _printable(text: str) -> str:
-    """A failure must never fail to be stored: what is not Unicode is shown as escapes."""
-    clean = text.encode("utf-8", "backslashreplace").decode()
-    return clean if len(clean) <= ERROR_LENGTH else clean[:ERROR_LENGTH] + "…"
+def _printable(value: Any) -> Any:
+    """A failure must not fail to be stored, or to be looked for, because of what it says.
+
+    What is not Unicode is shown as escapes, and so is NUL, which PostgreSQL's JSON cannot have.
+    """
+    if isinstance(value, str):
+        clean = value.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+        return clean if len(clean) <= ERROR_LENGTH else clean[:ERROR_LENGTH] + "…"
+    if _is_mapping(value):
+        return {_printable(str(name)): _printable(member) for name, member in value.items()}
+    if _is_sequence(value):
+        return [_printable(element) for element in value]
+    return value
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple)
