@@ -211,11 +211,6 @@ class Job(msgspec.Struct, frozen=True):
 STATE_WORDS: tuple[StateWord, ...] = ("queued", "running", "completed", "dead", "cancelled")
 
 
-def state_number(word: str) -> int:
-    """The stored number of a state's word."""
-    return STATE_WORDS.index(word)
-
-
 def _moment(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
