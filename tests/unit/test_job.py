@@ -1,0 +1,150 @@
+"""A job as users see it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Enqueued, EnqueuedMany, Job, NewJob, Page
+from onefold.model.identity import new_id
+from onefold.model.job import STATE_WORDS, StateWord
+from onefold.model.lifecycle import State
+
+NOW = 1_772_366_400_000_000
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = 3_600_000_000
+
+
+def job(**fields: Any) -> Job:
+    row: dict[str, Any] = {
+        "id": new_id(),
+        "shard": 0,
+        "tenant": "",
+        "queue": "default",
+        "kind": "email",
+        "state_number": 0,
+        "priority": 0,
+        "run_at_micros": NOW,
+        "attempt": 0,
+        "max_attempts": 8,
+        "fence": 0,
+        "lease_until_micros": None,
+        "worker": None,
+        "payload_text": '{"to":42}',
+        "unique_key": None,
+        "unique_kind": None,
+        "generation": 0,
+        "created_at_micros": NOW,
+        "ended_at_micros": None,
+        "keep_until_micros": None,
+        "expires_at_micros": None,
+        "result_text": None,
+        "error_text": None,
+        "reason": None,
+        "options_text": None,
+        "read_at_micros": NOW,
+    }
+    assert not fields.keys() - row.keys()
+    return Job.from_row(list({**row, **fields}.values()))
+
+
+def test_the_words_of_states_are_in_the_order_of_their_numbers() -> None:
+    assert list(STATE_WORDS) == [state.word for state in State]
+
+
+@pytest.mark.parametrize(
+    ("fields", "state", "status"),
+    [
+        ({}, "queued", "ready"),
+        ({"run_at_micros": NOW + 1}, "queued", "scheduled"),
+        ({"attempt": 1}, "queued", "retrying"),
+        ({"attempt": 1, "run_at_micros": NOW + 1}, "queued", "retrying"),
+        ({"state_number": 1, "attempt": 1}, "running", "running"),
+        ({"state_number": 2, "attempt": 1}, "completed", "completed"),
+        ({"state_number": 3, "attempt": 8}, "dead", "dead"),
+        ({"state_number": 4}, "cancelled", "cancelled"),
+    ],
+)
+def test_the_status_of_a_queued_job_is_what_users_mean(
+    fields: dict[str, Any], state: StateWord, status: str
+) -> None:
+    assert (job(**fields).state, job(**fields).status) == (state, status)
+
+
+def test_texts_are_decoded_when_they_are_asked_for() -> None:
+    finished = job(result_text='[1,"two"]', error_text='{"type":"ValueError","message":"no"}')
+
+    assert finished.payload == {"to": 42}
+    assert finished.result == [1, "two"]
+    assert finished.error == {"type": "ValueError", "message": "no"}
+
+
+def test_a_job_without_result_and_error_has_none() -> None:
+    assert job().result is None
+    assert job().error is None
+
+
+def test_moments_are_aware() -> None:
+    found = job(
+        run_at_micros=NOW + HOUR,
+        lease_until_micros=NOW + HOUR,
+        ended_at_micros=NOW,
+        expires_at_micros=NOW - HOUR,
+    )
+
+    assert found.run_at == AT + timedelta(hours=1)
+    assert found.created_at == AT
+    assert found.lease_until == AT + timedelta(hours=1)
+    assert found.ended_at == AT
+    assert found.expires_at == AT - timedelta(hours=1)
+
+
+def test_moments_that_have_not_come_are_none() -> None:
+    assert job().lease_until is None
+    assert job().ended_at is None
+    assert job().expires_at is None
+
+
+def test_the_payload_is_not_printed() -> None:
+    found = job(payload_text='{"card":"4242"}')
+
+    assert "4242" not in repr(found)
+    assert repr(found) == (
+        f"Job(id={found.id!r}, kind='email', queue='default', state='queued', attempt=0, fence=0)"
+    )
+
+
+def test_a_new_job_has_the_defaults_of_the_design() -> None:
+    new = NewJob("email")
+
+    assert (new.payload, new.queue, new.priority, new.max_attempts) == ({}, "default", 0, 8)
+    assert new.idempotency_for == timedelta(hours=24)
+    assert new.payload is not NewJob("email").payload
+
+
+def test_an_answer_is_inserted_or_duplicate() -> None:
+    assert Enqueued("1").inserted
+    assert not Enqueued("1", duplicate=True).inserted
+
+
+def test_the_answer_to_a_batch_is_a_sequence_with_counts() -> None:
+    items = [Enqueued("1"), Enqueued("1", duplicate=True), Enqueued("2")]
+
+    many = EnqueuedMany(items)
+
+    assert (many.inserted, many.skipped, len(many)) == (2, 1, 3)
+    assert list(many) == items
+    assert many[1] is items[1]
+    assert many[1:] == tuple(items[1:])
+    assert items[2] in many
+    assert repr(many) == "EnqueuedMany(inserted=2, skipped=1)"
+    assert (EnqueuedMany(()).inserted, EnqueuedMany(()).skipped) == (0, 0)
+
+
+def test_a_page_is_iterated_over_its_jobs() -> None:
+    jobs = (job(), job())
+    page = Page(jobs)
+
+    assert (tuple(page), len(page), page.next) == (jobs, 2, None)

@@ -1,0 +1,301 @@
+"""Which state follows which: the table of the design, written out once more."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onefold.model.lifecycle import (
+    POISON_DELIVERIES,
+    TRANSITIONS,
+    Event,
+    Standing,
+    State,
+    Step,
+    allows,
+    mermaid,
+    next_step,
+    replacement_run_at,
+)
+from onefold.model.retry import Fixed
+
+NOW = 1_000_000_000
+SECOND = 1_000_000
+BACKOFF = Fixed(timedelta(seconds=30))
+
+# from, event, to, to when no attempt is left, attempt, fence
+TABLE = [
+    ("(none)", "enqueue", "queued", None, "0", "kept"),
+    ("queued", "take", "running", None, "+1", "+1"),
+    ("running", "finish", "completed", None, "kept", "kept"),
+    ("running", "failed", "queued", "dead", "kept", "kept"),
+    ("running", "lease expired", "queued", "dead", "kept", "kept"),
+    ("running", "bury", "dead", None, "kept", "kept"),
+    ("running", "defer", "queued", None, "-1", "kept"),
+    ("running", "handed back", "queued", None, "-1", "kept"),
+    ("queued", "cancel", "cancelled", None, "kept", "kept"),
+    ("running", "cancel", "cancelled", None, "kept", "kept"),
+    ("queued", "expired", "dead", None, "kept", "kept"),
+    ("dead", "replay", "queued", None, "0", "kept"),
+    ("cancelled", "replay", "queued", None, "0", "kept"),
+    ("dead", "replay, fresh", "queued", None, "0", "kept"),
+    ("cancelled", "replay, fresh", "queued", None, "0", "kept"),
+    ("completed", "replay, fresh", "queued", None, "0", "kept"),
+]
+
+
+def standing(state: State, **fields: int) -> Standing:
+    values = {"attempt": 2, "max_attempts": 8, "fence": 5, **fields}
+    return Standing(state, backoff=BACKOFF, **values)
+
+
+def test_the_table_is_the_one_of_the_design() -> None:
+    assert [
+        (
+            "(none)" if source is None else source.word,
+            event.value,
+            effect.to.word,
+            None if effect.otherwise is None else effect.otherwise.word,
+            effect.attempt,
+            effect.fence,
+        )
+        for (source, event), effect in TRANSITIONS.items()
+    ] == TABLE
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", Event)
+def test_only_what_the_table_has_is_allowed(state: State, event: Event) -> None:
+    assert allows(state, event) == any(
+        (source, word) == (state.word, event.value) for source, word, *_ in TABLE
+    )
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE if row[0] != "(none)"], ids=lambda row: str(row[:2])
+)
+def test_a_step_goes_where_the_table_says(row: tuple[str, str, str, str | None, str, str]) -> None:
+    source, word, to, _, attempt, _ = row
+    job = standing(State[source.upper()])
+
+    step = next_step(job, Event(word), now=NOW)
+
+    assert step.state.word == to
+    assert step.attempt == {"kept": 2, "+1": 3, "-1": 1, "0": 0}[attempt]
+    assert (step.run_at is None) == step.state.is_final
+
+
+def test_the_numbers_of_states_are_the_bits_of_a_scope() -> None:
+    assert [(state.word, int(state)) for state in State] == [
+        ("queued", 0),
+        ("running", 1),
+        ("completed", 2),
+        ("dead", 3),
+        ("cancelled", 4),
+    ]
+    assert [state.word for state in State if state.is_final] == ["completed", "dead", "cancelled"]
+
+
+def test_a_failure_waits_by_the_backoff() -> None:
+    step = next_step(standing(State.RUNNING), Event.FAIL, now=NOW)
+
+    assert step == Step(State.QUEUED, attempt=2, vanished=0, run_at=NOW + 30 * SECOND)
+
+
+def test_a_given_delay_replaces_the_backoff() -> None:
+    step = next_step(standing(State.RUNNING), Event.FAIL, now=NOW, after=0)
+
+    assert step.run_at == NOW
+
+
+def test_a_failure_with_no_attempt_left_is_a_dead_letter() -> None:
+    step = next_step(standing(State.RUNNING, attempt=8), Event.FAIL, now=NOW, after=5)
+
+    assert step == Step(State.DEAD, attempt=8, vanished=0, reason="failed")
+
+
+def test_a_job_replaced_with_fewer_attempts_than_it_has_used_is_a_dead_letter_too() -> None:
+    assert next_step(standing(State.RUNNING, attempt=9), Event.FAIL, now=NOW).state is State.DEAD
+
+
+def test_a_lapsed_lease_is_a_failure_of_a_vanished_worker() -> None:
+    step = next_step(standing(State.RUNNING, vanished=1), Event.LAPSE, now=NOW)
+
+    assert step == Step(State.QUEUED, attempt=2, vanished=2, run_at=NOW + 30 * SECOND)
+
+
+def test_a_lapsed_lease_with_no_attempt_left_says_so() -> None:
+    step = next_step(standing(State.RUNNING, attempt=8), Event.LAPSE, now=NOW)
+
+    assert (step.state, step.reason) == (State.DEAD, "lease expired")
+
+
+def test_the_fifth_vanished_worker_in_a_row_makes_poison_whatever_attempts_remain() -> None:
+    job = standing(State.RUNNING, attempt=5, max_attempts=100)
+
+    reasons: list[str | None] = []
+    for _ in range(POISON_DELIVERIES):
+        step = next_step(job, Event.LAPSE, now=NOW)
+        reasons.append(step.reason)
+        job = msgspec.structs.replace(job, vanished=step.vanished)
+
+    assert POISON_DELIVERIES == 5
+    assert reasons == [None, None, None, None, "poison"]
+
+
+def test_poison_goes_before_the_last_attempt_as_a_reason() -> None:
+    job = standing(State.RUNNING, attempt=5, max_attempts=5, vanished=4)
+
+    assert next_step(job, Event.LAPSE, now=NOW).reason == "poison"
+
+
+@pytest.mark.parametrize("event", [Event.FAIL, Event.DEFER, Event.FINISH, Event.BURY, Event.CANCEL])
+def test_a_worker_that_speaks_ends_the_row_of_vanished_ones(event: Event) -> None:
+    job = standing(State.RUNNING, vanished=4)
+
+    assert next_step(job, event, now=NOW).vanished == 0
+
+
+def test_a_delivery_handed_back_unstarted_says_nothing_about_the_job() -> None:
+    step = next_step(standing(State.RUNNING, vanished=4), Event.HAND_BACK, now=NOW)
+
+    assert step == Step(State.QUEUED, attempt=1, vanished=4, run_at=NOW)
+
+
+def test_a_defer_gives_the_attempt_back() -> None:
+    step = next_step(standing(State.RUNNING), Event.DEFER, now=NOW, after=60 * SECOND)
+
+    assert step == Step(State.QUEUED, attempt=1, vanished=0, run_at=NOW + 60 * SECOND)
+
+
+def test_a_defer_on_the_last_attempt_is_no_failure() -> None:
+    step = next_step(standing(State.RUNNING, attempt=8), Event.DEFER, now=NOW, after=0)
+
+    assert step.state is State.QUEUED
+
+
+@pytest.mark.parametrize("event", [Event.DEFER, Event.HAND_BACK])
+def test_an_attempt_that_was_never_charged_is_not_given_back(event: Event) -> None:
+    """A replacement sets the attempt of a running delivery's row to 0 only while it is queued."""
+    assert next_step(standing(State.RUNNING, attempt=0), event, now=NOW).attempt == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "reason"),
+    [
+        (State.RUNNING, Event.FINISH, None),
+        (State.RUNNING, Event.BURY, "bury"),
+        (State.RUNNING, Event.CANCEL, "cancel"),
+        (State.QUEUED, Event.CANCEL, "cancel"),
+        (State.QUEUED, Event.EXPIRE, "expired"),
+    ],
+)
+def test_an_end_has_a_reason(state: State, event: Event, reason: str | None) -> None:
+    assert next_step(standing(state), event, now=NOW).reason == reason
+    assert next_step(standing(state), event, now=NOW, reason="mine").reason == "mine"
+
+
+def test_a_caller_may_say_why_the_last_attempt_failed() -> None:
+    job = standing(State.RUNNING, attempt=8)
+
+    assert next_step(job, Event.FAIL, now=NOW, reason="mine").reason == "mine"
+
+
+def test_a_replay_starts_again_from_no_attempt_at_once() -> None:
+    for state in (State.DEAD, State.CANCELLED):
+        step = next_step(standing(state, vanished=5), Event.REPLAY, now=NOW)
+        assert step == Step(State.QUEUED, attempt=0, vanished=0, run_at=NOW)
+
+
+@pytest.mark.parametrize("event", [Event.TAKE, Event.FINISH, Event.REPLAY])
+def test_an_event_that_means_nothing_is_our_own_mistake(event: Event) -> None:
+    with pytest.raises(KeyError):
+        next_step(standing(State.COMPLETED), event, now=NOW)
+
+
+events = st.sampled_from([event for event in Event if allows(State.RUNNING, event)])
+
+
+@given(
+    events,
+    st.integers(1, 100),
+    st.integers(1, 100),
+    st.integers(0, 4),
+    st.none() | st.integers(0, 10**12),
+)
+def test_every_step_of_a_delivery_keeps_the_rules(
+    event: Event, attempt: int, max_attempts: int, vanished: int, after: int | None
+) -> None:
+    job = standing(State.RUNNING, attempt=attempt, max_attempts=max_attempts, vanished=vanished)
+
+    step = next_step(job, event, now=NOW, after=after)
+
+    assert 0 <= step.attempt <= attempt
+    assert step.state is not State.RUNNING
+    if step.state is State.QUEUED:
+        assert step.run_at is not None
+        assert step.run_at >= NOW
+        assert step.reason is None
+    else:
+        assert step.run_at is None
+    if event in {Event.FAIL, Event.LAPSE}:
+        assert (step.state is State.DEAD) == (attempt >= max_attempts or step.vanished == 5)
+
+
+# --- replacements ---------------------------------------------------------------------------------
+
+
+def test_a_replacement_runs_when_the_newcomer_wants_it() -> None:
+    job = standing(State.QUEUED, attempt=0, run_at=NOW)
+
+    assert replacement_run_at(job, wanted=NOW + 5, created_at=NOW, max_wait=None) == NOW + 5
+    assert replacement_run_at(job, wanted=NOW - 5, created_at=NOW, max_wait=None) == NOW - 5
+
+
+def test_a_debounce_waits_no_longer_than_its_bound() -> None:
+    job = standing(State.QUEUED, attempt=0, run_at=NOW)
+
+    assert replacement_run_at(job, wanted=NOW + 50, created_at=NOW, max_wait=20) == NOW + 20
+    assert replacement_run_at(job, wanted=NOW + 10, created_at=NOW, max_wait=20) == NOW + 10
+    assert replacement_run_at(job, wanted=NOW + 10, created_at=NOW, max_wait=0) == NOW
+
+
+def test_a_retrying_holder_keeps_its_backoff() -> None:
+    job = standing(State.QUEUED, attempt=1, run_at=NOW + 100)
+
+    assert replacement_run_at(job, wanted=NOW, created_at=0, max_wait=None) == NOW + 100
+    assert replacement_run_at(job, wanted=NOW + 500, created_at=0, max_wait=None) == NOW + 500
+    assert replacement_run_at(job, wanted=NOW + 500, created_at=0, max_wait=1) == NOW + 100
+
+
+# --- the diagram ----------------------------------------------------------------------------------
+
+
+def test_the_diagram_shows_every_row_of_the_table() -> None:
+    lines = mermaid().splitlines()
+
+    assert lines[0] == "stateDiagram-v2"
+    assert lines[1:] == [
+        "    [*] --> queued: enqueue",
+        "    queued --> running: take, attempt +1, fence +1",
+        "    running --> completed: finish",
+        "    running --> queued: failed, attempts left",
+        "    running --> dead: failed, none left",
+        "    running --> queued: lease expired, attempts left",
+        "    running --> dead: lease expired, none left",
+        "    running --> dead: bury",
+        "    running --> queued: defer, attempt -1",
+        "    running --> queued: handed back, attempt -1",
+        "    queued --> cancelled: cancel",
+        "    running --> cancelled: cancel",
+        "    queued --> dead: expired",
+        "    dead --> queued: replay, attempt 0",
+        "    cancelled --> queued: replay, attempt 0",
+        "    dead --> queued: replay, fresh, attempt 0",
+        "    cancelled --> queued: replay, fresh, attempt 0",
+        "    completed --> queued: replay, fresh, attempt 0",
+    ]

@@ -1,0 +1,95 @@
+"""Time as it is stored."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onefold.errors import InvalidInput
+from onefold.model.moment import EPOCH, LONGEST, from_micros, span, to_micros
+
+zones = st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone)
+
+
+@given(st.datetimes(timezones=zones, min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 30)))  # noqa: DTZ001
+def test_a_moment_comes_back_to_the_microsecond_in_utc(moment: datetime) -> None:
+    back = from_micros(to_micros(moment, "run_at"))
+
+    assert back == moment
+    assert back.tzinfo is UTC
+
+
+@given(st.integers(-(10**16), 10**16))
+def test_microseconds_come_back(micros: int) -> None:
+    assert to_micros(from_micros(micros), "run_at") == micros
+
+
+def test_the_epoch_is_zero_and_earlier_is_negative() -> None:
+    assert to_micros(EPOCH, "run_at") == 0
+    assert to_micros(EPOCH - timedelta(microseconds=1), "run_at") == -1
+
+
+class Nowhere(tzinfo):
+    """A time zone that does not say where it is."""
+
+    def utcoffset(self, _moment: datetime | None) -> None:
+        return None
+
+    def dst(self, _moment: datetime | None) -> None:
+        return None
+
+    def tzname(self, _moment: datetime | None) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [datetime(2026, 3, 1), datetime(2026, 3, 1, tzinfo=Nowhere())],  # noqa: DTZ001
+    ids=["no zone", "a zone without an offset"],
+)
+def test_a_naive_moment_is_refused(moment: datetime) -> None:
+    with pytest.raises(InvalidInput, match="run_at needs a time zone, got the naive") as caught:
+        to_micros(moment, "run_at")
+
+    assert caught.value.field == "run_at"
+
+
+@pytest.mark.parametrize("moment", [0, 1.5, "2026-03-01", None, EPOCH.date()])
+def test_what_is_no_moment_is_refused(moment: Any) -> None:
+    with pytest.raises(InvalidInput, match="run_at needs a datetime, got "):
+        to_micros(moment, "run_at")
+
+
+def test_a_span_is_counted_in_microseconds() -> None:
+    assert span(timedelta(0), "delay") == 0
+    assert span(timedelta(seconds=1, microseconds=1), "delay") == 1_000_001
+    assert span(LONGEST, "delay") == LONGEST // timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("duration", "reason"),
+    [
+        (timedelta(microseconds=-1), "must not be negative, got -1 day, 23:59:59.999999"),
+        (LONGEST + timedelta(microseconds=1), "must not be longer than 73000 days"),
+        (timedelta.max, "must not be longer than 73000 days"),
+        (5, "needs a timedelta, got 5"),
+        (None, "needs a timedelta, got None"),
+    ],
+)
+def test_a_span_that_cannot_be_meant_is_refused(duration: object, reason: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        span(duration, "delay")
+
+    assert str(caught.value).startswith(f"delay {reason}")
+
+
+def test_a_span_may_have_to_be_longer_than_nothing() -> None:
+    least = timedelta(microseconds=1)
+
+    assert span(least, "lease", least=least) == 1
+    with pytest.raises(InvalidInput, match=r"lease must not be shorter than 0:00:00\.000001"):
+        span(timedelta(0), "lease", least=least)

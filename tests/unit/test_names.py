@@ -1,0 +1,110 @@
+"""What may be called what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onefold.errors import InvalidInput
+from onefold.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+unicode = st.characters(exclude_categories=["Cs"])
+
+
+@pytest.mark.parametrize(
+    "value", ["a", "stripe.process", "e-mail:send/now", "Größe 1", "🚚", "x" * 200, "ß" * 200]
+)
+def test_a_name_may_have_up_to_200_characters_of_any_script(value: str) -> None:
+    assert names.name(value, "kind") == value
+
+
+@pytest.mark.parametrize("forbidden", [*",*?[]{}\\", "\x00", "\n", "\x1f", "\x7f", "\x80", "\x9f"])
+def test_a_name_must_not_contain(forbidden: str) -> None:
+    with pytest.raises(InvalidInput, match="queue must not contain") as caught:
+        names.name(f"a{forbidden}b", "queue")
+
+    assert repr(forbidden) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("", "must have 1 to 200 characters, got 0"),
+        ("x" * 201, "must have 1 to 200 characters, got 201"),
+        ("a\ud800", "must be valid Unicode, got 'a\\ud800'"),
+        (7, "must be a string, got 7"),
+        (None, "must be a string, got None"),
+        (b"kind", "must be a string, got b'kind'"),
+    ],
+)
+def test_a_name_that_cannot_be_stored_is_refused(value: object, reason: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        names.name(value, "kind")
+
+    assert (caught.value.field, caught.value.reason) == ("kind", reason)
+
+
+def test_a_refused_name_is_refused_again() -> None:
+    for field in ("kind", "queue"):
+        for _ in range(2):
+            with pytest.raises(InvalidInput) as caught:
+                names.name("a,b", field)
+            assert caught.value.field == field
+
+
+@given(st.text(unicode, min_size=1, max_size=128).filter(lambda text: "\x00" not in text))
+def test_a_key_is_any_text_but_nul(value: str) -> None:
+    assert names.key(value, "unique_key") == value
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("", "must not be empty"),
+        ("a\x00b", "must not contain NUL, got 'a\\x00b'"),
+        ("x" * 513, "must have at most 512 bytes, got 513"),
+        ("ß" * 257, "must have at most 512 bytes, got 514"),
+        ("\udfff", "must be valid Unicode, got '\\udfff'"),
+        (7, "must be a string, got 7"),
+    ],
+)
+def test_a_key_that_cannot_be_stored_is_refused(value: object, reason: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        names.key(value, "unique_key")
+
+    assert (caught.value.field, caught.value.reason) == ("unique_key", reason)
+
+
+def test_a_key_may_fill_its_bytes() -> None:
+    assert names.key("x" * 512, "key")
+    assert names.key("ß" * 256, "key")
+    assert names.key("x" * 20, "key", longest=20)
+
+
+def test_text_may_be_empty() -> None:
+    assert names.text("", "tenant") == ""
+    with pytest.raises(InvalidInput, match="tenant must be a string, got None"):
+        names.text(None, "tenant")
+
+
+@pytest.mark.parametrize("check", [names.key, names.text])
+def test_a_length_may_be_given(check: Callable[..., str]) -> None:
+    with pytest.raises(InvalidInput, match="reason must have at most 3 bytes, got 4"):
+        check("four", "reason", longest=3)
+
+
+@pytest.mark.parametrize("value", ["onefold", "_", "app_2", "x" * 63])
+def test_a_schema_is_named_as_it_is_spelled_without_quotes(value: str) -> None:
+    assert names.schema(value, "schema") == value
+
+
+@pytest.mark.parametrize("value", ["", "Onefold", "2app", "a-b", 'a"b', "x" * 64, "a\n", None, 1])
+def test_a_schema_that_would_need_quotes_is_refused(value: object) -> None:
+    with pytest.raises(InvalidInput, match="schema must be lower-case letters, digits and under"):
+        names.schema(value, "schema")

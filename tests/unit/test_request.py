@@ -1,0 +1,322 @@
+"""A new job made ready to be stored, or refused."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onefold import ConflictingOptions, Exponential, Fixed, InvalidInput, NewJob, Retention, Unique
+from onefold.model.claim import ClaimKey
+from onefold.model.identity import hash12, hash_of, shard_of
+from onefold.model.request import (
+    INSERT_COLUMNS,
+    PAYLOAD_BYTES,
+    Options,
+    Prepared,
+    backoff_of,
+    placed,
+    prepare,
+    prepare_all,
+    read_options,
+)
+from onefold.model.retry import DEFAULT_BACKOFF
+from onefold.model.unique import request_fingerprint
+
+NOW = 1_772_366_400_000_000
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def prepared(**options: Any) -> Prepared:
+    return prepare(NewJob("email", **options), "acme", now=NOW)
+
+
+def test_a_bare_job_has_the_defaults_and_no_key() -> None:
+    item = prepared(payload={"to": 42})
+
+    assert item.publish is None
+    assert item.request_id is None
+    assert item.request.unique is None
+    assert dict(zip(INSERT_COLUMNS, item.request.row, strict=True)) == {
+        "id": item.request.id,
+        "shard": 0,
+        "tenant": "acme",
+        "queue": "default",
+        "kind": "email",
+        "priority": 0,
+        "run_at": None,
+        "delay": 0,
+        "max_attempts": 8,
+        "payload": '{"to":42}',
+        "fingerprint": None,
+        "unique_kind": None,
+        "unique_key": None,
+        "unique_states": 0,
+        "unique_for": None,
+        "expires_at": None,
+        "options": None,
+    }
+
+
+def test_every_preparation_makes_an_id_of_its_own() -> None:
+    assert prepared().request.id != prepared().request.id
+
+
+def test_times_are_stored_in_microseconds() -> None:
+    request = prepared(run_at=AT, expires_at=AT + SECOND).request
+
+    assert (request.run_at, request.expires_at) == (NOW, NOW + 1_000_000)
+    assert prepared(delay=SECOND).request.delay == 1_000_000
+
+
+# --- unique keys ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "states", "window"),
+    [
+        ({}, 0b00011, None),
+        ({"unique_while": "queued"}, 0b00001, None),
+        ({"unique_while": "active"}, 0b00011, None),
+        ({"unique_while": "exists"}, 0b11111, None),
+        ({"unique_for": SECOND}, 0, 1_000_000),
+        ({"unique_for": SECOND, "unique_while": "queued"}, 0b00001, 1_000_000),
+        ({"unique_for": SECOND, "unique_while": "exists"}, 0b11111, 1_000_000),
+    ],
+)
+def test_a_scope_is_a_set_of_states_and_a_window(
+    options: dict[str, Any], states: int, window: int | None
+) -> None:
+    request = prepared(unique_key="k", **options).request
+
+    assert (request.unique_states, request.unique_for) == (states, window)
+
+
+def test_a_key_is_the_kinds_own_or_the_tenants() -> None:
+    assert prepared(unique_key="k").request.unique == (0, "acme", "email", "k")
+    assert prepared(unique_key="k", across_kinds=True).request.unique == (0, "acme", "", "k")
+
+
+def test_the_id_carries_the_hash_of_the_unique_key() -> None:
+    plain = prepared(unique_key="k", idempotency_key="p").request
+    common = prepared(unique_key="k", across_kinds=True).request
+
+    assert hash_of(plain.id) == hash12("acme", "email", "k")
+    assert hash_of(common.id) == hash12("acme", "", "k")
+
+
+def test_without_a_unique_key_the_id_carries_the_hash_of_the_publish_key() -> None:
+    request = prepared(idempotency_key="p", queue="mail").request
+
+    assert hash_of(request.id) == hash12("acme", "publish", "mail", "p")
+
+
+def test_a_rule_derives_the_key_from_the_payload() -> None:
+    payload = {"to": "a@b.c", "at": 1}
+    rule = Unique("to")
+
+    assert prepared(payload=payload, unique=rule).request.unique_key == rule.key("email", payload)
+    assert prepared(payload=payload, unique=upper_case).request.unique_key == "EMAIL:a@b.c"
+
+
+def upper_case(kind: str, payload: Any) -> str:
+    return f"{kind.upper()}:{payload['to']}"
+
+
+def test_a_bucket_is_decided_by_the_given_clock() -> None:
+    rule = Unique(bucket=timedelta(hours=1))
+
+    keys = [
+        prepare(NewJob("email", unique=rule), "", now=now).request.unique_key
+        for now in (NOW, NOW + 1, NOW + 3_600_000_000)
+    ]
+
+    assert keys[0] == keys[1] == rule.key("email", {}, now=AT)
+    assert keys[2] != keys[0]
+
+
+def test_a_given_key_wins_over_a_rule() -> None:
+    assert prepared(unique_key="k", unique=Unique()).request.unique_key == "k"
+
+
+def test_the_fingerprint_of_a_unique_key_is_of_kind_and_payload() -> None:
+    request = prepared(unique_key="k", payload={"a": 1}, queue="mail").request
+
+    assert request.fingerprint == request_fingerprint("email", payload={"a": 1})
+
+
+@pytest.mark.parametrize(
+    "options", [{"unique_while": "active"}, {"unique_for": SECOND}, {"across_kinds": True}]
+)
+def test_a_scope_without_a_key_is_a_conflict(options: dict[str, Any]) -> None:
+    with pytest.raises(ConflictingOptions, match=r"needs a unique_key \(or unique\)") as caught:
+        prepared(**options)
+
+    assert [caught.value.field] == list(options)
+
+
+# --- publish keys ---------------------------------------------------------------------------------
+
+
+def test_a_publish_key_is_per_tenant_and_queue_and_remembers_the_whole_request() -> None:
+    item = prepared(idempotency_key="p", queue="mail", payload={"a": 1})
+
+    assert item.publish is not None
+    assert item.publish.key == ClaimKey("acme", "publish", "mail", "p")
+    assert item.publish.fingerprint == request_fingerprint("email", "mail", payload={"a": 1})
+    assert item.publish.keep == 24 * 3_600_000_000
+    assert item.request.fingerprint is None
+
+
+def test_a_request_id_goes_beside_the_job() -> None:
+    item = prepared(request_id="r-1")
+
+    assert (item.publish, item.request_id) == (None, "r-1")
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def test_backoff_and_retention_are_stored_as_one_text() -> None:
+    backoff = Exponential(base=SECOND, factor=3)
+    text = prepared(
+        backoff=backoff, retention=Retention(completed=timedelta(0), dead=SECOND)
+    ).request.options
+
+    stored = read_options(text)
+
+    assert backoff_of(stored) == backoff
+    assert stored.keep == {"completed": 0, "dead": 1_000_000}
+
+
+def test_a_job_without_settings_has_the_defaults() -> None:
+    assert read_options(None) == Options()
+    assert backoff_of(Options()) == DEFAULT_BACKOFF
+
+
+def test_either_setting_goes_without_the_other() -> None:
+    alone = read_options(prepared(backoff=Fixed(SECOND)).request.options)
+    empty = read_options(prepared(retention=Retention()).request.options)
+
+    assert (backoff_of(alone), alone.keep) == (Fixed(SECOND), None)
+    assert (empty.backoff, empty.keep) == (None, None)
+
+
+def test_no_retention_at_all_contradicts_a_key_that_is_held_while_the_record_exists() -> None:
+    kept = Retention(completed=SECOND)
+    assert prepared(unique_key="k", unique_while="exists", retention=kept).request.options
+
+    for outcome in ("completed", "dead", "cancelled"):
+        with pytest.raises(ConflictingOptions, match="retention of zero contradicts"):
+            prepared(
+                unique_key="k",
+                unique_while="exists",
+                retention=Retention(**{outcome: timedelta(0)}),
+            )
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def seven(_kind: str, _payload: object) -> int:
+    return 7
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("kind", {"kind": ""}, "must have 1 to 200 characters"),
+    ("kind", {"kind": "a,b"}, "must not contain ','"),
+    ("queue", {"queue": "a*"}, "must not contain '*'"),
+    ("payload", {"payload": math.nan}, ""),
+    ("payload", {"payload": {"a": object()}}, ""),
+    ("payload", {"payload": "x" * PAYLOAD_BYTES}, "must have at most 1048576 bytes, got 1048578"),
+    ("payload", {"payload": "ß" * (PAYLOAD_BYTES // 2)}, "must have at most 1048576 bytes"),
+    ("priority", {"priority": 32768}, "must be a whole number from -32768 to 32767, got 32768"),
+    ("priority", {"priority": True}, "must be a whole number"),
+    ("priority", {"priority": 1.0}, "must be a whole number"),
+    ("max_attempts", {"max_attempts": 0}, "must be a whole number from 1 to 100, got 0"),
+    ("max_attempts", {"max_attempts": 101}, "must be a whole number from 1 to 100"),
+    ("run_at", {"run_at": AT.replace(tzinfo=None)}, "needs a time zone"),
+    ("expires_at", {"expires_at": AT.replace(tzinfo=None)}, "needs a time zone"),
+    ("delay", {"delay": -SECOND}, "must not be negative"),
+    ("delay", {"delay": SECOND, "run_at": AT}, "cannot be given together with run_at"),
+    ("unique_key", {"unique_key": ""}, "must not be empty"),
+    ("unique_key", {"unique_key": "x" * 513}, "must have at most 512 bytes"),
+    ("unique", {"unique": "to"}, "must be Unique or a function, got 'to'"),
+    ("unique", {"unique": seven}, "must be a string, got 7"),
+    ("unique_while", {"unique_key": "k", "unique_while": "running"}, "must be queued, active or"),
+    ("unique_for", {"unique_key": "k", "unique_for": timedelta(0)}, "must not be shorter than"),
+    ("idempotency_key", {"idempotency_key": "a\x00"}, "must not contain NUL"),
+    (
+        "idempotency_for",
+        {"idempotency_key": "p", "idempotency_for": timedelta(0)},
+        "must not be shorter than",
+    ),
+    ("backoff", {"backoff": SECOND}, "must be Exponential or Fixed"),
+    ("retention", {"retention": SECOND}, "must be Retention, got"),
+    ("retention.dead", {"retention": Retention(dead=-SECOND)}, "must not be negative"),
+    ("request_id", {"request_id": 7}, "must be a string"),
+]
+
+
+@pytest.mark.parametrize(("field", "options", "reason"), BAD, ids=[str(bad[1])[:40] for bad in BAD])
+def test_a_bad_value_is_refused_by_the_name_of_its_field(
+    field: str, options: dict[str, Any], reason: str
+) -> None:
+    given: dict[str, Any] = {"kind": "email", **options}
+
+    with pytest.raises(InvalidInput) as caught:
+        prepare(NewJob(**given), "", now=NOW)
+
+    assert caught.value.field == field
+    assert caught.value.reason.startswith(reason)
+
+
+def test_a_payload_may_be_as_large_as_the_limit() -> None:
+    assert len(prepared(payload="x" * (PAYLOAD_BYTES - 2)).request.payload) == PAYLOAD_BYTES
+
+
+def test_a_batch_names_the_item_that_cannot_be_accepted() -> None:
+    jobs: list[Any] = [NewJob("a"), NewJob("b", delay=SECOND, run_at=AT)]
+
+    with pytest.raises(ConflictingOptions, match="item 1: delay cannot be given") as caught:
+        prepare_all(jobs, "", now=NOW)
+
+    assert caught.value.item == 1
+    assert [item.request.kind for item in prepare_all(jobs[:1], "", now=NOW)] == ["a"]
+
+
+def test_what_is_no_new_job_is_refused() -> None:
+    jobs: list[Any] = [{"kind": "email"}]
+
+    with pytest.raises(InvalidInput, match=r"item 0: job must be a NewJob, got \{'kind': 'email'}"):
+        prepare_all(jobs, "", now=NOW)
+
+
+# --- shards ---------------------------------------------------------------------------------------
+
+
+def test_on_one_shard_items_stay_as_they_are() -> None:
+    items = [prepared(), prepared(unique_key="k")]
+
+    assert placed(items, 1) is items
+
+
+def test_on_several_shards_an_item_goes_where_its_id_says() -> None:
+    items = [prepared(unique_key=f"k{number}") for number in range(20)]
+
+    moved = placed(items, 4)
+
+    assert [item.request.shard for item in moved] == [
+        shard_of(item.request.id, 4) for item in items
+    ]
+    assert {item.request.shard for item in moved} == {0, 1, 2, 3}
+    assert [item.request.id for item in moved] == [item.request.id for item in items]
+
+
+def test_the_same_key_is_always_on_the_same_shard() -> None:
+    shards = {placed([prepared(unique_key="k")], 4)[0].request.shard for _ in range(20)}
+
+    assert len(shards) == 1
