@@ -230,14 +230,12 @@ def _decide_held(found: Found, wanted: Wanted) -> Answer | TakeOver:
     now = found.now
     if found.lease_until is not None and found.lease_until > now:
         return Busy(key=wanted.key.key, retry_after=timedelta(microseconds=found.lease_until - now))
-    match TAKEOVERS[found.takeover]:
-        case "rerun":
-            return TakeOver(found, wanted.id, fresh=True)
-        case "resume":
-            return TakeOver(found, found.id, fresh=False)
-        case "refuse":
-            since = None if found.lease_until is None else from_micros(found.lease_until)
-            return Unknown(wanted.key.key, found.fence, since)
+    takeover = TAKEOVERS[found.takeover]
+    if takeover == "refuse":
+        since = None if found.lease_until is None else from_micros(found.lease_until)
+        return Unknown(wanted.key.key, found.fence, since)
+    resumes = takeover == "resume"
+    return TakeOver(found, found.id if resumes else wanted.id, fresh=not resumes)
 
 
 def own(
