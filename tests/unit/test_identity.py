@@ -82,8 +82,23 @@ def test_an_id_carries_the_hash_it_was_given(h: int) -> None:
     assert hash_of(new_id(h)) == h
 
 
-def test_an_id_carries_a_random_hash_otherwise() -> None:
-    assert len({hash_of(new_id()) for _ in range(1000)}) > 500
+def test_an_id_carries_a_random_hash_otherwise_another_in_every_millisecond() -> None:
+    clock = Clock()
+    maker = IdMaker(clock)
+
+    hashes_made: list[set[int]] = []
+    for _ in range(200):
+        hashes_made.append({hash_of(maker.new()) for _ in range(5)})
+        clock.now += MILLISECOND
+
+    assert {len(made) for made in hashes_made} == {1}
+    assert len(set[int]().union(*hashes_made)) > 100
+
+
+def test_ids_without_a_hash_sort_in_the_order_they_were_made() -> None:
+    made = [new_id() for _ in range(20_000)]
+
+    assert made == sorted(made)
 
 
 @pytest.mark.parametrize("h", [-1, 4096])
