@@ -1,0 +1,158 @@
+"""What there is, is documented; and what is documented, is there."""
+
+import inspect
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import onefold
+from onefold import NewJob, Onefold, Tenant, Within, claims, errors, testing
+from onefold.calls.claims import ClaimOptions, OnceOptions
+from onefold.calls.engine import Engine
+from onefold.calls.jobs import CallOptions
+from onefold.model.lifecycle import POISON_DELIVERIES, mermaid
+from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name_of, prose
+
+ERRORS = sorted(
+    (
+        kind
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, errors.OnefoldError)
+    ),
+    key=lambda kind: kind.__name__,
+)
+
+
+def words_in_code(page: Path) -> set[str]:
+    """Every identifier that a page mentions in backticks."""
+    spans = re.findall(r"`([^`\n]+)`", prose(page))
+    return {word for span in spans for word in re.findall(r"\w+", span)}
+
+
+@pytest.mark.parametrize("module", [onefold, claims, testing], ids=lambda module: module.__name__)
+def test_every_public_name_is_in_the_reference(module: object) -> None:
+    missing = set(getattr(module, "__all__", ())) - words_in_code(DOCS / "reference/api.md")
+
+    assert not missing
+
+
+@pytest.mark.parametrize("kind", [Onefold, Tenant, Within, Engine])
+def test_every_public_method_is_in_the_reference(kind: type) -> None:
+    methods = {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+    twins = {f"a{name}" for name in methods}
+
+    assert not methods - twins - words_in_code(DOCS / "reference/api.md")
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_is_in_the_reference_with_its_status(kind: type[errors.OnefoldError]) -> None:
+    page = (DOCS / "reference/errors.md").read_text()
+
+    assert f"| `{kind.__name__}` | {kind.status} |" in page
+
+
+def test_every_error_is_public() -> None:
+    assert {kind.__name__ for kind in ERRORS} <= set(onefold.__all__)
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    documented = set(
+        re.findall(r"^\| `(\w+)`", (DOCS / "reference/settings.md").read_text(), re.MULTILINE)
+    )
+    settings = {
+        *list(inspect.signature(Onefold).parameters),
+        *(field.name for field in msgspec.structs.fields(NewJob)),
+        *CallOptions.__annotations__,
+        *ClaimOptions.__annotations__,
+        *OnceOptions.__annotations__,
+    }
+
+    assert not settings - documented
+
+
+def test_the_number_of_vanished_workers_is_the_documented_one() -> None:
+    row = f"| vanished workers in a row that bury a job as poison | {POISON_DELIVERIES} |"
+
+    assert row in (DOCS / "reference/settings.md").read_text()
+
+
+def test_every_table_column_and_index_is_in_the_reference(sqlite_url: str, tmp_path: Path) -> None:
+    with Onefold(sqlite_url) as application:
+        application.migrate()
+    with closing(sqlite3.connect(tmp_path / "onefold.db")) as connection:
+        stored = connection.execute(
+            "select type, name from sqlite_master where name like 'onefold_%'"
+        ).fetchall()
+        names = {name.removeprefix("onefold_") for kind, name in stored if kind == "index"}
+        for kind, table in stored:
+            if kind == "table":
+                rows = connection.execute(f"pragma table_info({table})").fetchall()
+                names |= {row[1] for row in rows}
+
+    assert not names - words_in_code(DOCS / "reference/sql-schema.md")
+
+
+def test_the_state_diagram_is_the_lifecycle() -> None:
+    assert blocks(DOCS / "explanation/states.md", "mermaid") == [mermaid() + "\n"]
+
+
+def test_every_command_is_in_the_reference() -> None:
+    commands = {path.stem for path in (ROOT / "src/onefold/cli").iterdir()}
+    commands -= {"__init__", "__pycache__", "commands"}
+    page = (DOCS / "reference/command-line.md").read_text()
+
+    for command in commands:
+        assert f"$ onefold {command} --help" in page
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=name_of
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen: set[Path] = set()
+    ahead = [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop().resolve()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        ahead += [page.parent / link for link in re.findall(r"\]\(([^)\s#:]+)", prose(page))]
+
+    assert not {page.resolve() for page in PAGES} - seen
+
+
+def test_pages_speak_of_nothing_outside_the_repository() -> None:
+    outside = "../" + "shared"
+
+    assert not [name_of(page) for page in PAGES if outside in page.read_text()]
+
+
+def test_every_decision_is_one_short_page_of_three_parts() -> None:
+    records = sorted(DOCS.glob("decisions/[0-9]*.md"))
+
+    assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
+    for record in records:
+        headings = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
+        assert headings == ["Context", "Decision", "Consequences"]
+        assert len(record.read_text().splitlines()) <= 50
