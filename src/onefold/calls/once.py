@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
@@ -20,8 +21,10 @@ from onefold.calls.procedure import Pause, Procedure, Transaction, waits
 from onefold.errors import Busy, ConflictingOptions, InvalidInput, KeyReused, OutcomeUnknown, TooOld
 from onefold.model.canonical import sorted_payload
 from onefold.model.claim import (
+    JOINED_RETRY,
     Answer,
     Claim,
+    ClaimKey,
     Guarantee,
     Holding,
     Mismatch,
@@ -87,7 +90,6 @@ class OnceClaim:
         self.claim: Claim | None = answer.claim if isinstance(answer, Won) else None
         self.result: Any = None if isinstance(answer, Won) else answer.result
         """Set it in the body; it is stored when the body ends, and given to every later caller."""
-        self.settled = False
 
     @property
     def won(self) -> bool:
@@ -114,6 +116,10 @@ class OnceClaim:
         return None if self.claim is None else self.claim.key.derived(name)
 
 
+_joined_here: ContextVar[tuple[tuple[object, Claim], ...]] = ContextVar("onefold_once", default=())
+"""What this thread or task does once inside transactions of its own, and on which connections."""
+
+
 class _Once:
     """What the two colours share."""
 
@@ -135,6 +141,9 @@ class _Once:
         pauses = waits(settings.wait)
         while True:
             self._wanted = settings.want(key)
+            if self._is_at_work_here(self._wanted.key):
+                # The database would not see a rival here: a transaction does not wait for itself.
+                return Busy(key=key, retry_after=JOINED_RETRY)
             answer: Answer = yield from settings.claim(self._wanted)
             if not isinstance(answer, Busy) or (pause := next(pauses, None)) is None:
                 return answer
@@ -156,6 +165,10 @@ class _Once:
         match answer:
             case Won() | Replay():
                 self._entered = OnceClaim(answer)
+                borrowed = self._settings.conductor.borrowed
+                if borrowed is not None and isinstance(answer, Won):
+                    here = (borrowed.connection, answer.claim)
+                    _joined_here.set((*_joined_here.get(), here))
                 return self._entered
             case Busy():
                 if self._settings.busy == "skip":
@@ -193,18 +206,34 @@ class _Once:
     def _leave(self, error: BaseException | None) -> Procedure[None]:
         """Settle what was done; give back what failed."""
         entered, self._entered = self._entered, None
-        if entered is None or entered.claim is None or entered.settled:
+        if entered is None or entered.claim is None:
             return
         claim = entered.claim
+        _joined_here.set(tuple(here for here in _joined_here.get() if here[1] is not claim))
         if error is None:
             text = encode_result(entered.result)
             yield Transaction(lambda sql: claims.settle(sql, claim, text))
         elif isinstance(error, Exception) or self._joined:
             borrowed = self._settings.conductor.borrowed
             if borrowed is None or not borrowed.failed():
-                yield Transaction(lambda sql: claims.release(sql, [claim]))
+                yield from self._give_back(claim, error)
         # Interrupted (a cancelled task, ctrl-C): nobody knows how far it came, so the lease runs
         # out and the stated takeover decides.
+
+    def _is_at_work_here(self, key: ClaimKey) -> bool:
+        """True inside the body of another `once` with this key, in the same transaction."""
+        borrowed = self._settings.conductor.borrowed
+        return borrowed is not None and any(
+            connection is borrowed.connection and claim.key == key
+            for connection, claim in _joined_here.get()
+        )
+
+    def _give_back(self, claim: Claim, error: BaseException) -> Procedure[None]:
+        """Release after a failure, which is what the caller must see, whatever happens here."""
+        try:
+            yield Transaction(lambda sql: claims.release(sql, [claim]))
+        except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
+            error.add_note(f"The key {claim.key.key!r} could not be given back: {failure}")
 
     @property
     def _joined(self) -> bool:

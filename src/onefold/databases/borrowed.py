@@ -28,6 +28,11 @@ T = TypeVar("T")
 class Borrowed(Protocol):
     """A caller's connection, as something that runs operations."""
 
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        ...
+
     def check(self) -> None:
         """Raise `NoTransaction` where none is open and none will be."""
         ...
@@ -88,6 +93,11 @@ class BorrowedSqlite:
         self._database = database
         self._clock = clock
         self._wait = wait
+
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._connection
 
     def check(self) -> None:
         """Legacy and PEP 249 modes open a transaction by themselves; autocommit does not."""

@@ -70,6 +70,11 @@ class BorrowedPsycopg:
         self._database = database
         self._clock = clock
 
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._connection
+
     def check(self) -> None:
         """Autocommit without a transaction block would commit each statement by itself."""
         _check_psycopg(self._connection)
@@ -117,6 +122,11 @@ class BorrowedAsyncPsycopg:
         self._database = database
         self._clock = clock
 
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._connection
+
     def check(self) -> None:
         """Autocommit without a transaction block would commit each statement by itself."""
         _check_psycopg(self._connection)
@@ -158,6 +168,11 @@ class BorrowedAsyncpg:
         self._connection = connection
         self._database = database
         self._clock = clock
+
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._connection
 
     def check(self) -> None:
         """Outside a transaction block, each statement would be committed by itself."""
