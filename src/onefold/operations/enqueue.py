@@ -75,7 +75,7 @@ def enqueue(sql: Sql, items: Sequence[Prepared], policy: Policy) -> Operation[li
         yield from _take_back(sql, batch)
         raise
     if policy.on_duplicate in {"replace", "rerun"}:
-        change = Change(rerun=policy.on_duplicate == "rerun", max_wait=policy.max_wait)
+        change = Change(policy.on_duplicate == "rerun", batch.newest, policy.max_wait)
         replaced = yield from change_holders(sql, batch.requests, stands, change)
         answers = batch.answers(stands, replaced)
     yield from point_publish_keys(sql, items, published, [answer.id for answer in answers])
@@ -95,6 +95,8 @@ class _Batch:
         self.leaders: list[int] = []
         """For each item, the item whose request is stored for it."""
         self._requests: dict[int, Request] = {}
+        self.newest: dict[str, Request] = {}
+        """By the id of the request that is stored: the last whole request that came for it."""
         self._fold()
 
     def _fold(self) -> None:
@@ -113,6 +115,7 @@ class _Batch:
                 self._requests[index] = item.request
             elif self.policy.on_duplicate in {"replace", "rerun"}:
                 self._requests[leader] = _with_content(self._requests[leader], item.request)
+                self.newest[self._requests[leader].id] = item.request
 
     @property
     def requests(self) -> list[Request]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,6 +31,8 @@ class Change(msgspec.Struct, frozen=True):
 
     rerun: bool
     """True to leave a successor with a running holder; False to leave that one alone."""
+    newest: Mapping[str, Request]
+    """The whole requests that came later in the same batch, by the id of its first one."""
     max_wait: int | None = None
 
 
@@ -103,7 +106,8 @@ def _change(
             queued.append(_replacement(holder, request, change))
             replaced.add(request.id)
         elif holder.state == State.RUNNING and change.rerun:
-            running.append((request.shard, holder.id, _successor(holder, request)))
+            newest = change.newest.get(request.id, request)
+            running.append((request.shard, holder.id, _successor(holder, newest)))
     if queued:
         yield sql("replace_jobs", REPLACE_COLUMNS, queued)
     if running:
