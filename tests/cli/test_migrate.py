@@ -2,9 +2,11 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from onefold import Onefold
 from tests.cli.conftest import Run
@@ -106,3 +108,45 @@ def test_a_user_without_rights_is_told_so_in_a_sentence(
     assert done.returncode == 1
     assert "may not use" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_rights_that_the_docs_ask_for_are_enough(
+    postgres_url: str, postgres_schema: str
+) -> None:
+    role = sql.Identifier(f"{postgres_schema}_role")
+    schema = sql.Identifier(postgres_schema)
+    with Onefold(postgres_url, schema=postgres_schema) as owner:
+        owner.migrate()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for statement in (
+            "create role {role}",
+            "grant usage on schema {schema} to {role}",
+            "grant select, insert, update, delete on all tables in schema {schema} to {role}",
+        ):
+            connection.execute(sql.SQL(statement).format(role=role, schema=schema))
+        try:
+            options = f"options=-c%20role%3D{postgres_schema}_role"
+            separator = "&" if "?" in postgres_url else "?"
+            with Onefold(f"{postgres_url}{separator}{options}", schema=postgres_schema) as onefold:
+                use_everything(onefold)
+        finally:
+            connection.execute(sql.SQL("drop owned by {role}").format(role=role))
+            connection.execute(sql.SQL("drop role {role}").format(role=role))
+
+
+def use_everything(onefold: Onefold) -> None:
+    for _ in range(2):
+        onefold.enqueue("email", unique_key="k", idempotency_key="p")
+    (job,) = onefold.engine.take(worker="w", lease=timedelta(seconds=60))
+    onefold.engine.heartbeat([job], lease=timedelta(seconds=60))
+    onefold.engine.finish([job])
+    onefold.replay(job.id, fresh=True)
+    onefold.cancel(job.id)
+    with onefold.once("import", "x"), onefold.lock("y"):
+        pass
+    onefold.engine.rescue()
+    onefold.engine.prune()
+    onefold.engine.sweep()
+    onefold.engine.fold()
+    onefold.delete(job.id)
+    onefold.erase(key="p")

@@ -9,6 +9,7 @@
 import doctest
 import os
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,23 @@ def test_the_examples_of_a_page_run(
 
     for example in document.examples():
         example.evaluate()
+
+
+def test_the_contract_suite_of_the_how_to_examines_a_database(tmp_path: Path) -> None:
+    page = ROOT / "docs/how-to/test-with-the-contract-suite.md"
+    (example,) = (text for text in blocks(page, "python") if text.startswith("# test_contract.py"))
+    (tmp_path / "test_contract.py").write_text(example)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "duplicate"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
 
 
 def test_only_what_runs_is_called_python_or_console() -> None:
