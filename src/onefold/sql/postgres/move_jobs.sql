@@ -1,5 +1,6 @@
 -- Write down the steps that lifecycle decided for rows that are locked already. A final state with a
--- waiting successor hands the key over to it.
+-- waiting successor hands the key over to it: no final state holds it any more, but a replay asks for it
+-- again, and bit 5 remembers for it that the key was held in every state.
 update onefold.job as j
 set
     state = r.state,
@@ -14,7 +15,12 @@ set
     keep_until = r.keep_until,
     expires_at = case when r.replayed then null else j.expires_at end,
     generation = j.generation + r.generations,
-    unique_states = case when r.ended_at is not null and j.next is not null then 0 else j.unique_states end,
+    unique_states = case
+        when r.ended_at is not null and j.next is not null
+            then (j.unique_states & 3) | ((j.unique_states & 4) << 3)
+        when r.replayed and (j.unique_states & 32) <> 0 then 31
+        else j.unique_states
+    end,
     unique_until = case when r.ended_at is not null and j.next is not null then null else j.unique_until end,
     next = case when r.ended_at is not null then null else j.next end
 from unnest(

@@ -1,5 +1,6 @@
 -- Write down the steps that lifecycle decided. A final state with a waiting successor hands the key over
--- to it.
+-- to it: no final state holds it any more, but a replay asks for it again, and bit 5 remembers for it that
+-- the key was held in every state.
 update onefold_job
 set
     state = r.state,
@@ -15,7 +16,9 @@ set
     expires_at = case when r.replayed then null else onefold_job.expires_at end,
     generation = onefold_job.generation + r.generations,
     unique_states = case
-        when r.ended_at is not null and onefold_job.next is not null then 0
+        when r.ended_at is not null and onefold_job.next is not null
+            then (onefold_job.unique_states & 3) | ((onefold_job.unique_states & 4) << 3)
+        when r.replayed and (onefold_job.unique_states & 32) <> 0 then 31
         else onefold_job.unique_states
     end,
     unique_until = case
