@@ -104,7 +104,8 @@ def _fold(
     shard: int, job_id: str, rows: Sequence[Row], tally: Sequence[object] | None
 ) -> tuple[object, ...]:
     notes: list[tuple[int, str | None]] = [(row[2], row[3]) for row in rows]
-    count, first, last = len(notes), min(notes)[0], max(note[0] for note in notes)
+    moments = [at for at, _ in notes]
+    count, first, last = len(notes), min(moments), max(moments)
     if tally is not None:
         known, known_first, known_last, recent = tally
         notes += _notes.decode(str(recent))
