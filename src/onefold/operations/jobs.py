@@ -225,6 +225,9 @@ def replay(
     for job in found.values():
         if job.id not in answers and not job.stripped and not State(job.state).is_final:
             answers[job.id] = Enqueued(job.id, duplicate=True, state=STATE_WORDS[job.state])
+    if strict and (gone := [job_id for job_id in ids if job_id not in answers]):
+        # Pruned or deleted between the look and the lock.
+        raise JobNotFound(gone[0])
     return [answers[job_id] for job_id in ids if job_id in answers]
 
 
@@ -271,6 +274,8 @@ def _move_back(sql: Sql, ids: Sequence[str], event: Event) -> Operation[dict[str
         moves: list[Move] = []
         for locked in map(Locked.from_row, rows):
             state = State(locked.state)
+            if locked.stripped:
+                continue
             if allows(state, event):
                 moves.append(_replayed(locked, event))
                 answers[locked.id] = Enqueued(locked.id)
