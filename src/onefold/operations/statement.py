@@ -139,17 +139,8 @@ def compiled(text: str, style: Style) -> tuple[str, tuple[str, ...]]:
             return token.replace("%", "%%") if style == "pyformat" else token
         if name not in names:
             names.append(name)
-        match style:
-            case "named":
-                return token
-            case "pyformat":
-                return f"%({name})s"
-            case "numbered":
-                return f"${names.index(name) + 1}"
+        if style == "numbered":
+            return f"${names.index(name) + 1}"
+        return f"%({name})s" if style == "pyformat" else token
 
     return _TOKEN.sub(rewrite, text), tuple(names)
-
-
-def fetch(statement: Statement) -> Operation[Rows]:
-    """Run one statement; the rows are the answer."""
-    return (yield statement)
