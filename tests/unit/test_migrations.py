@@ -1,0 +1,81 @@
+"""Migrations: numbered files, and the identity that says how far a database has come."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onefold.operations.migrations import (
+    Identity,
+    latest,
+    pending,
+    read_identity,
+    script,
+    write_identity,
+)
+
+if TYPE_CHECKING:
+    from onefold.operations.statement import Dialect
+
+DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_new_database_needs_all_of_them_in_order(dialect: Dialect) -> None:
+    numbers = [migration.number for migration in pending(dialect, 0)]
+
+    assert numbers == list(range(1, latest(dialect) + 1))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_database_that_is_up_to_date_needs_none(dialect: Dialect) -> None:
+    assert pending(dialect, latest(dialect)) == []
+    assert len(pending(dialect, latest(dialect) - 1)) == 1
+
+
+def test_a_migration_goes_into_the_schema_it_is_asked_for() -> None:
+    texts = [migration.text for migration in pending("postgres", 0, schema="app")]
+
+    assert all('"app".' in text for text in texts)
+    assert not any(re.search(r"\bonefold\.", text) for text in texts)
+
+
+def test_an_identity_comes_back() -> None:
+    identity = Identity("it's me", version=3, shards=4)
+
+    assert read_identity(write_identity(identity)) == identity
+
+
+def test_an_identity_of_a_later_version_can_be_read() -> None:
+    text = '{"installation":"me","version":9,"colour":"blue"}'
+
+    assert read_identity(text) == Identity("me", version=9, shards=1)
+
+
+def test_a_script_has_the_migrations_and_the_identity() -> None:
+    identity = Identity("it's me", version=1)
+
+    text = script("postgres", pending("postgres", 0, schema="app"), identity, schema="app")
+
+    assert 'create table "app".job' in text
+    assert "insert into \"app\".migration (number, name) values (1, 'jobs_and_claims');" in text
+    assert 'insert into "app".meta (name, value)' in text
+    assert "it''s me" in text
+    assert 'comment on table "app".meta is ' in text
+
+
+def test_a_script_for_sqlite_has_no_schema_and_no_comment() -> None:
+    text = script("sqlite", pending("sqlite", 0), Identity("me", version=1))
+
+    assert "create table onefold_job" in text
+    assert "insert into onefold_migration (number, name) values (1, 'jobs_and_claims');" in text
+    assert "insert into onefold_meta (name, value)" in text
+    assert "comment on" not in text
+
+
+def test_a_script_without_migrations_only_says_who_it_is() -> None:
+    text = script("sqlite", [], Identity("me", version=1))
+
+    assert text.startswith("insert into onefold_meta")

@@ -1,0 +1,191 @@
+"""`run` and `run_async`: the same generator, blocking and awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from typing import TypeAlias, TypeVar
+
+import pytest
+
+from onefold.operations.run import run, run_async
+
+T = TypeVar("T")
+Asking: TypeAlias = Generator[str, int, T]
+Execute: TypeAlias = Callable[[str], int]
+Runner: TypeAlias = Callable[[Asking[T], Execute], T]
+
+
+def blocking(operation: Asking[T], execute: Execute) -> T:
+    return run(operation, execute)
+
+
+def awaited(operation: Asking[T], execute: Execute) -> T:
+    async def later(asked: str) -> int:
+        await asyncio.sleep(0)
+        return execute(asked)
+
+    return asyncio.run(run_async(operation, later))
+
+
+both = pytest.mark.parametrize("runner", [blocking, awaited])
+
+
+def refuse(asked: str) -> int:
+    raise LookupError(asked)
+
+
+@both
+def test_what_is_asked_is_answered_until_the_end(runner: Runner[int]) -> None:
+    asked: list[str] = []
+
+    def operation() -> Asking[int]:
+        one = yield "one"
+        two = yield "three"
+        return one * two
+
+    def execute(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    assert runner(operation(), execute) == 15
+    assert asked == ["one", "three"]
+
+
+@both
+def test_an_operation_may_ask_for_nothing(runner: Runner[str]) -> None:
+    def operation() -> Asking[str]:
+        yield from ()
+        return "done"
+
+    assert runner(operation(), refuse) == "done"
+
+
+@both
+def test_what_goes_wrong_is_raised_where_it_was_asked(runner: Runner[None]) -> None:
+    closed: list[str] = []
+
+    def operation() -> Asking[None]:
+        try:
+            yield "one"
+        finally:
+            closed.append("closed")
+
+    with pytest.raises(LookupError, match="one"):
+        runner(operation(), refuse)
+
+    assert closed == ["closed"]
+
+
+@both
+def test_a_generator_may_have_an_answer_to_what_went_wrong(runner: Runner[int]) -> None:
+    def operation() -> Asking[int]:
+        try:
+            yield "one"
+        except LookupError:
+            return (yield "two")
+        return 0
+
+    def execute(asked: str) -> int:
+        return refuse(asked) if asked == "one" else 2
+
+    assert runner(operation(), execute) == 2
+
+
+@both
+def test_a_generator_may_end_after_what_went_wrong(runner: Runner[str]) -> None:
+    def operation() -> Asking[str]:
+        try:
+            yield "one"
+        except LookupError as error:
+            return str(error)
+        return ""
+
+    assert runner(operation(), refuse) == "one"
+
+
+@both
+def test_an_error_of_the_operation_itself_comes_out(runner: Runner[None]) -> None:
+    def operation() -> Asking[None]:
+        yield "one"
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        runner(operation(), len)
+
+
+@both
+def test_an_interruption_closes_the_operation(runner: Runner[None]) -> None:
+    seen: list[type[BaseException]] = []
+
+    def operation() -> Asking[None]:
+        try:
+            yield "one"
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    def interrupted(_: str) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner(operation(), interrupted)
+
+    assert seen == [GeneratorExit]
+
+
+def test_a_cancelled_task_closes_the_operation() -> None:
+    closed = asyncio.Event()
+
+    def operation() -> Asking[None]:
+        try:
+            yield "one"
+        finally:
+            closed.set()
+
+    async def cancel_it() -> None:
+        waiting = asyncio.Event()
+
+        async def never(_: str) -> int:
+            waiting.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        task = asyncio.create_task(run_async(operation(), never))
+        await asyncio.wait_for(waiting.wait(), timeout=5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel_it())
+
+    assert closed.is_set()
+
+
+def test_an_execute_that_stops_iterating_is_not_taken_for_the_end() -> None:
+    def operation() -> Asking[str]:
+        yield "one"
+        return "done"
+
+    def stops(_: str) -> int:
+        return next(iter([]))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        run(operation(), stops)
+
+
+def test_an_awaited_run_takes_any_awaitable() -> None:
+    def operation() -> Asking[int]:
+        return (yield "three")
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+
+        def execute(asked: str) -> Awaitable[int]:
+            future: asyncio.Future[int] = loop.create_future()
+            loop.call_soon(future.set_result, len(asked))
+            return future
+
+        return await run_async(operation(), execute)
+
+    assert asyncio.run(main()) == 5

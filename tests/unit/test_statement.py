@@ -1,0 +1,204 @@
+"""Statements: how parameters are found in SQL and written in a driver's style."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onefold.operations.statement import Sql, Statement, Style, compiled, in_schema, quoted
+
+STYLES: tuple[Style, ...] = ("named", "pyformat", "numbered")
+
+
+@pytest.mark.parametrize(
+    ("style", "text"),
+    [
+        ("named", "select :a, :b, :a"),
+        ("pyformat", "select %(a)s, %(b)s, %(a)s"),
+        ("numbered", "select $1, $2, $1"),
+    ],
+)
+def test_a_parameter_is_written_in_the_style_of_the_driver(style: Style, text: str) -> None:
+    assert compiled("select :a, :b, :a", style) == (text, ("a", "b"))
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select ':a'",
+        "select 'it''s :a'",
+        'select ":a"',
+        "select 1 -- :a isn't one",
+        "select x::text",
+        "select x::text[]",
+        "select array[1,2][a:b]",
+        "select ':a' || ':b' -- ':c'\n from t",
+    ],
+)
+def test_what_is_no_parameter_is_left_alone(text: str, style: Style) -> None:
+    assert compiled(text, style) == (text, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "numbered"),
+    [
+        ("select :a::text", "select $1::text"),
+        ("select :a::text[]", "select $1::text[]"),
+        ("select :a::text::uuid", "select $1::text::uuid"),
+        ("select (:a)", "select ($1)"),
+        ("select :a_b,:c", "select $1,$2"),
+        ("select ':x', :a, ':y'", "select ':x', $1, ':y'"),
+        ("-- don't\nselect :a", "-- don't\nselect $1"),
+        ("select '--', :a", "select '--', $1"),
+        ('select "odd"":name", :a', 'select "odd"":name", $1'),
+        (":a", "$1"),
+    ],
+)
+def test_a_parameter_is_found_next_to_anything(text: str, numbered: str) -> None:
+    assert compiled(text, "numbered")[0] == numbered
+
+
+def test_a_percent_sign_is_doubled_for_psycopg_alone() -> None:
+    text = "select a % 2, '%x', \"%\" from t where b like :b -- 100 %"
+
+    assert compiled(text, "pyformat")[0] == (
+        "select a %% 2, '%%x', \"%%\" from t where b like %(b)s -- 100 %%"
+    )
+    assert compiled(text, "numbered")[0] == text.replace(":b", "$1")
+    assert compiled(text, "named")[0] == text
+
+
+names = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8)
+
+
+@given(st.lists(names, max_size=20))
+def test_names_come_in_the_order_in_which_they_first_appear(wanted: list[str]) -> None:
+    text = " + ".join(f":{name}" for name in wanted)
+
+    numbered, found = compiled(text, "numbered")
+
+    assert found == tuple(dict.fromkeys(wanted))
+    assert numbered == " + ".join(f"${found.index(name) + 1}" for name in wanted)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_a_list_per_column_for_postgres() -> None:
+    statement = Statement("s", "", {"lease": 5}, ("id", "fence"), [("a", 1), ("b", None)])
+
+    assert statement.arrays() == {"lease": 5, "id": ["a", "b"], "fence": [1, None]}
+
+
+def test_an_empty_batch_is_empty_lists() -> None:
+    assert Statement("s", "", {}, ("id", "fence")).arrays() == {"id": [], "fence": []}
+    assert Statement("s", "", {}, ("id", "fence")).json() == {"rows": "[]"}
+
+
+def test_without_a_batch_the_parameters_are_all_there_is() -> None:
+    statement = Statement("s", "", {"states": [0, 1], "queue": None})
+
+    assert statement.arrays() == {"states": [0, 1], "queue": None}
+    assert statement.json() == {"states": "[0,1]", "queue": None}
+
+
+def test_a_batch_is_one_json_text_for_sqlite() -> None:
+    statement = Statement("s", "", {"lease": 5}, ("id", "fence"), [("ä", 1), ("b", None)])
+
+    assert statement.json() == {"lease": 5, "rows": '[["ä",1],["b",null]]'}
+
+
+def test_rows_of_uneven_length_are_our_own_mistake() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        Statement("s", "", {}, ("id", "fence"), [("a", 1), ("b",)]).arrays()
+    with pytest.raises(ValueError, match="zip"):
+        Statement("s", "", {}, ("id",), [("a", 1)]).arrays()
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def test_a_statement_is_asked_for_by_name() -> None:
+    statement = Sql("sqlite")("get_jobs", ("shard", "id"), [(0, "a")], tenant="acme")
+
+    assert (statement.name, statement.columns, statement.parameters) == (
+        "get_jobs",
+        ("shard", "id"),
+        {"tenant": "acme"},
+    )
+    assert "from onefold_job" in statement.text or "onefold_job" in statement.text
+
+
+def test_a_name_that_does_not_exist_is_our_own_mistake() -> None:
+    with pytest.raises(KeyError):
+        Sql("postgres")("drop_everything")
+
+
+def test_each_database_says_what_it_can_do() -> None:
+    assert (Sql("sqlite").takes_by_priority, Sql("sqlite").skips_locked) == (True, False)
+    assert (Sql("postgres").takes_by_priority, Sql("postgres").skips_locked) == (False, True)
+
+
+def test_the_same_statements_serve_any_number_of_shards() -> None:
+    one = Sql("postgres", schema="app")
+    four = one.with_shards(4)
+
+    assert (four.dialect, four.schema, four.shards) == ("postgres", "app", 4)
+    assert four("get_jobs").text == one("get_jobs").text
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def test_the_default_schema_is_left_as_it_is_written() -> None:
+    text = "select * from onefold.job"
+
+    assert in_schema(text, "onefold") is text
+
+
+@pytest.mark.parametrize(
+    ("schema", "spelled"),
+    [
+        ("app", '"app"'),
+        ("select", '"select"'),
+        ('odd"name', '"odd""name"'),
+        ("back\\slash", '"back\\slash"'),
+        ("onefold_2", '"onefold_2"'),
+    ],
+)
+def test_another_schema_takes_the_place_of_the_default_one(schema: str, spelled: str) -> None:
+    text = (
+        "create schema if not exists onefold;\n"
+        "select j.onefold.x from onefold.job as j, public.onefold.y, myonefold.z\n"
+        "where to_regclass('onefold.meta') is null -- onefold itself"
+    )
+
+    assert in_schema(text, schema) == (
+        f"create schema if not exists {spelled};\n"
+        f"select j.onefold.x from {spelled}.job as j, public.onefold.y, myonefold.z\n"
+        f"where to_regclass('{spelled}.meta') is null -- onefold itself"
+    )
+
+
+def test_a_quote_in_a_schema_is_doubled_inside_a_string() -> None:
+    assert in_schema("to_regclass('onefold.meta')", "o'clock") == "to_regclass('\"o''clock\".meta')"
+
+
+def test_a_schema_called_like_a_group_of_a_pattern_is_taken_as_it_is() -> None:
+    assert in_schema("onefold.job", r"\g<0>") == r'"\g<0>".job'
+
+
+def test_every_statement_leaves_the_default_schema_behind() -> None:
+    sql = Sql("postgres", schema="elsewhere")
+
+    assert [name for name in sql.names if "onefold." in sql(name).text] == []
+
+
+@given(st.text(min_size=1))
+def test_a_quoted_name_says_its_quotes_twice(name: str) -> None:
+    spelled = quoted(name)
+
+    assert spelled[0] == spelled[-1] == '"'
+    assert spelled[1:-1].replace('""', '"') == name
