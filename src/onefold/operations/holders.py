@@ -51,10 +51,11 @@ def change_holders(
         again: list[Request] = []
         for chunk in chunks_by_shard(pending):
             again += yield from _change(sql, chunk, stands, replaced, change)
-        if not again:
-            return frozenset(replaced)
-        stands.update((yield from settle(sql, again)))
+        if again:
+            stands.update((yield from settle(sql, again)))
         pending = [request for request in again if not stands[request.id].new]
+        if not pending:
+            return frozenset(replaced)
     raise never_settled(pending[0])
 
 
