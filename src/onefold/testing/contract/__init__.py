@@ -29,7 +29,12 @@ import pytest
 
 MODULES: Final = (
     "answers",
+    "bad_input",
     "batches",
+    "claims",
+    "deliveries",
+    "leases",
+    "lookups",
     "on_duplicate",
     "publish_keys",
     "replays",
@@ -37,13 +42,19 @@ MODULES: Final = (
     "retention",
     "scopes",
     "suppressed",
+    "takes",
 )
 
 # Before they are imported: pytest then shows what was compared.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in MODULES))
 
 from onefold.testing.contract.answers import *  # noqa: E402, F403
+from onefold.testing.contract.bad_input import *  # noqa: E402, F403
 from onefold.testing.contract.batches import *  # noqa: E402, F403
+from onefold.testing.contract.claims import *  # noqa: E402, F403
+from onefold.testing.contract.deliveries import *  # noqa: E402, F403
+from onefold.testing.contract.leases import *  # noqa: E402, F403
+from onefold.testing.contract.lookups import *  # noqa: E402, F403
 from onefold.testing.contract.on_duplicate import *  # noqa: E402, F403
 from onefold.testing.contract.publish_keys import *  # noqa: E402, F403
 from onefold.testing.contract.replays import *  # noqa: E402, F403
@@ -51,3 +62,4 @@ from onefold.testing.contract.rerun import *  # noqa: E402, F403
 from onefold.testing.contract.retention import *  # noqa: E402, F403
 from onefold.testing.contract.scopes import *  # noqa: E402, F403
 from onefold.testing.contract.suppressed import *  # noqa: E402, F403
+from onefold.testing.contract.takes import *  # noqa: E402, F403

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from onefold.errors import KeyReused
 from onefold.model.job import Enqueued, NewJob
 from onefold.model.unique import Unique
+from onefold.testing.clock import START
 from onefold.testing.contract.common import DAY, HOUR, complete, stored
 
 if TYPE_CHECKING:
@@ -246,6 +248,22 @@ class TestPayloads:
         answer = subject.enqueue("kind", payload, unique_key="k")
         assert subject.job(answer.id).payload == payload
         assert subject.take_one().payload == payload
+
+    @pytest.mark.parametrize(
+        ("given", "text"),
+        [
+            ({"at": START}, {"at": "2040-01-01T00:00:00Z"}),
+            ({"id": UUID(int=7)}, {"id": "00000000-0000-0000-0000-000000000007"}),
+            ({1: "one"}, {"1": "one"}),
+            ((1, 2), [1, 2]),
+        ],
+    )
+    def test_values_that_json_can_spell_are_spelled(
+        self, subject: Subject, given: Any, text: Any
+    ) -> None:
+        answer = subject.enqueue("kind", given, unique_key="k")
+        assert subject.job(answer.id).payload == text
+        assert not subject.enqueue("kind", text, unique_key="k").mismatch, "it is one request"
 
     def test_no_payload_is_an_empty_one(self, subject: Subject) -> None:
         assert subject.job(subject.enqueue("kind").id).payload == {}

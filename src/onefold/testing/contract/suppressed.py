@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onefold.errors import JobNotFound
-from onefold.model.job import NewJob, Suppressed
+from onefold.model.job import NewJob, Retention, Suppressed
 from onefold.testing.contract.common import DAY, HOUR, SECOND, complete
 
 if TYPE_CHECKING:
@@ -89,6 +89,16 @@ class TestSuppressed:
         holder = subject.enqueue("email", idempotency_key="publish")
         subject.enqueue("email", idempotency_key="publish", request_id="again")
         assert subject.duplicates(holder.id).recent[0].request_id == "again"
+
+    def test_those_of_a_job_that_is_gone_leave_nothing_behind(self, subject: Subject) -> None:
+        """Only its publish key remembers it, and nobody would ever tidy its notes."""
+        subject.enqueue(
+            "email", idempotency_key="publish", retention=Retention(completed=SECOND * 0)
+        )
+        complete(subject)
+        subject.engine.fold()
+        assert subject.enqueue("email", idempotency_key="publish").state is None
+        assert subject.engine.fold() == 0
 
     def test_the_holder_itself_is_not_touched(self, subject: Subject) -> None:
         holder = subject.enqueue("email", unique_key="k")

@@ -1,0 +1,252 @@
+"""Bad input: a typed error that names the field, before anything is stored."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model.delivery import Delivery
+from onefold.model.job import NewJob, Retention
+from onefold.testing.contract.common import DAY, HOUR, MINUTE, SECOND, stored
+
+if TYPE_CHECKING:
+    from onefold.testing.subject import Subject
+
+__all__ = ["TestBadInput", "TestBadQuestions", "TestGoodEdges"]
+
+NAIVE: Final = datetime(2040, 1, 1)  # noqa: DTZ001 - that is the point
+LONG: Final = timedelta(days=365 * 300)
+NOTHING: Final = timedelta(0)
+BACKWARDS: Final = timedelta(microseconds=-1)
+ENDLESS: Final[list[Any]] = []
+ENDLESS.append(ENDLESS)
+
+Case = tuple[str, dict[str, Any]]
+
+BAD_NAMES: Final[list[Any]] = [
+    "", "x" * 201, None, 7, b"bytes", "a,b", "a*b", "a?b", "a[b", "a]b", "a{b", "a}b", "a\\b",
+    "a\x00b", "a\nb", "a\tb", "a\x7fb", "a\x85b", "a\ud800b",
+]  # fmt: skip
+
+BAD_KEYS: Final[list[Any]] = ["", "x" * 513, "ü" * 257, "a\x00b", "a\ud800b", 7, b"bytes"]
+
+BAD_PAYLOADS: Final[list[Any]] = [
+    math.nan, math.inf, {"deep": [1, {"er": -math.inf}]}, object(), 1j, {"a": lambda: 1},
+    {None: 1}, {(1, 2): 3}, "\ud800", {"\ud800": 1}, ENDLESS, "x" * (1024 * 1024),
+    ["ü" * (512 * 1024)],
+]  # fmt: skip
+
+BAD_MOMENTS: Final[list[Any]] = [NAIVE, "2040-01-01T00:00:00Z", 2_208_988_800, date(2040, 1, 1)]
+
+BAD_SPANS: Final[list[Any]] = [BACKWARDS, LONG, 60, 1.5, "PT1M"]
+
+BAD: Final[list[Case]] = [
+    *(("kind", {"kind": name}) for name in BAD_NAMES),
+    *(("queue", {"queue": name}) for name in BAD_NAMES),
+    *(("unique_key", {"unique_key": key}) for key in BAD_KEYS),
+    *(("idempotency_key", {"idempotency_key": key}) for key in BAD_KEYS),
+    *(("payload", {"payload": payload}) for payload in BAD_PAYLOADS),
+    *(("run_at", {"run_at": moment}) for moment in BAD_MOMENTS),
+    *(("expires_at", {"expires_at": moment}) for moment in BAD_MOMENTS),
+    *(("delay", {"delay": span}) for span in BAD_SPANS),
+    *(("unique_for", {"unique_key": "k", "unique_for": span}) for span in [*BAD_SPANS, NOTHING]),
+    *(
+        ("idempotency_for", {"idempotency_key": "K", "idempotency_for": span})
+        for span in [*BAD_SPANS, NOTHING, None]
+    ),
+    *(
+        ("max_wait", {"on_duplicate": "replace", "unique_key": "k", "max_wait": span})
+        for span in BAD_SPANS
+    ),
+    *(("retention.completed", {"retention": Retention(completed=span)}) for span in BAD_SPANS),
+    ("retention.dead", {"retention": Retention(dead=BACKWARDS)}),
+    ("retention.cancelled", {"retention": Retention(cancelled=BACKWARDS)}),
+    ("retention", {"retention": HOUR}),
+    *(("priority", {"priority": n}) for n in (-32769, 32768, 1.0, "1", None, True)),
+    *(("max_attempts", {"max_attempts": n}) for n in (0, 101, -1, 8.0, "8", None, True)),
+    *(("request_id", {"request_id": text}) for text in ("a\x00b", "\ud800", "x" * 513, 7)),
+    ("backoff", {"backoff": MINUTE}),
+    ("backoff", {"backoff": "exponential"}),
+    ("unique", {"unique": lambda kind, payload: ""}),
+    ("unique", {"unique": lambda kind, payload: None}),
+    ("unique", {"unique": "to"}),
+    ("unique_while", {"unique_key": "k", "unique_while": "forever"}),
+    ("on_duplicate", {"unique_key": "k", "on_duplicate": "ignore"}),
+    ("on_mismatch", {"unique_key": "k", "on_mismatch": "ignore"}),
+]  # fmt: skip
+
+CONFLICTS: Final[list[Case]] = [
+    ("delay", {"delay": SECOND, "run_at": datetime(2040, 1, 1, tzinfo=UTC)}),
+    ("unique_while", {"unique_while": "active"}),
+    ("unique_for", {"unique_for": HOUR}),
+    ("across_kinds", {"across_kinds": True}),
+    ("max_wait", {"unique_key": "k", "max_wait": MINUTE}),
+    ("max_wait", {"unique_key": "k", "on_duplicate": "rerun", "max_wait": MINUTE}),
+    ("on_mismatch", {"unique_key": "k", "on_duplicate": "replace", "on_mismatch": "raise"}),
+    ("on_mismatch", {"unique_key": "k", "on_duplicate": "rerun", "on_mismatch": "raise"}),
+    (
+        "retention",
+        {"unique_key": "k", "unique_while": "exists", "retention": Retention(dead=NOTHING)},
+    ),
+]
+
+CALL: Final = {"on_duplicate", "on_mismatch", "max_wait"}
+
+
+def name(case: object) -> str | None:
+    """What pytest shows for a case."""
+    if isinstance(case, dict):
+        # Without addresses: two workers must collect the same names.
+        shown = re.sub(r" at 0x[0-9a-f]+", "", repr(case))
+        return shown[:60].encode("ascii", "backslashreplace").decode()
+    return None
+
+
+class TestBadInput:
+    """Nothing of a bad request is stored, and the error says which field was bad."""
+
+    @pytest.mark.parametrize(("field", "options"), BAD, ids=name)
+    def test_the_field_is_named(self, subject: Subject, field: str, options: Any) -> None:
+        self._refused(subject, InvalidInput, field, options)
+
+    @pytest.mark.parametrize(("field", "options"), CONFLICTS, ids=name)
+    def test_options_that_contradict_each_other_are_named(
+        self, subject: Subject, field: str, options: Any
+    ) -> None:
+        self._refused(subject, ConflictingOptions, field, options)
+
+    def _refused(
+        self, subject: Subject, error: type[InvalidInput], field: str, options: dict[str, Any]
+    ) -> None:
+        asked: dict[str, Any] = {"kind": "email", **options}
+        with pytest.raises(error) as caught:
+            subject.committing_errors().enqueue(**asked)
+        assert (caught.value.field, caught.value.item) == (field, None)
+        assert str(caught.value).startswith(f"{field} ")
+
+        call = {option: asked.pop(option) for option in CALL & asked.keys()}
+        batch = [NewJob("email", unique_key="first", idempotency_key="first"), NewJob(**asked)]
+        with pytest.raises(error) as caught:
+            subject.committing_errors().enqueue_many(batch, **call)
+        assert caught.value.field == field
+        assert caught.value.item == (None if field in CALL else 1)
+
+        assert stored(subject) == 0
+        good = subject.enqueue("email", unique_key="first", idempotency_key="first")
+        assert good.inserted
+
+    @pytest.mark.parametrize("tenant", ["", "x" * 513, "a\x00b", "a\ud800b", None])
+    def test_a_tenant_that_cannot_be_named(self, subject: Subject, tenant: Any) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            subject.onefold.tenant(tenant)
+        assert caught.value.field == "tenant"
+
+
+class TestBadQuestions:
+    """The other calls name the field too."""
+
+    @pytest.mark.parametrize("call", ["get", "cancel", "replay", "delete", "duplicates"])
+    @pytest.mark.parametrize("job_id", ["", "nope", "x" * 1000, "a\x00b", None, 7])
+    def test_an_id_that_is_none(self, subject: Subject, call: str, job_id: Any) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            getattr(subject, call)(job_id)
+        assert caught.value.field == "id"
+
+    @pytest.mark.parametrize(
+        ("field", "options"),
+        [
+            ("limit", {"limit": 0}),
+            ("limit", {"limit": 1.0}),
+            ("queues", {"queues": "default"}),
+            ("queues", {"queues": []}),
+            ("queues", {"queues": [""]}),
+            ("queues", {"queues": {"default": 0}}),
+            ("worker", {"worker": "a\x00b"}),
+            ("lease", {"lease": NOTHING}),
+            ("lease", {"lease": BACKWARDS}),
+            ("lease", {"lease": 60}),
+        ],
+        ids=name,
+    )
+    def test_a_take_that_cannot_be_served(self, subject: Subject, field: str, options: Any) -> None:
+        answer = subject.enqueue("email")
+        with pytest.raises(InvalidInput) as caught:
+            subject.engine.take(**options)
+        assert caught.value.field == field
+        assert subject.job(answer.id).state == "queued"
+
+    def test_words_about_a_delivery(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        fence: Any = "1"
+        bad: dict[str, Any] = {
+            "after": lambda: subject.engine.retry([job], after=BACKWARDS),
+            "reason": lambda: subject.engine.bury([job], reason="a\x00b"),
+            "lease": lambda: subject.engine.heartbeat([job], lease=BACKWARDS),
+            "result": lambda: subject.engine.finish([job], results={job.id: math.nan}),
+            "id": lambda: subject.engine.finish([Delivery("nope", 1)]),
+            "fence": lambda: subject.engine.finish([Delivery(job.id, fence)]),
+        }
+        for field, call in bad.items():
+            with pytest.raises(InvalidInput) as caught:
+                call()
+            assert caught.value.field == field
+        assert subject.job(job.id) == job
+
+    @pytest.mark.parametrize("limit", [0, -1, 1.5, "5"])
+    def test_a_replay_of_so_many(self, subject: Subject, limit: Any) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            subject.replay_many(limit=limit)
+        assert caught.value.field == "limit"
+
+    def test_a_reason_for_a_cancel(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        with pytest.raises(InvalidInput) as caught:
+            subject.cancel(answer.id, reason="a\x00b")
+        assert caught.value.field == "reason"
+        assert subject.job(answer.id).state == "queued"
+
+
+class TestGoodEdges:
+    """What is just within bounds is accepted."""
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"kind": "x" * 200},
+            {"kind": "größe: mit/allem.-_+%$#@! 名前"},
+            {"queue": "ü" * 200},
+            {"unique_key": "x" * 512},
+            {"unique_key": "\x01\n\t"},
+            {"unique_key": "'; drop table job; --"},
+            {"idempotency_key": "ü" * 256},
+            {"payload": "x" * (1024 * 1024 - 2)},
+            {"priority": -32768},
+            {"priority": 32767},
+            {"max_attempts": 1},
+            {"max_attempts": 100},
+            {"delay": NOTHING},
+            {"delay": timedelta(days=365 * 100)},
+            {"run_at": datetime(1970, 1, 1, tzinfo=UTC)},
+            {"run_at": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)},
+            {"expires_at": datetime(9999, 12, 31, tzinfo=UTC)},
+            {"unique_key": "k", "unique_for": timedelta(microseconds=1)},
+            {"retention": Retention()},
+            {"retention": Retention(completed=NOTHING, dead=NOTHING, cancelled=100 * DAY)},
+            {"request_id": ""},
+        ],
+        ids=name,
+    )
+    def test_it_is_stored_and_found_again(self, subject: Subject, options: Any) -> None:
+        asked: dict[str, Any] = {"kind": "email", **options}
+        answer = subject.enqueue(**asked)
+        assert answer.inserted
+        job = subject.job(answer.id)
+        for field in ("kind", "queue", "unique_key", "payload", "priority", "run_at"):
+            if field in options:
+                assert getattr(job, field) == options[field]
