@@ -49,7 +49,7 @@ TABLE = [
 
 
 def standing(state: State, **fields: int) -> Standing:
-    values = {"attempt": 2, "max_attempts": 8, "fence": 5, **fields}
+    values = {"attempt": 2, "max_attempts": 8, **fields}
     return Standing(state, backoff=BACKOFF, **values)
 
 
@@ -103,7 +103,9 @@ def test_the_numbers_of_states_are_the_bits_of_a_scope() -> None:
 def test_a_failure_waits_by_the_backoff() -> None:
     step = next_step(standing(State.RUNNING), Event.FAIL, now=NOW)
 
-    assert step == Step(State.QUEUED, attempt=2, vanished=0, run_at=NOW + 30 * SECOND)
+    assert step == Step(
+        State.QUEUED, attempt=2, vanished=0, run_at=NOW + 30 * SECOND, not_before=NOW + 30 * SECOND
+    )
 
 
 def test_a_given_delay_replaces_the_backoff() -> None:
@@ -125,7 +127,9 @@ def test_a_job_replaced_with_fewer_attempts_than_it_has_used_is_a_dead_letter_to
 def test_a_lapsed_lease_is_a_failure_of_a_vanished_worker() -> None:
     step = next_step(standing(State.RUNNING, vanished=1), Event.LAPSE, now=NOW)
 
-    assert step == Step(State.QUEUED, attempt=2, vanished=2, run_at=NOW + 30 * SECOND)
+    assert step == Step(
+        State.QUEUED, attempt=2, vanished=2, run_at=NOW + 30 * SECOND, not_before=NOW + 30 * SECOND
+    )
 
 
 def test_a_lapsed_lease_with_no_attempt_left_says_so() -> None:
@@ -249,27 +253,36 @@ def test_every_step_of_a_delivery_keeps_the_rules(
 # --- replacements ---------------------------------------------------------------------------------
 
 
-def test_a_replacement_runs_when_the_newcomer_wants_it() -> None:
-    job = standing(State.QUEUED, attempt=0, run_at=NOW)
+def replaced(wanted: int, *, not_before: int | None = None, max_wait: int | None = None) -> int:
+    return replacement_run_at(
+        wanted=wanted, created_at=NOW, not_before=not_before, max_wait=max_wait
+    )
 
-    assert replacement_run_at(job, wanted=NOW + 5, created_at=NOW, max_wait=None) == NOW + 5
-    assert replacement_run_at(job, wanted=NOW - 5, created_at=NOW, max_wait=None) == NOW - 5
+
+def test_a_replacement_runs_when_the_newcomer_wants_it() -> None:
+    assert replaced(NOW + 5) == NOW + 5
+    assert replaced(NOW - 5) == NOW - 5
 
 
 def test_a_debounce_waits_no_longer_than_its_bound() -> None:
-    job = standing(State.QUEUED, attempt=0, run_at=NOW)
-
-    assert replacement_run_at(job, wanted=NOW + 50, created_at=NOW, max_wait=20) == NOW + 20
-    assert replacement_run_at(job, wanted=NOW + 10, created_at=NOW, max_wait=20) == NOW + 10
-    assert replacement_run_at(job, wanted=NOW + 10, created_at=NOW, max_wait=0) == NOW
+    assert replaced(NOW + 50, max_wait=20) == NOW + 20
+    assert replaced(NOW + 10, max_wait=20) == NOW + 10
+    assert replaced(NOW + 10, max_wait=0) == NOW
 
 
-def test_a_retrying_holder_keeps_its_backoff() -> None:
-    job = standing(State.QUEUED, attempt=1, run_at=NOW + 100)
+def test_a_holder_that_failed_keeps_its_backoff() -> None:
+    assert replaced(NOW, not_before=NOW + 100) == NOW + 100
+    assert replaced(NOW + 500, not_before=NOW + 100) == NOW + 500
+    assert replaced(NOW + 500, not_before=NOW + 100, max_wait=1) == NOW + 100
 
-    assert replacement_run_at(job, wanted=NOW, created_at=0, max_wait=None) == NOW + 100
-    assert replacement_run_at(job, wanted=NOW + 500, created_at=0, max_wait=None) == NOW + 500
-    assert replacement_run_at(job, wanted=NOW + 500, created_at=0, max_wait=1) == NOW + 100
+
+@pytest.mark.parametrize("event", [Event.FAIL, Event.LAPSE])
+def test_only_a_failure_has_a_backoff_to_keep(event: Event) -> None:
+    failed = next_step(standing(State.RUNNING), event, now=NOW)
+    deferred = next_step(standing(State.RUNNING), Event.DEFER, now=NOW, after=60)
+
+    assert failed.not_before == failed.run_at == NOW + 30 * SECOND
+    assert deferred.not_before is None
 
 
 # --- the diagram ----------------------------------------------------------------------------------

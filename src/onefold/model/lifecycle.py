@@ -100,10 +100,8 @@ class Standing(msgspec.Struct, frozen=True):
     state: State
     attempt: int
     max_attempts: int
-    fence: int = 0
     vanished: int = 0
     """Deliveries in a row that ended by a vanished worker."""
-    run_at: int = 0
     backoff: Backoff = DEFAULT_BACKOFF
 
 
@@ -115,6 +113,8 @@ class Step(msgspec.Struct, frozen=True):
     vanished: int
     run_at: int | None = None
     """When it may run again; None keeps what is stored (and means nothing for a final state)."""
+    not_before: int | None = None
+    """The end of a backoff, which no newcomer may shorten."""
     reason: str | None = None
     """Why it ended, for people: `failed`, `poison`, `expired`, or the caller's own words."""
 
@@ -143,7 +143,9 @@ def next_step(
         return Step(effect.to, attempt, vanished, reason=reason or _default_reason(event))
     if effect.otherwise is not None and after is None:
         after = job.backoff.delay(attempt) // MICROSECOND
-    return Step(effect.to, attempt, vanished, run_at=now + (after or 0))
+    run_at = now + (after or 0)
+    not_before = None if effect.otherwise is None else run_at
+    return Step(effect.to, attempt, vanished, run_at=run_at, not_before=not_before)
 
 
 def _attempt(attempt: int, change: str) -> int:
@@ -169,15 +171,17 @@ def _default_reason(event: Event) -> str | None:
     return None if event is Event.FINISH else event.value
 
 
-def replacement_run_at(job: Standing, *, wanted: int, created_at: int, max_wait: int | None) -> int:
+def replacement_run_at(
+    *, wanted: int, created_at: int, not_before: int | None, max_wait: int | None
+) -> int:
     """When a queued holder runs after its payload was replaced.
 
-    A debounce moves it to `wanted`, but never past `created_at + max_wait`. A retrying holder does
-    not get its backoff shortened by a newcomer.
+    A debounce moves it to `wanted`, but never past `created_at + max_wait`. The backoff of a holder
+    that has failed is not shortened, by one newcomer or by several.
     """
     if max_wait is not None:
         wanted = min(wanted, created_at + max_wait)
-    return max(wanted, job.run_at) if job.attempt else wanted
+    return wanted if not_before is None else max(wanted, not_before)
 
 
 def mermaid() -> str:

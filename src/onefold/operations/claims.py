@@ -40,12 +40,13 @@ HELD_COLUMNS: Final = (*KEY_COLUMNS, "owner", "fence")
 
 def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
     """Take the key, or say who has it: the insert decides, the look only explains."""
-    lock = wanted.key.lock if wanted.joined else None
+    new, shared = _new_row(sql, wanted), not wanted.joined
+    look = (*wanted.key.place(sql.shards), wanted.key.lock)
     for _ in range(ROUNDS):
-        rows = yield sql("insert_claims", INSERT_CLAIM_COLUMNS, [_new_row(sql, wanted, lock)])
+        rows = yield sql("insert_claims", INSERT_CLAIM_COLUMNS, [new], shared=shared)
         if rows:
             return Won(_won(rows[0], wanted, wanted.id))
-        rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*wanted.key.place(sql.shards), lock)])
+        rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [look], shared=shared)
         _, ours, *stored = rows[0]
         if stored[0] is None:
             if ours:
@@ -79,7 +80,9 @@ def take_over(sql: Sql, wanted: Wanted, over: TakeOver) -> Operation[Claim | Non
 
 def take_over_unknown(sql: Sql, wanted: Wanted, *, fence: int) -> Operation[Claim | None]:
     """Run after all what `verify` found undone; None where somebody was quicker."""
-    rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*wanted.key.place(sql.shards), None)])
+    rows = yield sql(
+        "find_claims", FIND_CLAIM_COLUMNS, [(*wanted.key.place(sql.shards), None)], shared=True
+    )
     _, _, *stored = rows[0]
     if stored[0] is None:
         return None
@@ -89,10 +92,10 @@ def take_over_unknown(sql: Sql, wanted: Wanted, *, fence: int) -> Operation[Clai
     return (yield from take_over(sql, wanted, TakeOver(seen, wanted.id, fresh=True)))
 
 
-def _new_row(sql: Sql, wanted: Wanted, lock: int | None) -> tuple[Any, ...]:
+def _new_row(sql: Sql, wanted: Wanted) -> tuple[Any, ...]:
     place, takeover = wanted.key.place(sql.shards), TAKEOVERS.index(wanted.takeover)
     settings = (takeover, wanted.lease, wanted.keep, wanted.fingerprint)
-    return (*place, wanted.id, int(Holding.HELD), *settings, None, lock)
+    return (*place, wanted.id, int(Holding.HELD), *settings, None, wanted.key.lock)
 
 
 def _won(row: Row, wanted: Wanted, claim_id: str, *, resumed: bool = False) -> Claim:
@@ -109,7 +112,9 @@ def settle(sql: Sql, claim: Claim, result: str | None) -> Operation[None]:
     rows = yield sql("settle_claims", (*HELD_COLUMNS, "result"), [(*_held_row(sql, claim), result)])
     if rows:
         return
-    rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*claim.key.place(sql.shards), None)])
+    rows = yield sql(
+        "find_claims", FIND_CLAIM_COLUMNS, [(*claim.key.place(sql.shards), None)], shared=True
+    )
     _, _, _, owner, state, fence, *_ = rows[0]
     if (owner, state, fence) != (claim.owner, Holding.SETTLED, claim.fence):
         raise LeaseLost(f"the key {claim.key.key!r}", fence=claim.fence)
@@ -161,5 +166,7 @@ def force(
 
 def look(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
     """What is stored for a key, changing nothing."""
-    rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*key.place(sql.shards), None)])
+    rows = yield sql(
+        "find_claims", FIND_CLAIM_COLUMNS, [(*key.place(sql.shards), None)], shared=True
+    )
     return None if rows[0][2] is None else Found.from_row(rows[0][2:])

@@ -82,7 +82,6 @@ class Locked(msgspec.Struct, frozen=True):
     max_attempts: int
     fence: int
     vanished: int
-    run_at: int
     options_text: str | None
     next: str | None
     stripped: bool
@@ -105,9 +104,7 @@ class Locked(msgspec.Struct, frozen=True):
             State(self.state),
             self.attempt,
             self.max_attempts,
-            fence=self.fence,
             vanished=self.vanished,
-            run_at=self.run_at,
             backoff=backoff_of(self.options),
         )
 
@@ -131,13 +128,13 @@ class Move(msgspec.Struct, frozen=True):
         return (
             self.id, int(step.state), step.attempt, step.vanished, step.run_at, step.reason,
             self.error, self.now if final else None, self.now + self.keep if final else None,
-            self.replayed, int(self.fresh),
+            self.replayed, int(self.fresh), step.not_before,
         )  # fmt: skip
 
 
 MOVE_COLUMNS: Final = (
     "shard", "id", "state", "attempt", "vanished", "run_at", "reason", "error", "ended_at",
-    "keep_until", "replayed", "generations",
+    "keep_until", "replayed", "generations", "not_before",
 )  # fmt: skip
 
 

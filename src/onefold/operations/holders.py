@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onefold.model.lifecycle import Standing, State, replacement_run_at
+from onefold.model.lifecycle import State, replacement_run_at
 from onefold.model.request import Request
 from onefold.operations.keys import (
     ROUNDS,
@@ -64,9 +64,8 @@ class Holder(msgspec.Struct, frozen=True):
 
     id: str
     state: int
-    attempt: int
-    max_attempts: int
     run_at: int
+    not_before: int | None
     created_at: int
     holds: bool
     now: int
@@ -75,11 +74,6 @@ class Holder(msgspec.Struct, frozen=True):
     def from_row(cls, row: Row) -> Holder:
         """From a row of lock_holders."""
         return cls(*row)
-
-    @property
-    def standing(self) -> Standing:
-        """What lifecycle needs to know."""
-        return Standing(State(self.state), self.attempt, self.max_attempts, run_at=self.run_at)
 
 
 REPLACE_COLUMNS: Final = ("shard", "id", "kind", "payload", "fingerprint", "priority", "run_at")
@@ -119,10 +113,10 @@ def _change(
 def _replacement(holder: Holder, request: Request, change: Change) -> tuple[object, ...]:
     wanted = _run_at(holder, request)
     run_at = replacement_run_at(
-        holder.standing,
         # A rerun is a trigger, not a debounce: it never postpones what is waiting already.
         wanted=min(wanted, holder.run_at) if change.rerun else wanted,
         created_at=holder.created_at,
+        not_before=holder.not_before,
         max_wait=change.max_wait,
     )
     content = (request.kind, request.payload, request.fingerprint, request.priority)

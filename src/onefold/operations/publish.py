@@ -128,6 +128,7 @@ def _insert(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -
         "insert_claims",
         INSERT_CLAIM_COLUMNS,
         [(*keyed.place, keyed.job_id, *keyed.row, None) for keyed in group],
+        shared=True,
     )
     _record(group, {owner for owner, _, _ in rows}, published)
 
@@ -140,7 +141,9 @@ def _record(group: Sequence[Keyed], won: set[str], published: dict[int, Publishe
 
 def _find(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> Operation[None]:
     """The jobs of known keys; one whose time is over and whose job has ended is taken."""
-    rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [(*keyed.place, None) for keyed in group])
+    rows = yield sql(
+        "find_claims", FIND_CLAIM_COLUMNS, [(*keyed.place, None) for keyed in group], shared=True
+    )
     stored: list[tuple[Keyed, Found]] = [
         (group[int(row[0])], Found.from_row(row[2:])) for row in rows if row[2] is not None
     ]

@@ -2,7 +2,11 @@
 -- each. A key that nobody has is answered with nulls. Served by the primary key.
 select
     r.place - 1,
-    case when r.lock is null then true else pg_try_advisory_xact_lock(r.lock) end,
+    case
+        when r.lock is null then true
+        when :shared::boolean then pg_try_advisory_xact_lock_shared(r.lock)
+        else pg_try_advisory_xact_lock(r.lock)
+    end,
     c.id::text, c.owner::text, c.state, c.fence, c.fingerprint, c.takeover, c.lease_until,
     c.expires_at, c.result,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)

@@ -1,6 +1,6 @@
 -- Claim keys; a key that is there already, or whose advisory lock another transaction has, is left out
--- of the answer. The lock is only asked for by claims that join a caller's transaction, so that a
--- second one is told at once instead of waiting. The fence starts at the clock, so that it still grows
+-- of the answer. A claim that joins a caller's transaction holds the lock as long as that is open, and
+-- others share it among themselves, so that whoever meets an open one is told at once. The fence starts at the clock, so that it still grows
 -- when a row was swept and its key is claimed again.
 insert into onefold.claim (
     shard, tenant, surface, scope, key, id, owner, state, takeover, fence, created_at, lease_until,
@@ -22,7 +22,12 @@ from
         shard, tenant, surface, scope, key, id, state, takeover, lease, keep, fingerprint, result,
         lock, place
     )
-where case when r.lock is null then true else pg_try_advisory_xact_lock(r.lock) end
+where
+    case
+        when r.lock is null then true
+        when :shared::boolean then pg_try_advisory_xact_lock_shared(r.lock)
+        else pg_try_advisory_xact_lock(r.lock)
+    end
 order by r.place
 on conflict do nothing
 returning owner::text, fence, lease_until

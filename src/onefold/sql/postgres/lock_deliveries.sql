@@ -1,7 +1,7 @@
 -- Lock jobs by id in (shard, id) order and say how they stand, for a decision that is made in lifecycle.
 select
     j.id::text, j.shard, j.tenant, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
-    j.run_at, j.options, j.next, j.stripped,
+    j.options, j.next, j.stripped,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from
     unnest(:shard::smallint[], :id::text[]) as r (shard, id),

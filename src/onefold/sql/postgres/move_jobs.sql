@@ -7,6 +7,7 @@ set
     attempt = r.attempt,
     vanished = r.vanished,
     run_at = coalesce(r.run_at, j.run_at),
+    not_before = r.not_before,
     reason = r.reason,
     error = coalesce(r.error, j.error),
     worker = null,
@@ -26,9 +27,9 @@ set
 from unnest(
     :shard::smallint[], :id::text[], :state::smallint[], :attempt::smallint[], :vanished::smallint[],
     :run_at::bigint[], :reason::text[], :error::text[], :ended_at::bigint[], :keep_until::bigint[],
-    :replayed::boolean[], :generations::integer[]
+    :replayed::boolean[], :generations::integer[], :not_before::bigint[]
 ) as r (
     shard, id, state, attempt, vanished, run_at, reason, error, ended_at, keep_until, replayed,
-    generations
+    generations, not_before
 )
 where j.shard = r.shard and j.id = r.id::uuid

@@ -62,6 +62,7 @@ with picked as materialized (
 update onefold.job as j
 set
     state = 1,
+    not_before = null,
     attempt = j.attempt + 1,
     fence = j.fence + 1,
     worker = :worker::text,

@@ -1,6 +1,6 @@
 -- How jobs stand, by id, for a decision that is made in lifecycle. SQLite's one writer is the lock.
 select
-    j.id, j.shard, j.tenant, j.state, j.attempt, j.max_attempts, j.fence, j.vanished, j.run_at,
+    j.id, j.shard, j.tenant, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, :now
 from (
     select

@@ -7,6 +7,7 @@ set
     attempt = r.attempt,
     vanished = r.vanished,
     run_at = coalesce(r.run_at, onefold_job.run_at),
+    not_before = r.not_before,
     reason = r.reason,
     error = coalesce(r.error, onefold_job.error),
     worker = null,
@@ -39,7 +40,8 @@ from (
         json_extract(value, '$[8]') as ended_at,
         json_extract(value, '$[9]') as keep_until,
         json_extract(value, '$[10]') as replayed,
-        json_extract(value, '$[11]') as generations
+        json_extract(value, '$[11]') as generations,
+        json_extract(value, '$[12]') as not_before
     from json_each(:rows)
 ) as r
 where onefold_job.shard = r.shard and onefold_job.id = r.id

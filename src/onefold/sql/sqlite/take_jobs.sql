@@ -3,6 +3,7 @@
 update onefold_job
 set
     state = 1,
+    not_before = null,
     attempt = attempt + 1,
     fence = fence + 1,
     worker = :worker,

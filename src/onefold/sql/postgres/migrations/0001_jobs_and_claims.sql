@@ -32,6 +32,7 @@ create table onefold.job (
     generation integer not null default 0,
     stripped boolean not null default false,    -- a tombstone: holds its key, and nothing else
     run_at bigint not null,
+    not_before bigint,                          -- the end of a backoff, which no newcomer may shorten
     fence bigint not null default 0,
     lease_until bigint,
     created_at bigint not null,

@@ -28,6 +28,7 @@ create table onefold_job (
     generation integer not null default 0,
     stripped integer not null default 0,        -- a tombstone: holds its key, and nothing else
     run_at integer not null,
+    not_before integer,                         -- the end of a backoff, which no newcomer may shorten
     fence integer not null default 0,
     lease_until integer,
     created_at integer not null,
