@@ -1,0 +1,174 @@
+"""Enqueues as plain Python: unique keys and publish keys, with no index and no lock."""
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from tests.model.job_records import (
+    FINAL,
+    Answer,
+    Asked,
+    Key,
+    Policy,
+    PublishKey,
+    Record,
+    Refused,
+    unique_key_of,
+)
+
+
+@dataclass
+class KeyModel:
+    """All jobs and publish keys, and the time: who has a key, and what an enqueue is told."""
+
+    now: int
+    records: dict[int, Record] = field(default_factory=dict[int, Record])
+    ids: dict[int, str] = field(default_factory=dict[int, str])
+    """The id of every record there ever was: a publish key may outlive its job."""
+    published: dict[tuple[str, str, str], PublishKey] = field(
+        default_factory=dict[tuple[str, str, str], PublishKey]
+    )
+    folded: Counter[int] = field(default_factory=Counter[int])
+    unfolded: Counter[int] = field(default_factory=Counter[int])
+    """Suppressed duplicates by record."""
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def by_id(self, job_id: str) -> Record | None:
+        return next((r for r in self.records.values() if r.id == job_id), None)
+
+    def seen(self, tenant: str, job_id: str) -> Record | None:
+        """The job, where there is one for this tenant; a tombstone is none."""
+        record = self.by_id(job_id)
+        return record if record and record.tenant == tenant and not record.stripped else None
+
+    def holder(self, key: Key | None) -> Record | None:
+        holders = [r for r in self.records.values() if r.key == key and r.holds(self.now)]
+        return holders[0] if key is not None and holders else None
+
+    def adopt(self, job_id: str, tenant: str, unique_kind: str, unique_key: str) -> None:
+        """A row that the model does not know by id: the successor that has this key."""
+        key = (tenant, unique_kind, unique_key)
+        record = next(r for r in self.records.values() if r.id is None and r.key == key)
+        record.id = self.ids[record.number] = job_id
+
+    def enqueue(
+        self, tenant: str, items: Sequence[Asked], policy: Policy, new_id: Callable[[int], str]
+    ) -> list[Answer]:
+        """Answer for each item, or refuse all; `new_id` names the job that an item makes."""
+        before = copy.deepcopy((self.records, self.published, self.folded, self.unfolded))
+        newest: dict[int, Asked] = {}
+        answers: list[Answer] = []
+        for index, item in enumerate(items):
+            expires = None if item.expires_in is None else self.now + item.expires_in
+            asked = replace(item, expires_at=expires)
+            try:
+                number, answer, changes = self._one(tenant, asked, policy, index, new_id)
+            except Refused:
+                self.records, self.published, self.folded, self.unfolded = before
+                raise
+            answers.append(answer)
+            if changes:
+                newest[number] = asked
+            if answer.duplicate and number in self.records:
+                self.unfolded[number] += 1
+        known = before[0]
+        for number, asked in newest.items():
+            self._change(self.records[number], asked, policy, is_new=number not in known)
+        return answers
+
+    def _one(
+        self, tenant: str, asked: Asked, policy: Policy, index: int, new_id: Callable[[int], str]
+    ) -> tuple[int, Answer, bool]:
+        contents = (asked.kind, asked.queue, asked.payload)
+        place = None if asked.publish_key is None else (tenant, asked.queue, asked.publish_key)
+        if place is not None and (known := self._publish_key(place)) is not None:
+            mismatch = known.contents != contents
+            if mismatch and policy.on_mismatch == "raise":
+                raise Refused("KeyReused", index)
+            record = self.records.get(known.record)
+            state = None if record is None else record.state
+            told = Answer(self.ids[known.record], duplicate=True, state=state, mismatch=mismatch)
+            return known.record, told, False
+
+        holder = self.holder(unique_key_of(tenant, asked))
+        if holder is None:
+            record = self._create(tenant, asked, self.now + asked.delay)
+            record.id = self.ids[record.number] = new_id(index)
+            answer, changes = Answer(record.id), False
+        else:
+            record = holder
+            answer, changes = self._duplicate(record, asked, policy, index)
+        if place is not None:
+            self.published[place] = PublishKey(
+                record.number, contents, self.now + asked.publish_for
+            )
+        return record.number, answer, changes
+
+    def _duplicate(
+        self, holder: Record, asked: Asked, policy: Policy, index: int
+    ) -> tuple[Answer, bool]:
+        if policy.on_duplicate == "raise":
+            raise Refused("AlreadyEnqueued", index)
+        replaced = policy.on_duplicate in {"replace", "rerun"} and holder.state == "queued"
+        waits = policy.on_duplicate == "rerun" and holder.state == "running"
+        changes = replaced or waits
+        mismatch = holder.contents != (asked.kind, asked.payload) and not changes
+        if mismatch and policy.on_mismatch == "raise":
+            raise Refused("KeyReused", index)
+        assert holder.id is not None
+        told = Answer(
+            holder.id, duplicate=True, state=holder.state, mismatch=mismatch, replaced=replaced
+        )
+        return told, changes
+
+    def _publish_key(self, place: tuple[str, str, str]) -> PublishKey | None:
+        """Known until it expires, and never forgotten before its job has ended."""
+        known = self.published.get(place)
+        return None if known is None or self._is_over(known) else known
+
+    def _is_over(self, known: PublishKey) -> bool:
+        record = self.records.get(known.record)
+        ended = record is None or record.state in FINAL
+        return ended and known.expires_at <= self.now
+
+    def _create(self, tenant: str, asked: Asked, run_at: int) -> Record:
+        key = unique_key_of(tenant, asked)
+        window = asked.unique_for
+        scope = asked.unique_while or ("active" if window is None else None)
+        for other in self.records.values():
+            if key is not None and other.key == key:
+                other.successor = None  # older than this request
+        record = Record(
+            number=next(self.numbers),
+            id=None,
+            tenant=tenant,
+            asked=asked,
+            run_at=run_at,
+            created_at=self.now,
+            key=key,
+            scope=scope if key else None,
+            window_until=None if window is None else self.now + window,
+            expires_at=asked.expires_at,
+        )
+        self.records[record.number] = record
+        return record
+
+    def _change(self, holder: Record, asked: Asked, policy: Policy, *, is_new: bool) -> None:
+        """Give a holder the newest request: into a queued one, behind a running one."""
+        wanted = self.now + asked.delay
+        if holder.state == "running":
+            holder.successor, holder.successor_run_at = asked, wanted
+            return
+        if policy.max_wait is not None and not is_new:
+            wanted = min(wanted, holder.created_at + policy.max_wait)
+        if policy.on_duplicate == "rerun" and not is_new:
+            wanted = min(wanted, holder.run_at)  # a trigger never postpones what waits already
+        if holder.attempt:
+            wanted = max(wanted, holder.run_at)
+            holder.generation += 1
+        holder.asked = replace(
+            holder.asked, kind=asked.kind, payload=asked.payload, priority=asked.priority
+        )
+        holder.run_at, holder.attempt, holder.vanished, holder.successor = wanted, 0, 0, None
