@@ -121,7 +121,7 @@ class Onefold(Tenant):
         ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
         database = open_database(url, schema=schema, clock=ticks, busy_timeout=busy_timeout)
         super().__init__(Conductor(database, ticks), "")
-        self.engine = Engine(self._conductor)
+        self.engine: Engine = Engine(self._conductor)
 
     def tenant(self, name: str) -> Tenant:
         """The same for one owner of keys."""

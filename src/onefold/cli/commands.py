@@ -10,7 +10,7 @@ from onefold.cli.demo.command import demo
 from onefold.cli.migrate import migrate
 from onefold.cli.version import print_version, version
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="onefold",
     help="Manifold requests, onefold effect: jobs and keys that happen once.",
     no_args_is_help=True,

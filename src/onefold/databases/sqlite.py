@@ -66,9 +66,9 @@ class SqliteDatabase:
 
     def __init__(self, url: str, *, clock: Clock, busy_timeout: timedelta) -> None:
         """`url` is sqlite:///relative or sqlite:////absolute; nothing is opened yet."""
-        self.path = path_of(url)
-        self.label = f"sqlite:///{self.path}"
-        self.sql = Sql("sqlite")
+        self.path: Path = path_of(url)
+        self.label: str = f"sqlite:///{self.path}"
+        self.sql: Sql = Sql("sqlite")
         self._clock = clock
         self._busy_timeout = busy_timeout.total_seconds()
         self._state = _State()
@@ -241,11 +241,13 @@ class SqliteDatabase:
     def _migrate(self, state: _State) -> list[Migration]:
         connection = state.borrow(self._open)
         try:
+            # Before the first look: whoever opens or closes the file has even readers wait.
+            connection.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
             identity = read(connection, self.sql)
             if identity is not None and identity.version >= latest("sqlite"):
+                connection.execute("pragma busy_timeout = 0")
                 state.identity = identity
                 return []
-            connection.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
             connection.execute("begin immediate")
             try:
                 applied = _apply(connection, self.sql)
@@ -254,8 +256,8 @@ class SqliteDatabase:
                 with suppress(sqlite3.Error):
                     connection.execute("rollback")
                 raise
-            connection.execute("pragma busy_timeout = 0")
             state.identity = read(connection, self.sql)
+            connection.execute("pragma busy_timeout = 0")
         except sqlite3.DatabaseError as error:
             raise self._translated(error) from error
         finally:

@@ -85,9 +85,9 @@ class EnqueuedMany(Sequence[Enqueued]):
 
     def __init__(self, items: Sequence[Enqueued]) -> None:
         """`items` are in the order of the request."""
-        self.items = tuple(items)
-        self.inserted = sum(item.inserted for item in self.items)
-        self.skipped = len(self.items) - self.inserted
+        self.items: tuple[Enqueued, ...] = tuple(items)
+        self.inserted: int = sum(item.inserted for item in self.items)
+        self.skipped: int = len(self.items) - self.inserted
 
     @overload
     def __getitem__(self, index: int) -> Enqueued: ...

@@ -34,9 +34,9 @@ class Subject(ABC):
 
     def __init__(self, url: str, *, schema: str = "onefold") -> None:
         """Nothing is connected yet; `open` migrates."""
-        self.clock = Clock()
+        self.clock: Clock = Clock()
         # Through self, so that a reset replaces the clock of an Onefold that is in use.
-        self.onefold = Onefold(url, schema=schema, clock=lambda: self._clocks[0].now)
+        self.onefold: Onefold = Onefold(url, schema=schema, clock=lambda: self._clocks[0].now)
         self._clocks = [self.clock]
         self.url = url
         self.schema = schema

@@ -57,8 +57,8 @@ class PostgresDatabase:
     def __init__(self, url: str, *, schema: str, clock: Clock, busy_timeout: timedelta) -> None:
         """Nothing is connected yet."""
         self.url = url
-        self.label = _without_password(url)
-        self.sql = Sql("postgres", schema=schema)
+        self.label: str = _without_password(url)
+        self.sql: Sql = Sql("postgres", schema=schema)
         self.schema = schema
         self._clock = clock
         self.busy_timeout = busy_timeout
