@@ -224,7 +224,7 @@ def _scope(job: NewJob, unique_key: str | None) -> tuple[int, int | None]:
     if word is None:
         # A window alone holds by time and by nothing else.
         return (0 if window is not None else SCOPES["active"]), window
-    if word not in SCOPES:
+    if word not in list(SCOPES):  # a list: an unhashable word must be refused, not crash
         raise InvalidInput("unique_while", f"must be queued, active or exists, got {word!r}")
     return SCOPES[word], window
 

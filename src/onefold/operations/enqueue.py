@@ -6,7 +6,7 @@ are to be changed (sorted).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from onefold.operations.publish import Published
     from onefold.operations.statement import Operation, Sql
 
+# Tuples: an unhashable value must be refused, not crash.
+ON_DUPLICATE: Final = get_args(OnDuplicate)
+ON_MISMATCH: Final = get_args(OnMismatch)
+
 
 class Policy(msgspec.Struct, frozen=True):
     """What a call wants done about duplicates."""
@@ -42,11 +46,11 @@ def policy(
     max_wait: timedelta | None = None,
 ) -> Policy:
     """Check the options of a call."""
-    if on_duplicate not in {"keep", "raise", "replace", "rerun"}:
+    if on_duplicate not in ON_DUPLICATE:
         raise InvalidInput(
             "on_duplicate", f"must be keep, raise, replace or rerun, got {on_duplicate!r}"
         )
-    if on_mismatch not in {"flag", "raise"}:
+    if on_mismatch not in ON_MISMATCH:
         raise InvalidInput("on_mismatch", f"must be flag or raise, got {on_mismatch!r}")
     if on_mismatch == "raise" and on_duplicate in {"replace", "rerun"}:
         raise ConflictingOptions(
