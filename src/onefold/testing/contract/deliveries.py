@@ -131,7 +131,7 @@ class TestFailures:
     def test_an_exponential_backoff_grows_by_attempt(self, subject: Subject) -> None:
         backoff = Exponential(base=SECOND, factor=3, cap=MINUTE, jitter="none")
         answer = subject.enqueue("email", backoff=backoff, max_attempts=10)
-        delays = []
+        delays: list[float] = []
         for _ in range(5):
             subject.engine.retry([subject.take_one()])
             due = subject.job(answer.id).run_at

@@ -39,7 +39,7 @@ class TestFences:
 
     def test_a_fence_grows_with_every_take(self, subject: Subject) -> None:
         subject.enqueue("email", backoff=AT_ONCE)
-        fences = []
+        fences: list[int] = []
         for _ in range(3):
             job = subject.take_one()
             fences.append(job.fence)

@@ -99,7 +99,7 @@ class TestFind:
 
     def test_by_time_half_open(self, subject: Subject) -> None:
         start = subject.clock.now
-        made = []
+        made: list[str] = []
         for _ in range(3):
             made.append(subject.enqueue("email").id)
             subject.clock.advance(HOUR)

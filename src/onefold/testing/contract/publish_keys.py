@@ -67,7 +67,7 @@ class TestPublishKeys:
         self, subject: Subject, request_: Any
     ) -> None:
         first = publish(subject)
-        asked = {"kind": "pay", "idempotency_key": "K", **request_}
+        asked: dict[str, Any] = {"kind": "pay", "idempotency_key": "K", **request_}
         assert subject.enqueue(**asked) == Enqueued(first.id, duplicate=True, mismatch=True)
         with pytest.raises(KeyReused) as caught:
             subject.enqueue(**asked, on_mismatch="raise")

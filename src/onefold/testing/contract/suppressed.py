@@ -11,6 +11,8 @@ from onefold.model.job import NewJob, Retention, Suppressed
 from onefold.testing.contract.common import DAY, HOUR, SECOND, complete
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from onefold.testing.subject import Subject
 
 __all__ = ["TestSuppressed"]
@@ -27,7 +29,7 @@ class TestSuppressed:
 
     def test_each_duplicate_is_counted_with_its_time_and_request(self, subject: Subject) -> None:
         holder = subject.enqueue("email", unique_key="k", request_id="original")
-        moments = []
+        moments: list[datetime] = []
         for request_id in ("a", None, "c"):
             moments.append(subject.clock.advance(SECOND))
             subject.enqueue("email", unique_key="k", request_id=request_id)
