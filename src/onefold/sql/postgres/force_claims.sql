@@ -1,4 +1,5 @@
--- An operator's word: free (or settle) a key whatever state it is in, and fence its holder off.
+-- An operator's word: free (or settle) a key whatever state it is in, and fence its holder off. An
+-- expired key is absent, swept or not; only a publish key may stay, for a job that has not ended.
 update onefold.claim as c
 set
     state = r.state,
@@ -22,5 +23,6 @@ where
     and c.scope = r.scope
     and c.key = r.key
     and c.state <> 2
+    and (c.state = 0 or c.expires_at is null or c.expires_at > clock.now or c.surface = 'publish')
     and (r.seen_fence is null or (c.fence = r.seen_fence and c.state = 0))
 returning c.fence

@@ -1,4 +1,5 @@
--- An operator's word: free (or settle) a key whatever state it is in, and fence its holder off.
+-- An operator's word: free (or settle) a key whatever state it is in, and fence its holder off. An
+-- expired key is absent, swept or not; only a publish key may stay, for a job that has not ended.
 update onefold_claim
 set
     state = r.state,
@@ -27,5 +28,6 @@ where
     and onefold_claim.scope = r.scope
     and onefold_claim.key = r.key
     and onefold_claim.state <> 2
+    and (onefold_claim.state = 0 or onefold_claim.expires_at is null or onefold_claim.expires_at > :now or onefold_claim.surface = 'publish')
     and (r.seen_fence is null or (onefold_claim.fence = r.seen_fence and onefold_claim.state = 0))
 returning fence
