@@ -1,0 +1,149 @@
+"""What a type checker makes of the public API. Never run: pyright and mypy read it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, assert_type
+
+from onefold import (
+    Enqueued,
+    EnqueuedMany,
+    Job,
+    Onefold,
+    Page,
+    Tenant,
+    Within,
+)
+from onefold.calls.lock import AsyncLock, Lock
+from onefold.claims import Answer, Busy, Claim, Mismatch, OnceClaim, Replay, Unknown, Won
+from onefold.model.delivery import Beat, Ended
+from onefold.model.job import Duplicates
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from onefold import (
+        Delivery,
+        NewJob,
+    )
+
+SECOND = timedelta(seconds=1)
+
+
+def jobs(onefold: Onefold, new: list[NewJob]) -> None:
+    """Every call about jobs."""
+    assert_type(onefold.enqueue("email", {"to": 42}, unique_key="k", delay=SECOND), Enqueued)
+    many = assert_type(onefold.enqueue_many(new, on_duplicate="replace"), EnqueuedMany)
+    assert_type(many[0], Enqueued)
+    assert_type([one.id for one in many], list[str])
+    assert_type(onefold.get("id"), Job | None)
+    page = assert_type(onefold.find(status="dead", limit=5), Page)
+    assert_type([job.kind for job in page], list[str])
+    assert_type(page.next, str | None)
+    assert_type(onefold.cancel("id"), bool)
+    assert_type(onefold.replay("id", fresh=True), Enqueued)
+    assert_type(onefold.replay_many(queue="email"), EnqueuedMany)
+    assert_type(onefold.delete("id"), bool)
+    assert_type(onefold.duplicates("id"), Duplicates)
+
+
+async def awaited(onefold: Onefold, new: list[NewJob]) -> None:
+    """Their twins."""
+    assert_type(await onefold.aenqueue("email"), Enqueued)
+    assert_type(await onefold.aenqueue_many(new), EnqueuedMany)
+    assert_type(await onefold.aget("id"), Job | None)
+    assert_type(await onefold.afind(), Page)
+    async with onefold as entered:
+        assert_type(entered, Onefold)
+
+
+def wrong(onefold: Onefold) -> None:
+    """What a checker refuses; an ignore that is not needed is an error by itself."""
+    onefold.enqueue("email", uniqe_key="k")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    onefold.enqueue("email", on_duplicate="drop")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    onefold.enqueue("email", delay=5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def owners(onefold: Onefold, connection: object) -> None:
+    """Tenants and transactions have the same calls."""
+    tenant = assert_type(onefold.tenant("acme"), Tenant)
+    within = assert_type(tenant.within(connection), Within)
+    assert_type(within.enqueue("email"), Enqueued)
+    with onefold as entered:
+        assert_type(entered, Onefold)
+
+
+def deliveries(onefold: Onefold) -> None:
+    """The engine's calls take taken jobs, or names of deliveries."""
+    taken = assert_type(
+        onefold.engine.take(["email"], limit=5, worker="w", lease=SECOND), list[Job]
+    )
+    assert_type(onefold.engine.finish(taken, results={"id": 1}), list[Ended])
+    named: list[Delivery] = []
+    assert_type(onefold.engine.retry(named, after=SECOND), list[Ended])
+    assert_type(onefold.engine.heartbeat(taken, lease=SECOND), list[Beat])
+    ended, more = onefold.engine.finish_and_take(taken, worker="w", lease=SECOND)
+    assert_type(ended, list[Ended])
+    assert_type(more, list[Job])
+
+
+def job(found: Job) -> None:
+    """What a job says of itself."""
+    assert_type(found.payload, Any)
+    assert_type(found.run_at, datetime)
+    assert_type(found.lease_until, datetime | None)
+
+
+def claims(onefold: Onefold) -> str:
+    """An answer is one of five, and a match over them is complete."""
+    answer = assert_type(onefold.claim("import", "k"), Answer)
+    match answer:
+        case Won(claim):
+            assert_type(claim, Claim)
+            assert_type(onefold.release(claim), bool)
+            return "won"
+        case Replay(result):
+            assert_type(result, Any)
+            return "replay"
+        case Busy(retry_after):
+            assert_type(retry_after, timedelta)
+            return "busy"
+        case Mismatch(key):
+            return key
+        case Unknown(key, fence, since):
+            assert_type(fence, int)
+            assert_type(since, datetime | None)
+            return key
+
+
+def once(onefold: Onefold) -> None:
+    """A context manager and a decorator that keeps the arguments."""
+    with onefold.once("import", "k") as claim:
+        assert_type(claim, OnceClaim | None)
+
+    @onefold.once("square")
+    def square(number: int, *, twice: bool = False) -> int:
+        return number * number * (2 if twice else 1)
+
+    assert_type(square(2, twice=True), int | None)
+    square("two")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+    @onefold.aonce("fetch")
+    async def fetch(url: str) -> bytes:
+        return url.encode()
+
+    checked: Callable[[str], Awaitable[bytes | None]] = fetch
+    del checked
+
+
+def locks(onefold: Onefold) -> None:
+    """A lock of each colour."""
+    with onefold.lock("report", ttl=SECOND) as lock:
+        assert_type(lock, Lock)
+        assert_type(lock.fence, int)
+
+
+async def alocks(onefold: Onefold) -> None:
+    """And its twin."""
+    async with onefold.alock("report") as lock:
+        assert_type(lock, AsyncLock)

@@ -1,0 +1,113 @@
+"""What is public: the names that can be imported, and what importing them costs."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import onefold
+import onefold.claims
+from onefold import errors
+
+if TYPE_CHECKING:
+    import types
+
+# The names that the design promises for this part of the system.
+PROMISED = {
+    "Bury", "Cancel", "Defer", "Enqueued", "Job", "NewJob", "Onefold", "Retry", "Unique",
+}  # fmt: skip
+
+PUBLIC = pytest.mark.parametrize("module", [onefold, onefold.claims], ids=lambda m: m.__name__)
+
+
+@PUBLIC
+def test_all_is_sorted_and_says_nothing_twice(module: types.ModuleType) -> None:
+    names: list[str] = module.__all__
+
+    assert names == sorted(set(names))
+
+
+@PUBLIC
+def test_every_name_of_all_can_be_imported(module: types.ModuleType) -> None:
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+@PUBLIC
+def test_every_public_name_is_in_all(module: types.ModuleType) -> None:
+    public = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+
+    assert public == set(module.__all__)
+
+
+def test_every_error_is_public() -> None:
+    found = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.OnefoldError)
+    }
+
+    assert found <= set(onefold.__all__)
+
+
+def test_what_the_design_promises_is_there() -> None:
+    assert set(onefold.__all__) >= PROMISED
+
+
+@PUBLIC
+def test_every_public_name_is_documented(module: types.ModuleType) -> None:
+    undocumented = [
+        name
+        for name in module.__all__
+        if inspect.isclass(getattr(module, name)) and not inspect.getdoc(getattr(module, name))
+    ]
+
+    assert undocumented == []
+
+
+def modules_after(code: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has imported after running some code."""
+    listing = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    found = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{listing}"], capture_output=True, text=True, check=True
+    )
+    return set(found.stdout.split())
+
+
+def foreign(names: set[str]) -> set[str]:
+    return {name for name in names if name not in sys.stdlib_module_names}
+
+
+def test_importing_it_takes_the_standard_library_and_msgspec() -> None:
+    # msgspec takes typing_extensions where it is installed, as it is here for the tests.
+    theirs = modules_after("import msgspec")
+    imported = modules_after("import onefold, onefold.claims")
+
+    assert foreign(imported - theirs) == {"onefold"}
+
+
+def test_importing_it_takes_no_driver() -> None:
+    imported = modules_after("import onefold")
+
+    assert imported.isdisjoint({"sqlite3", "psycopg", "psycopg_pool", "asyncpg", "typer", "rich"})
+
+
+def test_using_sqlite_takes_no_other_driver(sqlite_url: str) -> None:
+    code = f"from onefold import Onefold\nOnefold({sqlite_url!r}).enqueue('email')"
+    imported = modules_after(code)
+
+    assert "sqlite3" in imported
+    assert imported.isdisjoint({"psycopg", "psycopg_pool", "asyncpg"})
+
+
+def test_the_version_is_the_one_of_the_package() -> None:
+    from importlib.metadata import version
+
+    assert onefold.__version__ == version("onefold")
