@@ -257,6 +257,40 @@ class TestSuccessors:
         assert sorted(payloads) == [1, 2, 3]
         assert subject.job(first.id).state == "completed"
 
+    @pytest.mark.parametrize("ending", ["cancel", "delete"])
+    def test_a_holder_that_ends_while_it_waits_has_its_successor(
+        self, subject: Subject, ending: str
+    ) -> None:
+        first = trigger(subject, 1)
+        job = subject.take_one()
+        trigger(subject, 2)
+        subject.engine.retry([job], after=HOUR)
+        ENDINGS[ending](subject, job)
+        assert successor(subject, first.id).payload == {"n": 2}
+
+    @pytest.mark.parametrize("scope", ["active", "exists", "active and unique_for"])
+    def test_a_holder_that_handed_its_key_over_is_replayed_as_its_successor(
+        self, subject: Subject, scope: str
+    ) -> None:
+        """Rule 7: the successor is the newer job that has the key."""
+        first = trigger(subject, 1, **SCOPES[scope])
+        job = subject.take_one()
+        trigger(subject, 2, **SCOPES[scope])
+        subject.engine.bury([job])
+        follower = successor(subject, first.id)
+        assert subject.replay(first.id) == Enqueued(follower.id, duplicate=True)
+        assert subject.job(first.id).state == "dead"
+
+    def test_a_holder_that_is_replayed_later_has_its_scope_again(self, subject: Subject) -> None:
+        first = trigger(subject, 1, unique_while="exists")
+        job = subject.take_one()
+        trigger(subject, 2, unique_while="exists")
+        subject.engine.bury([job])
+        subject.delete(successor(subject, first.id).id)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        complete(subject)
+        assert subject.enqueue("index", unique_key="k").id == first.id
+
     def test_it_is_the_whole_request(self, subject: Subject) -> None:
         first = trigger(subject, 1)
         job = subject.take_one()
