@@ -1,0 +1,263 @@
+"""Who does not wait for an open transaction, on PostgreSQL. On SQLite the wait is for the file.
+
+Each call here has so little patience that it would fail if it had to wait.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from threading import Event
+from typing import Any
+
+import psycopg
+import pytest
+
+from onefold import NewJob, Onefold, SerializationConflict
+from onefold.claims import Busy, Won
+from tests.fixtures.place import Place
+from tests.race.waiting import Second, until
+
+HOUR = timedelta(hours=1)
+SOON = timedelta(milliseconds=50)
+FIRST: Any = {"worker": "first", "lease": HOUR}
+
+ENDS = pytest.mark.parametrize("end", ["commit", "rollback"])
+
+
+@pytest.fixture
+def onefold(postgres_place: Place) -> Iterator[Onefold]:
+    with postgres_place.open(busy_timeout=SOON) as opened:
+        yield opened
+
+
+@pytest.fixture
+def caller(postgres_place: Place) -> Iterator[Any]:
+    """The application's connection, with a transaction that stays open."""
+    with postgres_place.connection() as connection:
+        connection.execute("begin")
+        yield connection
+
+
+def test_a_duplicate_in_an_open_transaction_keeps_nobody_waiting(
+    onefold: Onefold, caller: Any
+) -> None:
+    holder = onefold.enqueue("a", unique_key="k", idempotency_key="p")
+    taken = onefold.engine.take(**FIRST)
+    assert onefold.within(caller).enqueue("a", unique_key="k").duplicate
+    assert onefold.within(caller).enqueue("a", idempotency_key="p").duplicate
+
+    assert onefold.enqueue("a", unique_key="k").id == holder.id
+    assert onefold.enqueue("a", idempotency_key="p").id == holder.id
+    assert not onefold.engine.heartbeat(taken, lease=HOUR)[0].lost
+    assert onefold.duplicates(holder.id).count == 2
+    assert onefold.engine.fold() == 2
+    assert onefold.engine.finish(taken)[0].status == "accepted"
+    assert onefold.enqueue("a", unique_key="k").inserted
+    caller.execute("commit")
+    assert onefold.duplicates(holder.id).count == 4
+
+
+def test_a_duplicate_of_a_queued_job_does_not_keep_it_from_being_taken(
+    onefold: Onefold, caller: Any
+) -> None:
+    holder = onefold.enqueue("a", unique_key="k")
+    assert onefold.within(caller).enqueue("a", unique_key="k").duplicate
+    (taken,) = onefold.engine.take(**FIRST)
+    assert taken.id == holder.id
+
+
+@ENDS
+@pytest.mark.parametrize("on_duplicate", ["replace", "rerun"])
+def test_a_take_passes_over_a_holder_that_is_being_changed(
+    onefold: Onefold, caller: Any, on_duplicate: Any, end: str
+) -> None:
+    onefold.enqueue("a", "old", unique_key="k")
+    other = onefold.enqueue("a", "other")
+    onefold.within(caller).enqueue("a", "new", unique_key="k", on_duplicate=on_duplicate)
+    assert [job.id for job in onefold.engine.take(limit=9, **FIRST)] == [other.id]
+    caller.execute(end)
+    expected = "new" if end == "commit" else "old"
+    assert [job.payload for job in onefold.engine.take(limit=9, **FIRST)] == [expected]
+
+
+@ENDS
+def test_a_finish_waits_for_one_locked_row_and_not_with_the_others(
+    postgres_place: Place, onefold: Onefold, caller: Any, end: str
+) -> None:
+    ids = [
+        answer.id
+        for answer in onefold.enqueue_many([NewJob("a", n, unique_key=f"{n}") for n in range(5)])
+    ]
+    taken = onefold.engine.take(limit=5, **FIRST)
+    onefold.within(caller).enqueue("a", "next", unique_key="2", on_duplicate="rerun")
+    with Second(postgres_place, lambda other: other.engine.finish(taken)) as second:
+        second.is_waiting()
+        states = {job.id: job.state for job in onefold.find()}
+        assert [states[job_id] for job_id in ids] == [
+            "completed", "completed", "running", "completed", "completed",
+        ]  # fmt: skip
+        caller.execute(end)
+        assert {ended.status for ended in second.answer()} == {"accepted"}
+    after = [job.payload for job in onefold.engine.take(limit=9, **FIRST)]
+    assert after == (["next"] if end == "commit" else [])
+
+
+def test_the_next_jobs_are_taken_although_a_finish_has_to_wait(
+    postgres_place: Place, onefold: Onefold, caller: Any
+) -> None:
+    onefold.enqueue("a", unique_key="k")
+    taken = onefold.engine.take(**FIRST)
+    after = onefold.enqueue("b")
+    onefold.within(caller).enqueue("a", unique_key="k", on_duplicate="rerun")
+    with Second(
+        postgres_place,
+        lambda other: other.engine.finish_and_take(taken, **FIRST),
+    ) as second:
+        second.is_waiting()
+        until(lambda: _state(onefold, after.id) == "running", "for the next job to be taken")
+        caller.execute("commit")
+        ended, (job,) = second.answer()
+    assert (ended[0].status, job.id) == ("accepted", after.id)
+
+
+def _state(onefold: Onefold, job_id: str) -> str | None:
+    job = onefold.get(job_id)
+    return None if job is None else job.state
+
+
+def test_an_open_enqueue_keeps_no_other_key_waiting(onefold: Onefold, caller: Any) -> None:
+    onefold.within(caller).enqueue("a", unique_key="k", idempotency_key="p")
+    assert onefold.enqueue("a", unique_key="another", idempotency_key="another").inserted
+    assert onefold.enqueue("b", unique_key="k").inserted
+    assert onefold.tenant("t").enqueue("a", unique_key="k", idempotency_key="p").inserted
+    assert len(onefold.engine.take(limit=9, **FIRST)) == 3
+
+
+def test_chores_pass_over_what_a_transaction_has_locked(
+    postgres_place: Place, onefold: Onefold, caller: Any
+) -> None:
+    """A rescue, prune, sweep or fold is nobody's business to wait for, and waits for nobody."""
+    with onefold.once("scope", "settled"):
+        pass
+    onefold.enqueue("a", unique_key="k")
+    onefold.engine.take(worker="first", lease=timedelta(microseconds=1))
+    caller.execute(f"select * from {postgres_place.table('job')} for update")
+    assert onefold.engine.rescue().total == 0
+    assert onefold.engine.prune().total == 0
+    assert onefold.engine.fold() == 0
+    assert onefold.engine.sweep() == 0
+    caller.execute("commit")
+    assert onefold.engine.rescue().requeued == 1
+
+
+def test_a_second_joined_claim_is_told_busy_at_once(
+    postgres_place: Place, onefold: Onefold, caller: Any
+) -> None:
+    first = onefold.within(caller).claim("scope", "k")
+    assert isinstance(first, Won)
+    with postgres_place.transaction() as connection:
+        # Even told not to wait at all, it has an answer, and its transaction lives.
+        connection.execute("set local lock_timeout = 1")
+        assert isinstance(onefold.within(connection).claim("scope", "k"), Busy)
+        assert isinstance(onefold.within(connection).claim("scope", "another"), Won)
+    onefold.within(caller).settle(first.claim, "done")
+    caller.execute("commit")
+    with postgres_place.transaction() as connection:
+        answer = onefold.within(connection).claim("scope", "k")
+        assert type(answer).__name__ == "Replay"
+
+
+def test_replays_of_a_settled_claim_do_not_wait_for_each_other(
+    postgres_place: Place, onefold: Onefold, caller: Any
+) -> None:
+    with onefold.once("scope", "k"):
+        pass
+    assert type(onefold.within(caller).claim("scope", "k")).__name__ == "Replay"
+    assert type(onefold.claim("scope", "k")).__name__ == "Replay"
+
+
+def test_a_holder_newer_than_the_callers_snapshot_is_a_serialization_conflict(
+    postgres_place: Place, onefold: Onefold
+) -> None:
+    with postgres_place.connection() as connection:
+        connection.execute("begin isolation level repeatable read")
+        connection.execute("select 1")
+        onefold.enqueue("a", unique_key="k")
+        with pytest.raises(SerializationConflict):
+            onefold.within(connection).enqueue("a", unique_key="k")
+        connection.execute("rollback")
+        connection.execute("begin isolation level repeatable read")
+        assert onefold.within(connection).enqueue("a", unique_key="k").duplicate
+        connection.execute("commit")
+
+
+@ENDS
+def test_our_own_transactions_are_read_committed_whatever_the_server_prefers(
+    postgres_place: Place, onefold: Onefold, caller: Any, end: str
+) -> None:
+    separator = "&" if "?" in postgres_place.url else "?"
+    options = "options=-cdefault_transaction_isolation%3Dserializable"
+    strict = postgres_place._replace(url=f"{postgres_place.url}{separator}{options}")
+    with strict.connection() as connection:
+        assert connection.execute("show transaction_isolation").fetchone() == ("serializable",)
+    first = onefold.within(caller).enqueue("a", unique_key="k")
+    with Second(strict, lambda other: other.enqueue("a", unique_key="k")) as second:
+        second.is_waiting()
+        caller.execute(end)
+        answer = second.answer()
+    assert answer.duplicate == (end == "commit")
+    assert (answer.id == first.id) == (end == "commit")
+
+
+def test_of_two_callers_who_cross_two_keys_one_is_told_of_the_deadlock(
+    postgres_place: Place, onefold: Onefold, caller: Any
+) -> None:
+    """Two calls in one transaction cannot be ordered for the caller; the docs say enqueue_many."""
+    locked = Event()
+
+    def crossed(other: Onefold) -> int:
+        with postgres_place.connection() as connection:
+            connection.execute("begin")
+            other.within(connection).enqueue("a", unique_key="2")
+            locked.set()
+            return _refused(other, connection, "1")
+
+    onefold.within(caller).enqueue("a", unique_key="1")
+    with Second(postgres_place, crossed) as second:
+        assert locked.wait(20)
+        refused = _refused(onefold, caller, "2")
+        assert refused + second.answer() == 1
+
+
+def _refused(onefold: Onefold, connection: Any, key: str) -> int:
+    try:
+        onefold.within(connection).enqueue("a", unique_key=key)
+    except SerializationConflict:
+        return 1
+    finally:
+        connection.execute("rollback")
+    return 0
+
+
+def test_a_deadlock_of_our_own_is_retried_and_nobody_hears_of_it(
+    postgres_place: Place, onefold: Onefold, caller: Any
+) -> None:
+    """The caller has key 1 and asks for key 0; our batch has key 0 and waits for key 1."""
+    onefold.within(caller).enqueue("a", unique_key="1")
+    jobs = [NewJob("a", unique_key="0"), NewJob("a", unique_key="1")]
+    with Second(postgres_place, lambda other: other.enqueue_many(jobs)) as second:
+        second.is_waiting()
+        answer = onefold.within(caller).enqueue("a", unique_key="0")
+        caller.execute("commit")
+        batch = second.answer()
+    # If somebody must lose, it is us, who can try again.
+    assert answer.inserted
+    assert batch.inserted == 0
+    assert batch[0].id == answer.id
+    assert len(onefold.find()) == 2
+
+
+def test_psycopg_is_not_left_in_a_failed_transaction(postgres_place: Place) -> None:
+    with postgres_place.open() as onefold, postgres_place.transaction() as connection:
+        onefold.within(connection).enqueue("a", unique_key="k")
+        assert onefold.within(connection).enqueue("a", unique_key="k").duplicate
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS

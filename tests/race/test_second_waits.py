@@ -1,0 +1,240 @@
+"""Two calls for one key, one of them in a transaction that is still open, on both databases.
+
+Rule 6: the second waits; the first commits → duplicate; rolls back → new.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import DatabaseBusy, Enqueued, NewJob, Onefold, WouldDeadlock
+from onefold.claims import Won
+from tests.fixtures.place import Place
+from tests.race.waiting import Second, take_within
+
+HOUR = timedelta(hours=1)
+SOON = timedelta(milliseconds=50)
+INSTANT = timedelta(microseconds=1)
+FIRST: Any = {"worker": "first", "lease": HOUR}
+
+ENDS = pytest.mark.parametrize("end", ["commit", "rollback"])
+
+
+@pytest.fixture
+def onefold(place: Place) -> Iterator[Onefold]:
+    with place.open() as opened:
+        yield opened
+
+
+def by_unique_key(onefold: Any) -> Enqueued:
+    answer: Enqueued = onefold.enqueue("a", {"n": 1}, unique_key="k")
+    return answer
+
+
+def by_publish_key(onefold: Any) -> Enqueued:
+    answer: Enqueued = onefold.enqueue("a", {"n": 1}, idempotency_key="k")
+    return answer
+
+
+def by_batch(onefold: Any) -> Enqueued:
+    jobs = [NewJob("a", {"n": 1}, unique_key=key) for key in ("j", "k", "l")]
+    answer: Enqueued = onefold.enqueue_many(jobs)[1]
+    return answer
+
+
+def by_window(onefold: Any) -> Enqueued:
+    answer: Enqueued = onefold.enqueue("a", {"n": 1}, unique_key="k", unique_for=HOUR)
+    return answer
+
+
+@ENDS
+@pytest.mark.parametrize("by", [by_unique_key, by_publish_key, by_batch])
+def test_the_second_waits_for_the_first_and_is_its_duplicate_or_new(
+    place: Place, onefold: Onefold, by: Callable[[Any], Enqueued], end: str
+) -> None:
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        first = by(onefold.within(connection))
+        with Second(place, by) as second:
+            second.is_waiting()
+            connection.execute(end)
+            answer = second.answer()
+    assert first.inserted
+    if end == "commit":
+        assert (answer.id, answer.duplicate) == (first.id, True)
+    else:
+        assert answer.inserted
+        assert onefold.get(first.id) is None
+    assert onefold.get(answer.id) is not None
+
+
+@ENDS
+def test_of_two_who_meet_a_window_that_is_over_one_is_new(
+    place: Place, onefold: Onefold, end: str
+) -> None:
+    old = onefold.enqueue("a", unique_key="k", unique_for=INSTANT)
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        first = by_window(onefold.within(connection))
+        assert first.inserted
+        with Second(place, by_window) as second:
+            second.is_waiting()
+            connection.execute(end)
+            answer = second.answer()
+    assert answer.id != old.id
+    assert answer.duplicate == (end == "commit")
+    assert len(onefold.find(unique_key="k")) == 2
+
+
+@ENDS
+def test_a_replay_waits_for_an_open_enqueue_of_its_key(
+    place: Place, onefold: Onefold, end: str
+) -> None:
+    dead = _dead_letter(onefold)
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        newer = by_unique_key(onefold.within(connection))
+        with Second(place, lambda other: other.replay(dead)) as second:
+            second.is_waiting()
+            connection.execute(end)
+            answer = second.answer()
+    job = onefold.get(dead)
+    assert job is not None
+    if end == "commit":
+        assert (answer.id, answer.duplicate, job.state) == (newer.id, True, "dead")
+    else:
+        assert (answer.id, answer.duplicate, job.state) == (dead, False, "queued")
+
+
+@ENDS
+def test_an_enqueue_waits_for_an_open_replay_and_there_is_no_gap(
+    place: Place, onefold: Onefold, end: str
+) -> None:
+    """The replay's placeholder is gone before its transaction is; the key is not free meanwhile."""
+    dead = _dead_letter(onefold)
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        assert onefold.within(connection).replay(dead).inserted
+        with Second(place, by_unique_key) as second:
+            second.is_waiting()
+            connection.execute(end)
+            answer = second.answer()
+    if end == "commit":
+        assert (answer.id, answer.duplicate) == (dead, True)
+    else:
+        assert answer.inserted
+    (holder,) = onefold.find(unique_key="k", status="queued")
+    assert holder.id == answer.id
+
+
+@ENDS
+def test_of_two_replays_of_one_job_the_second_is_answered_with_the_job_itself(
+    place: Place, onefold: Onefold, end: str
+) -> None:
+    dead = _dead_letter(onefold)
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        onefold.within(connection).replay(dead)
+        with Second(place, lambda other: other.replay(dead)) as second:
+            second.is_waiting()
+            connection.execute(end)
+            answer = second.answer()
+    assert (answer.id, answer.duplicate) == (dead, end == "commit")
+    assert len(onefold.find(unique_key="k")) == 1
+
+
+def _dead_letter(onefold: Onefold) -> str:
+    job_id = by_unique_key(onefold).id
+    onefold.engine.bury(onefold.engine.take(**FIRST), reason="for the test")
+    return job_id
+
+
+@ENDS
+@pytest.mark.parametrize("scope", ["queued", "active"])
+def test_a_take_wins_against_a_replace(
+    place: Place, onefold: Onefold, end: str, scope: Any
+) -> None:
+    def replace(other: Onefold) -> Enqueued:
+        return other.enqueue("a", "new", unique_key="k", unique_while=scope, on_duplicate="replace")
+
+    holder = onefold.enqueue("a", "old", unique_key="k", unique_while=scope)
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        assert [job.id for job in take_within(onefold, connection)] == [holder.id]
+        with Second(place, replace) as second:
+            second.is_waiting()
+            connection.execute(end)
+            answer = second.answer()
+    job = onefold.get(holder.id)
+    assert job is not None
+    if end == "rollback":
+        assert (answer.id, answer.replaced, job.payload) == (holder.id, True, "new")
+    elif scope == "active":
+        assert (answer.id, answer.state, answer.replaced) == (holder.id, "running", False)
+        assert job.payload == "old"
+    else:
+        # Once taken, a `queued` key is free for good: the debounce starts again.
+        assert answer.inserted
+        assert job.payload == "old"
+
+
+@ENDS
+def test_a_trigger_that_meets_an_open_take_is_not_lost(
+    place: Place, onefold: Onefold, end: str
+) -> None:
+    def trigger(other: Onefold) -> Enqueued:
+        return other.enqueue("a", "new", unique_key="k", on_duplicate="rerun")
+
+    holder = onefold.enqueue("a", "old", unique_key="k")
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        taken = take_within(onefold, connection)
+        with Second(place, trigger) as second:
+            second.is_waiting()
+            connection.execute(end)
+            assert second.answer().id == holder.id
+    if end == "commit":
+        onefold.engine.finish(taken)
+    assert [job.payload for job in onefold.engine.take(limit=9, **FIRST)] == ["new"]
+
+
+def test_our_own_call_gives_up_in_time_and_names_within(place: Place, onefold: Onefold) -> None:
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        by_unique_key(onefold.within(connection))
+        # In a thread of its own, so that nobody can tell whose transaction it waits for.
+        with Second(place, by_unique_key, busy_timeout=SOON) as second:
+            with pytest.raises(DatabaseBusy, match="within") as refused:
+                second.answer()
+            assert refused.value.waited >= SOON
+        connection.execute("commit")
+    assert by_unique_key(onefold).duplicate
+
+
+def test_a_call_that_waits_for_its_own_thread_is_told_so(place: Place) -> None:
+    with place.open(busy_timeout=SOON) as onefold, place.connection() as connection:
+        connection.execute(place.begin)
+        first = by_unique_key(onefold.within(connection))
+        with pytest.raises((DatabaseBusy, WouldDeadlock), match="within"):
+            by_unique_key(onefold)
+        # The caller's transaction has not been touched.
+        assert by_unique_key(onefold.within(connection)).id == first.id
+        connection.execute("commit")
+        assert by_unique_key(onefold).id == first.id
+
+
+@ENDS
+def test_a_leased_claim_waits_for_a_joined_one(place: Place, onefold: Onefold, end: str) -> None:
+    with place.connection() as connection:
+        connection.execute(place.begin)
+        joined = onefold.within(connection)
+        first = joined.claim("scope", "k")
+        assert isinstance(first, Won)
+        joined.settle(first.claim, "done")
+        with Second(place, lambda other: other.claim("scope", "k", lease=HOUR)) as second:
+            second.is_waiting()
+            connection.execute(end)
+            answer = second.answer()
+    assert type(answer).__name__ == ("Replay" if end == "commit" else "Won")
