@@ -6,11 +6,13 @@ The store's clock grants and ends the lease. The holder counts on its own monoto
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onefold.calls.procedure import Conductor, Pause, Procedure, Transaction, waits
 from onefold.errors import Busy, LeaseLost, UsageError
@@ -25,9 +27,20 @@ if TYPE_CHECKING:
 MARGIN: Final = 0.1
 """The part of a lease in which the holder no longer trusts it."""
 
-_held: ContextVar[frozenset[tuple[str, ClaimKey]]] = ContextVar(
-    "onefold_locks", default=frozenset()
-)
+_held: ContextVar[tuple[tuple[_Mine, _Lock], ...]] = ContextVar("onefold_locks", default=())
+"""Locks taken in this context, and by which task or thread: a context is also inherited by tasks
+that are started here, and those may well wait for a lock that we hold."""
+
+_Mine: TypeAlias = tuple[int, str, ClaimKey]
+"""Whose lock it is, of which database, on what."""
+
+
+def _whoami() -> int:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return threading.get_ident() if task is None else id(task)
 
 
 class _Lock:
@@ -52,6 +65,11 @@ class _Lock:
         self._wait = wait
         self._claim: Claim | None = None
         self._trusted_until = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        """True from the acquiring to the releasing, though the lease may be over: see `lost`."""
+        return self._claim is not None
 
     @property
     def claim(self) -> Claim:
@@ -81,8 +99,8 @@ class _Lock:
         return self._key.derived(f"{self.fence}:{name}")
 
     def _acquire(self) -> Procedure[None]:
-        mine = (self._conductor.database.label, self._key)
-        if mine in _held.get():
+        mine = self._mine()
+        if any(whose == mine and lock.is_held for whose, lock in _held.get()):
             raise UsageError(
                 f"The lock {self._key.key!r} is already held here; asking again would wait for"
                 " itself."
@@ -95,7 +113,8 @@ class _Lock:
             if isinstance(answer, Won):
                 self._claim = answer.claim
                 self._trust(asked)
-                _held.set(_held.get() | {mine})
+                held = (entry for entry in _held.get() if entry[1].is_held)
+                _held.set((*held, (mine, self)))
                 return
             assert isinstance(answer, Busy)
             pause = next(pauses, None)
@@ -103,12 +122,15 @@ class _Lock:
                 raise answer
             yield Pause(min(pause, max(answer.retry_after.total_seconds(), 0.001)))
 
+    def _mine(self) -> _Mine:
+        return (_whoami(), self._conductor.database.label, self._key)
+
     def _trust(self, asked: float) -> None:
         self._trusted_until = asked + self._ttl.total_seconds() * (1 - MARGIN)
 
     def _release(self) -> Procedure[bool]:
         claim, self._claim = self._claim, None
-        _held.set(_held.get() - {(self._conductor.database.label, self._key)})
+        _held.set(tuple(entry for entry in _held.get() if entry[1] is not self))
         if claim is None:
             return False
         released: set[str] = yield Transaction(

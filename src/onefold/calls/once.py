@@ -90,6 +90,7 @@ class OnceClaim:
         self.claim: Claim | None = answer.claim if isinstance(answer, Won) else None
         self.result: Any = None if isinstance(answer, Won) else answer.result
         """Set it in the body; it is stored when the body ends, and given to every later caller."""
+        self.left = False
 
     @property
     def won(self) -> bool:
@@ -111,13 +112,20 @@ class OnceClaim:
         """What may be said of the effect: exactly, at least or at most once."""
         return None if self.claim is None else self.claim.guarantee
 
+    def has(self, key: ClaimKey) -> bool:
+        """True while the body that won this key has not ended."""
+        return self.claim is not None and self.claim.key == key and not self.left
+
     def derived(self, name: str) -> str | None:
         """A key for a third party: the same over every attempt with this key and name."""
         return None if self.claim is None else self.claim.key.derived(name)
 
 
-_joined_here: ContextVar[tuple[tuple[object, Claim], ...]] = ContextVar("onefold_once", default=())
-"""What this thread or task does once inside transactions of its own, and on which connections."""
+_joined_here: ContextVar[tuple[tuple[object, OnceClaim], ...]] = ContextVar(
+    "onefold_once", default=()
+)
+"""What is done once inside callers' transactions, and on which connections. Tasks that are started
+inside a body inherit this, so an entry must say itself when it is over."""
 
 
 class _Once:
@@ -166,8 +174,8 @@ class _Once:
             case Won() | Replay():
                 self._entered = OnceClaim(answer)
                 borrowed = self._settings.conductor.borrowed
-                if borrowed is not None and isinstance(answer, Won):
-                    here = (borrowed.connection, answer.claim)
+                if borrowed is not None and self._entered.won:
+                    here = (borrowed.connection, self._entered)
                     _joined_here.set((*_joined_here.get(), here))
                 return self._entered
             case Busy():
@@ -209,7 +217,8 @@ class _Once:
         if entered is None or entered.claim is None:
             return
         claim = entered.claim
-        _joined_here.set(tuple(here for here in _joined_here.get() if here[1] is not claim))
+        entered.left = True
+        _joined_here.set(tuple(here for here in _joined_here.get() if not here[1].left))
         if error is None:
             text = encode_result(entered.result)
             yield Transaction(lambda sql: claims.settle(sql, claim, text))
@@ -224,8 +233,8 @@ class _Once:
         """True inside the body of another `once` with this key, in the same transaction."""
         borrowed = self._settings.conductor.borrowed
         return borrowed is not None and any(
-            connection is borrowed.connection and claim.key == key
-            for connection, claim in _joined_here.get()
+            connection is borrowed.connection and entered.has(key)
+            for connection, entered in _joined_here.get()
         )
 
     def _give_back(self, claim: Claim, error: BaseException) -> Procedure[None]:
