@@ -39,6 +39,7 @@ class JobModel(KeyModel):
             record.state, record.lease_until = "running", self.now + lease
             record.attempt += 1
             record.fence += 1
+            record.not_before = None
             if record.scope == "queued":
                 record.scope = None
         return taken
@@ -94,6 +95,7 @@ class JobModel(KeyModel):
         else:
             record.state, record.reason = "queued", None
             record.run_at = self.now + (record.asked.backoff if after is None else after)
+            record.not_before = record.run_at
 
     def _settle(self, moved: Iterable[Record]) -> None:
         """What follows an end: the successor has the key, the record has its time."""
@@ -185,7 +187,7 @@ class JobModel(KeyModel):
             assert holder.id is not None
             return Answer(holder.id, duplicate=True, state=holder.state)
         record.state, record.attempt, record.vanished, record.run_at = "queued", 0, 0, self.now
-        record.reason = record.keep_until = record.expires_at = None
+        record.reason = record.keep_until = record.expires_at = record.not_before = None
         record.generation += fresh
         record.handed_over = False
         return Answer(job_id)

@@ -80,6 +80,8 @@ class Record:
     fence: int = 0
     vanished: int = 0
     generation: int = 0
+    not_before: int | None = None
+    """The end of a backoff, which no newcomer shortens."""
     lease_until: int | None = None
     keep_until: int | None = None
     reason: str | None = None

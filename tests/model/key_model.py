@@ -165,8 +165,9 @@ class KeyModel:
             wanted = min(wanted, holder.created_at + policy.max_wait)
         if policy.on_duplicate == "rerun" and not is_new:
             wanted = min(wanted, holder.run_at)  # a trigger never postpones what waits already
+        if holder.not_before is not None:
+            wanted = max(wanted, holder.not_before)
         if holder.attempt:
-            wanted = max(wanted, holder.run_at)
             holder.generation += 1
         holder.asked = replace(
             holder.asked, kind=asked.kind, payload=asked.payload, priority=asked.priority
