@@ -190,8 +190,9 @@ def point_publish_keys(
     answers: Sequence[str],
 ) -> Operation[None]:
     """A new key whose job was not made, because a unique key is held, stands for that holder."""
-    moved = [index for index in _fresh(published) if answers[index] != items[index].request.id]
-    for group in _places(sql, items, moved):
+    fresh = _fresh(sql, items, published)
+    moved = [(place, index) for place, index in fresh if answers[index] != items[index].request.id]
+    for group in _by_place(moved):
         rows = [(*place, items[index].request.id, answers[index]) for place, index in group]
         yield sql("point_claims", (*KEY_COLUMNS, "owner", "result"), rows)
 
@@ -200,22 +201,25 @@ def forget_publish_keys(
     sql: Sql, items: Sequence[Prepared], published: Mapping[int, Published]
 ) -> Operation[None]:
     """Take back the keys that this call has recorded."""
-    for group in _places(sql, items, _fresh(published)):
+    for group in _by_place(_fresh(sql, items, published)):
         rows = [(*place, items[index].request.id) for place, index in group]
         yield sql("delete_claims", (*KEY_COLUMNS, "owner"), rows)
 
 
-def _fresh(published: Mapping[int, Published]) -> list[int]:
-    return [index for index, known in published.items() if known.fresh]
+def _fresh(
+    sql: Sql, items: Sequence[Prepared], published: Mapping[int, Published]
+) -> list[tuple[Place, int]]:
+    """The keys that this call has recorded, each with the index of its item."""
+    return [
+        (publish.key.place(sql.shards), index)
+        for index, known in published.items()
+        if known.fresh and (publish := items[index].publish) is not None
+    ]
 
 
-def _places(
-    sql: Sql, items: Sequence[Prepared], indexes: Iterable[int]
-) -> list[list[tuple[Place, int]]]:
-    """The keys of these items in lock order, one list per shard."""
+def _by_place(keys: Iterable[tuple[Place, int]]) -> list[list[tuple[Place, int]]]:
+    """In lock order, one list per shard."""
     groups: dict[int, list[tuple[Place, int]]] = {}
-    for index in indexes:
-        if (publish := items[index].publish) is not None:
-            place = publish.key.place(sql.shards)
-            groups.setdefault(place[0], []).append((place, index))
-    return [sorted(groups[shard]) for shard in sorted(groups)]
+    for place, index in sorted(keys):
+        groups.setdefault(place[0], []).append((place, index))
+    return list(groups.values())
