@@ -28,6 +28,11 @@ where
     and onefold_claim.scope = r.scope
     and onefold_claim.key = r.key
     and onefold_claim.state <> 2
-    and (onefold_claim.state = 0 or onefold_claim.expires_at is null or onefold_claim.expires_at > :now or onefold_claim.surface = 'publish')
+    and (
+        onefold_claim.state = 0
+        or onefold_claim.expires_at is null
+        or onefold_claim.expires_at > :now
+        or onefold_claim.surface = 'publish'
+    )
     and (r.seen_fence is null or (onefold_claim.fence = r.seen_fence and onefold_claim.state = 0))
 returning fence
