@@ -18,8 +18,9 @@ from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
+from weakref import ref
 
 from onefold.databases import sqlite_errors
 from onefold.errors import (
@@ -53,12 +54,34 @@ MONOPOLY: Final = 0.010
 """After so long of commits back to back, the writer leaves the lock alone for one poll."""
 IDLE_CONNECTIONS: Final = 8
 THREADS: Final = 8
-LENT_REMEMBERED: Final = 256
 OLDEST: Final = (3, 35, 0)
 """The first with RETURNING."""
 
 _graveyard: list[object] = []
 """Connections of the parent process. Closing them in a forked child would be SQLite's undoing."""
+
+
+class _Token:
+    """Lives as long as the connection that has it as a function.
+
+    sqlite3 connections have no weak references, and an id alone may be another connection's by the
+    time it is looked up.
+    """
+
+    def __call__(self) -> None:
+        """Nobody calls it."""
+
+
+class _Lent(NamedTuple):
+    """A connection that `within` was given."""
+
+    token: ref[_Token]
+    thread: int
+    path: Path
+
+
+_lent: dict[int, _Lent] = {}
+"""By the connection's id."""
 
 
 class SqliteDatabase:
@@ -73,7 +96,6 @@ class SqliteDatabase:
         self._busy_timeout = busy_timeout.total_seconds()
         self._state = _State()
         self._closed = False
-        self._lent: dict[int, int] = {}
         """Connections that `within` was given, by id, and the thread that gave each."""
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
@@ -203,10 +225,14 @@ class SqliteDatabase:
     def _refuse_own_lock(self, thread: int) -> None:
         """Look for an open transaction that this very thread has lent us before.
 
-        sqlite3 connections have no weak references, and holding on to one would keep its locks
-        alive. So only their ids are remembered, and looked up among the living when we must wait.
+        Holding on to the connection would keep its locks alive. So only its id is remembered, and
+        looked up among the living when we must wait.
         """
-        lent = {number for number, owner in self._lent.items() if owner == thread}
+        lent = {
+            number
+            for number, lent in list(_lent.items())
+            if lent.thread == thread and lent.path == self.path and lent.token() is not None
+        }
         if lent and any(id(thing) in lent and _in_transaction(thing) for thing in gc.get_objects()):
             raise WouldDeadlock
 
@@ -289,10 +315,15 @@ class SqliteDatabase:
 
     def remember_borrowed(self, connection: sqlite3.Connection) -> None:
         """So that a plain call in the same thread can be told that it would wait for itself."""
-        self._lent.pop(id(connection), None)
-        self._lent[id(connection)] = threading.get_ident()
-        while len(self._lent) > LENT_REMEMBERED:
-            self._lent.pop(next(iter(self._lent)), None)
+        known = _lent.get(id(connection))
+        token = None if known is None else known.token()
+        if token is None:
+            for number, lent in list(_lent.items()):
+                if lent.token() is None:
+                    _lent.pop(number, None)
+            token = _Token()
+            connection.create_function("onefold_lent", 0, token)
+        _lent[id(connection)] = _Lent(ref(token), threading.get_ident(), self.path)
 
     def close(self) -> None:
         """Close this process' connections and threads."""
