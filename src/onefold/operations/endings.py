@@ -119,6 +119,8 @@ class Move(msgspec.Struct, frozen=True):
     error: str | None = None
     next: str | None = None
     replayed: bool = False
+    reserved: bool = False
+    """True where a replay has reserved the job's key."""
     fresh: bool = False
 
     @property
@@ -129,12 +131,14 @@ class Move(msgspec.Struct, frozen=True):
             self.id, int(step.state), step.attempt, step.vanished, step.run_at, step.reason,
             self.error, self.now if final else None, self.now + self.keep if final else None,
             self.replayed, int(self.fresh), step.not_before,
+            self.reserved,
         )  # fmt: skip
 
 
 MOVE_COLUMNS: Final = (
     "shard", "id", "state", "attempt", "vanished", "run_at", "reason", "error", "ended_at",
     "keep_until", "replayed", "generations", "not_before",
+    "reserved",
 )  # fmt: skip
 
 

@@ -218,10 +218,12 @@ def replay(
     answers: dict[str, Enqueued] = {}
     wanted = [job for job in found.values() if not job.stripped and allows(State(job.state), event)]
     wanted.sort(key=lambda job: (job.shard, job.unique_kind or "", job.unique_key or "", job.id))
-    held = yield from _reserve(sql, [job for job in wanted if job.enters])
+    entering = [job for job in wanted if job.enters]
+    held = yield from _reserve(sql, entering)
     answers.update(held)
     moving = [job.id for job in wanted if job.id not in held]
-    answers.update((yield from _move_back(sql, moving, event)))
+    reserved = {job.id for job in entering}
+    answers.update((yield from _move_back(sql, moving, event, reserved=reserved)))
     for job in found.values():
         if job.id not in answers and not job.stripped and not State(job.state).is_final:
             answers[job.id] = Enqueued(job.id, duplicate=True, state=STATE_WORDS[job.state])
@@ -267,7 +269,9 @@ def _reserve(sql: Sql, jobs: Sequence[Replayable]) -> Operation[dict[str, Enqueu
     return held
 
 
-def _move_back(sql: Sql, ids: Sequence[str], event: Event) -> Operation[dict[str, Enqueued]]:
+def _move_back(
+    sql: Sql, ids: Sequence[str], event: Event, *, reserved: set[str]
+) -> Operation[dict[str, Enqueued]]:
     answers: dict[str, Enqueued] = {}
     for shard, wanted in ids_by_shard(sql, ids):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted)
@@ -277,7 +281,7 @@ def _move_back(sql: Sql, ids: Sequence[str], event: Event) -> Operation[dict[str
             if locked.stripped:
                 continue
             if allows(state, event):
-                moves.append(_replayed(locked, event))
+                moves.append(_replayed(locked, event, reserved=locked.id in reserved))
                 answers[locked.id] = Enqueued(locked.id)
             else:
                 answers[locked.id] = Enqueued(
@@ -287,10 +291,10 @@ def _move_back(sql: Sql, ids: Sequence[str], event: Event) -> Operation[dict[str
     return answers
 
 
-def _replayed(locked: Locked, event: Event) -> Move:
+def _replayed(locked: Locked, event: Event, *, reserved: bool) -> Move:
     step = next_step(locked.standing, event, now=locked.now)
     fresh = event is Event.REPLAY_FRESH
-    return Move(locked.id, step, locked.now, keep=0, replayed=True, fresh=fresh)
+    return Move(locked.id, step, locked.now, keep=0, replayed=True, fresh=fresh, reserved=reserved)
 
 
 _recent: Final = msgspec.json.Decoder(list[tuple[int, str | None]])

@@ -26,6 +26,7 @@ cross join lateral (
             and j.unique_kind = r.unique_kind
             and j.unique_key = r.unique_key
             and j.unique_key is not null
+            and not j.yielded
             and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1)
     )
     limit 1

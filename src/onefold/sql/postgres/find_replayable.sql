@@ -2,8 +2,14 @@
 select
     j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.max_attempts,
     j.unique_kind, j.unique_key, j.unique_states, j.stripped, j.fingerprint,
-    j.unique_key is not null and j.unique_until is null
-        and j.unique_states & 1 = 1 and (j.unique_states >> j.state) & 1 = 0 as enters
+    j.unique_key is not null and (
+        j.yielded
+        or (
+            j.unique_until is null
+            and j.unique_states & 1 = 1
+            and (j.unique_states >> j.state) & 1 = 0
+        )
+    ) as enters
 from
     unnest(:shard::smallint[], :id::text[]) as r (shard, id),
     onefold.job as j

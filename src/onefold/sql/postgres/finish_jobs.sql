@@ -20,12 +20,8 @@ set
     ended_at = clock.now,
     keep_until = clock.now
         + coalesce((j.options::jsonb #>> '{keep,completed}')::bigint, :keep::bigint),
-    -- As in move_jobs: a successor gets the key.
-    unique_states = case
-        when j.next is null then j.unique_states
-        else (j.unique_states & 3) | ((j.unique_states & 4) << 3)
-    end,
-    unique_until = case when j.next is null then j.unique_until end
+    -- A successor gets the key.
+    yielded = j.yielded or j.next is not null
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),

@@ -6,6 +6,7 @@ from
 where
     j.shard = r.shard
     and j.id = r.id::uuid
+    and not j.yielded
     and j.unique_until > coalesce(
         :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
     )

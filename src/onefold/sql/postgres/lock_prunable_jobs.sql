@@ -1,6 +1,6 @@
 -- Finished jobs whose record has been kept long enough, and whether their key is promised for longer.
 -- Served by job_keep.
-select j.id::text, j.unique_until is not null and j.unique_until > clock.now
+select j.id::text, not j.yielded and j.unique_until is not null and j.unique_until > clock.now
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),

@@ -8,13 +8,14 @@ with lapsed as materialized (
     where
         j.shard = r.shard
         and j.id = r.id::uuid
+        and not j.yielded
         and j.unique_until <= :at::bigint
         and (j.unique_states >> j.state) & 1 = 0
     order by j.shard, j.id
     for update of j
 )
 update onefold.job as j
-set unique_until = null, next = null
+set yielded = true, next = null
 from lapsed
 where j.shard = lapsed.shard and j.id = lapsed.id
 returning j.id::text

@@ -22,6 +22,7 @@ join onefold_job as j on j.rowid = coalesce(
             and m.unique_kind = r.unique_kind
             and m.unique_key = r.unique_key
             and m.unique_key is not null
+            and not m.yielded
             and (m.unique_until is not null or (m.unique_states >> m.state) & 1 = 1)
     )
 )

@@ -8,12 +8,8 @@ set
     result = r.result,
     ended_at = :now,
     keep_until = :now + coalesce(json_extract(onefold_job.options, '$.keep.completed'), :keep),
-    -- As in move_jobs: a successor gets the key.
-    unique_states = case
-        when onefold_job.next is null then onefold_job.unique_states
-        else (onefold_job.unique_states & 3) | ((onefold_job.unique_states & 4) << 3)
-    end,
-    unique_until = case when onefold_job.next is null then onefold_job.unique_until end
+    -- A successor gets the key.
+    yielded = onefold_job.yielded or onefold_job.next is not null
 from (
     select
         json_extract(value, '$[0]') as shard,

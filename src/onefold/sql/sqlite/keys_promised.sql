@@ -7,4 +7,4 @@ from (
     from json_each(:rows)
 ) as r
 cross join onefold_job as j on j.shard = r.shard and j.id = r.id
-where j.unique_until > :now
+where not j.yielded and j.unique_until > :now

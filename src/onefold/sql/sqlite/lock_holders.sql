@@ -1,7 +1,7 @@
 -- How the holders stand that a newcomer wants to change. SQLite's one writer is the lock.
 select
     j.id, j.state, j.run_at, j.not_before, j.created_at,
-    j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1, :now
+    not j.yielded and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1), :now
 from (
     select
         json_extract(value, '$[0]') as shard,

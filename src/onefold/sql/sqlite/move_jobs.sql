@@ -1,6 +1,5 @@
--- Write down the steps that lifecycle decided. A final state with a waiting successor hands the key over
--- to it: no final state holds it any more, but a replay asks for it again, and bit 5 remembers for it that
--- the key was held in every state.
+-- Write down the steps that lifecycle decided. What ends with a waiting successor yields its key to it; a
+-- replay that has reserved its key has it again.
 update onefold_job
 set
     state = r.state,
@@ -16,15 +15,10 @@ set
     keep_until = r.keep_until,
     expires_at = case when r.replayed then null else onefold_job.expires_at end,
     generation = onefold_job.generation + r.generations,
-    unique_states = case
-        when r.ended_at is not null and onefold_job.next is not null
-            then (onefold_job.unique_states & 3) | ((onefold_job.unique_states & 4) << 3)
-        when r.replayed and (onefold_job.unique_states & 32) <> 0 then 31
-        else onefold_job.unique_states
-    end,
-    unique_until = case
-        when r.ended_at is not null and onefold_job.next is not null then null
-        else onefold_job.unique_until
+    yielded = case
+        when r.reserved then 0
+        when r.ended_at is not null and onefold_job.next is not null then 1
+        else onefold_job.yielded
     end,
     next = case when r.ended_at is not null then null else onefold_job.next end
 from (
@@ -41,7 +35,8 @@ from (
         json_extract(value, '$[9]') as keep_until,
         json_extract(value, '$[10]') as replayed,
         json_extract(value, '$[11]') as generations,
-        json_extract(value, '$[12]') as not_before
+        json_extract(value, '$[12]') as not_before,
+        json_extract(value, '$[13]') as reserved
     from json_each(:rows)
 ) as r
 where onefold_job.shard = r.shard and onefold_job.id = r.id

@@ -1,7 +1,7 @@
 -- Take the key from holders whose window is over. A successor that waited on such a holder is older
 -- than the newcomer that replaces it, and is dropped with the key.
 update onefold_job
-set unique_until = null, next = null
+set yielded = 1, next = null
 from (
     select
         json_extract(value, '$[0]') as shard,
@@ -10,6 +10,7 @@ from (
 ) as r
 where
     onefold_job.shard = r.shard and onefold_job.id = r.id
+    and not onefold_job.yielded
     and onefold_job.unique_until <= :at
     and (onefold_job.unique_states >> onefold_job.state) & 1 = 0
 returning id

@@ -30,6 +30,7 @@ create table onefold.job (
     vanished smallint not null default 0,       -- deliveries in a row whose worker vanished
     unique_states smallint not null default 0,  -- bit n: the key is held in state n
     generation integer not null default 0,
+    yielded boolean not null default false,    -- the key went to another job; only a replay asks for it again
     stripped boolean not null default false,    -- a tombstone: holds its key, and nothing else
     run_at bigint not null,
     not_before bigint,                          -- the end of a backoff, which no newcomer may shorten
@@ -65,6 +66,7 @@ create table onefold.job (
 -- Every scope of every unique key, at once: the row is in the index exactly while it holds its key.
 create unique index job_unique on onefold.job (shard, tenant, unique_kind, unique_key)
     where unique_key is not null
+      and not yielded
       and (unique_until is not null or (unique_states >> state) & 1 = 1);
 
 -- What a take looks at, in its order. Finished and running jobs are not in it.

@@ -26,6 +26,7 @@ create table onefold_job (
     vanished integer not null default 0,        -- deliveries in a row whose worker vanished
     unique_states integer not null default 0,   -- bit n: the key is held in state n
     generation integer not null default 0,
+    yielded integer not null default 0,         -- the key went to another job; only a replay asks for it again
     stripped integer not null default 0,        -- a tombstone: holds its key, and nothing else
     run_at integer not null,
     not_before integer,                         -- the end of a backoff, which no newcomer may shorten
@@ -52,6 +53,7 @@ create table onefold_job (
 -- Every scope of every unique key, at once: the row is in the index exactly while it holds its key.
 create unique index onefold_job_unique on onefold_job (shard, tenant, unique_kind, unique_key)
     where unique_key is not null
+      and not yielded
       and (unique_until is not null or (unique_states >> state) & 1 = 1);
 
 -- What a take looks at, in its order. Finished and running jobs are not in it.
