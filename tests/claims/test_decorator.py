@@ -1,0 +1,257 @@
+"""`once` as a decorator: which calls are the same call, and what the second of them gets."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Busy, InvalidInput, Onefold
+from tests.fixtures.colours import Clock, Colour, Coloured, Store
+
+MINUTE = timedelta(minutes=1)
+
+
+class Counter:
+    """A function that says how often it was called."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def add(self, first: int, second: int = 1, *, scale: int = 1) -> int:
+        self.calls.append((first, second, scale))
+        return (first + second) * scale
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter()
+
+
+@pytest.fixture
+def add(onefold: Coloured, counter: Counter) -> Any:
+    def add(first: int, second: int = 1, *, scale: int = 1) -> int:
+        return counter.add(first, second, scale=scale)
+
+    return onefold.once("add")(onefold.function(add))
+
+
+async def test_the_second_call_gets_the_first_ones_result(add: Any, counter: Counter) -> None:
+    assert await add(1, 2) == 3
+    assert await add(1, 2) == 3
+
+    assert counter.calls == [(1, 2, 1)]
+
+
+async def test_f015_the_key_is_made_of_the_arguments_as_the_signature_binds_them(
+    add: Any, counter: Counter
+) -> None:
+    same = [
+        await add(1),
+        await add(1, 1),
+        await add(first=1),
+        await add(second=1, first=1),
+        await add(1, scale=1),
+        await add(scale=1, second=1, first=1),
+    ]
+
+    assert same == [2] * 6
+    assert counter.calls == [(1, 1, 1)]
+
+
+async def test_f015_other_arguments_are_another_call(add: Any, counter: Counter) -> None:
+    await add(1, 2)
+    await add(2, 1)
+    await add(1, 2, scale=2)
+
+    assert len(counter.calls) == 3
+
+
+async def test_f015_large_and_nested_arguments_have_a_short_stable_key(onefold: Coloured) -> None:
+    calls: list[int] = []
+
+    def work(document: Any, *rest: Any, **more: Any) -> int:
+        calls.append(1)
+        return len(document["text"])
+
+    decorated = onefold.once("work")(onefold.function(work))
+    big = {"text": "x" * 100_000, "tags": ["ü", None, 1.5]}
+
+    first = await decorated(big, 1, 2, flag=True, other=None)
+    second = await decorated(
+        {"tags": ["ü", None, 1.5], "text": "x" * 100_000}, 1, 2, other=None, flag=True
+    )
+
+    assert first == second == 100_000
+    assert calls == [1]
+
+
+async def test_f015_an_argument_that_cannot_be_part_of_a_key_is_named_in_the_error(
+    onefold: Coloured,
+) -> None:
+    def work(connection: object) -> None:
+        pytest.fail("it has no key, so it must not run")
+
+    decorated = onefold.once("work")(onefold.function(work))
+
+    with pytest.raises(InvalidInput, match="key cannot be made of the arguments") as caught:
+        await decorated(object())
+
+    assert caught.value.field == "key"
+
+
+async def test_wrong_arguments_are_a_type_error_and_claim_nothing(add: Any) -> None:
+    with pytest.raises(TypeError, match="first"):
+        await add(second=2)
+
+    assert await add(1) == 2
+
+
+async def test_two_functions_under_one_name_do_not_share_keys(onefold: Coloured) -> None:
+    def one(x: int) -> str:
+        return "one"
+
+    def two(x: int) -> str:
+        return "two"
+
+    decorate = onefold.once("shared")
+
+    assert await decorate(onefold.function(one))(1) == "one"
+    assert await decorate(onefold.function(two))(1) == "two"
+
+
+async def test_a_callable_makes_the_key_of_the_arguments(onefold: Coloured) -> None:
+    calls: list[object] = []
+
+    def work(user: int, connection: object) -> int:
+        calls.append(connection)
+        return user
+
+    def key(user: int, connection: object) -> str:
+        return f"user:{user}"
+
+    decorated = onefold.once("work", key)(onefold.function(work))
+
+    assert await decorated(7, object()) == 7
+    assert await decorated(7, connection=object()) == 7
+    assert len(calls) == 1
+    assert (await onefold.claim("work", "user:7")).result == 7
+
+
+async def test_a_callable_that_makes_no_key_is_refused(onefold: Coloured) -> None:
+    def work(user: int) -> None:
+        pytest.fail("it has no key, so it must not run")
+
+    def key(user: int) -> Any:
+        return user
+
+    decorated = onefold.once("work", key)(onefold.function(work))
+
+    with pytest.raises(InvalidInput) as caught:
+        await decorated(7)
+
+    assert caught.value.field == "key"
+
+
+async def test_a_given_key_is_the_key_of_every_call(onefold: Coloured) -> None:
+    calls: list[int] = []
+
+    def work(number: int) -> int:
+        calls.append(number)
+        return number
+
+    decorated = onefold.once("work", "only")(onefold.function(work))
+
+    assert [await decorated(1), await decorated(2)] == [1, 1]
+    assert calls == [1]
+
+
+async def test_a_failure_releases_the_key_for_the_next_call(onefold: Coloured) -> None:
+    calls: list[int] = []
+
+    def work(number: int) -> str:
+        calls.append(number)
+        if len(calls) == 1:
+            raise ConnectionError("down")
+        return "sent"
+
+    decorated = onefold.once("work")(onefold.function(work))
+
+    with pytest.raises(ConnectionError):
+        await decorated(1)
+    assert await decorated(1) == "sent"
+    assert await decorated(1) == "sent"
+
+
+async def test_a_call_during_the_work_is_busy_or_none(onefold: Coloured) -> None:
+    await onefold.claim("work", "k", lease=MINUTE)
+
+    def work() -> None:
+        pytest.fail("two at once")
+
+    with pytest.raises(Busy):
+        await onefold.once("work", "k")(onefold.function(work))()
+    assert await onefold.once("work", "k", busy="skip")(onefold.function(work))() is None
+
+
+async def test_options_count_for_every_call(onefold: Coloured, clock: Clock) -> None:
+    calls: list[int] = []
+
+    def work(number: int) -> None:
+        calls.append(number)
+
+    decorated = onefold.once("work", retention=MINUTE)(onefold.function(work))
+
+    await decorated(1)
+    await decorated(1)
+    clock.advance(MINUTE)
+    await decorated(1)
+
+    assert calls == [1, 1]
+
+
+async def test_a_decorated_function_keeps_its_name(onefold: Coloured) -> None:
+    decorate = onefold.target.once if onefold.colour == "sync" else onefold.target.aonce
+
+    def documented() -> None:
+        """What it does."""
+
+    function = onefold.function(documented)
+    function.__doc__ = documented.__doc__
+
+    assert decorate("work")(function).__doc__ == "What it does."
+
+
+async def test_a_decorator_refuses_a_function_of_the_other_colour(store: Store) -> None:
+    onefold = store.open()
+
+    def plain() -> None: ...
+    async def coroutine() -> None: ...
+
+    with pytest.raises(InvalidInput, match="aonce"):
+        onefold.once("work")(coroutine)
+    with pytest.raises(InvalidInput, match="use once"):
+        onefold.aonce("work")(plain)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+async def test_concurrent_calls_run_once(store: Store, colour: Colour) -> None:
+    """One runs; the others wait for its result."""
+    onefold: Onefold = store.open()
+    calls: list[int] = []
+
+    def work(number: int) -> int:
+        calls.append(number)
+        return number * 2
+
+    async def awork(number: int) -> int:
+        return work(number)
+
+    if colour == "async":
+        adecorated = onefold.aonce("work", wait=MINUTE)(awork)
+        answers = await asyncio.gather(*(adecorated(21) for _ in range(8)))
+    else:
+        decorated = onefold.once("work", wait=MINUTE)(work)
+        answers = await asyncio.gather(*(asyncio.to_thread(decorated, 21) for _ in range(8)))
+
+    assert answers == [42] * 8
+    assert calls == [21]

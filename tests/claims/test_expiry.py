@@ -1,0 +1,222 @@
+"""Lease and retention are two settings; only what is settled expires; the sweep only tidies."""
+
+import sqlite3
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from onefold import NewJob
+from onefold.claims import Busy, Replay, Unknown, Won
+from tests.fixtures.colours import Clock, Coloured, Store
+
+MICROSECOND = timedelta(microseconds=1)
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+YEAR = timedelta(days=365)
+
+
+def stored(store: Store) -> list[tuple[Any, ...]]:
+    """Surface and key of every claim that is stored."""
+    text = f"select surface, key from {store.table('claim')} order by surface, key"
+    if store.dialect == "postgres":
+        with psycopg.connect(store.url) as connection:
+            return connection.execute(text.encode()).fetchall()
+    plain = sqlite3.connect(store.path)
+    try:
+        return plain.execute(text).fetchall()
+    finally:
+        plain.close()
+
+
+async def settled(onefold: Coloured, key: str, **options: Any) -> Any:
+    answer = await onefold.claim("import", key, **options)
+    assert isinstance(answer, Won)
+    await onefold.settle(answer.claim, key)
+    return answer.claim
+
+
+async def test_retention_counts_from_the_settling_and_is_half_open(
+    onefold: Coloured, clock: Clock
+) -> None:
+    answer = await onefold.claim("import", "k", lease=HOUR, retention=HOUR)
+    clock.advance(timedelta(minutes=30))
+    await onefold.settle(answer.claim, "done")
+
+    clock.advance(HOUR - MICROSECOND)
+    assert isinstance(await onefold.claim("import", "k"), Replay)
+
+    clock.advance(MICROSECOND)
+    assert isinstance(await onefold.claim("import", "k"), Won)
+
+
+async def test_a_lease_is_half_open_too(onefold: Coloured, clock: Clock) -> None:
+    await onefold.claim("import", "k", lease=HOUR)
+
+    clock.advance(HOUR - MICROSECOND)
+    answer = await onefold.claim("import", "k")
+    assert isinstance(answer, Busy)
+    assert answer.retry_after == MICROSECOND
+
+    clock.advance(MICROSECOND)
+    assert isinstance(await onefold.claim("import", "k"), Unknown)
+
+
+async def test_a_settled_key_outlives_its_lease(onefold: Coloured, clock: Clock) -> None:
+    await settled(onefold, "k", lease=SECOND, retention=DAY)
+
+    clock.advance(HOUR)
+
+    assert isinstance(await onefold.claim("import", "k"), Replay)
+
+
+async def test_a_held_key_outlives_its_retention(onefold: Coloured, clock: Clock) -> None:
+    await onefold.claim("import", "k", lease=DAY, retention=SECOND)
+
+    clock.advance(HOUR)
+
+    assert isinstance(await onefold.claim("import", "k"), Busy)
+
+
+async def test_a_key_without_retention_is_remembered_until_told(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    await settled(onefold, "k")
+
+    clock.advance(50 * YEAR)
+
+    assert await onefold.engine.sweep() == 0
+    assert isinstance(await onefold.claim("import", "k"), Replay)
+
+
+async def test_an_unknown_outcome_never_expires(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    await onefold.claim("import", "k", lease=SECOND, retention=SECOND)
+
+    clock.advance(50 * YEAR)
+
+    assert await onefold.engine.sweep() == 0
+    assert isinstance(await onefold.claim("import", "k"), Unknown)
+
+
+async def test_an_expired_key_is_absent_before_and_after_the_sweep(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    await settled(onefold, "a", retention=HOUR)
+    await settled(onefold, "b", retention=HOUR)
+    clock.advance(HOUR)
+
+    assert isinstance(await onefold.claim("import", "a"), Won)
+    assert await onefold.engine.sweep() == 1
+    assert stored(store) == [("once", "a")]
+    assert isinstance(await onefold.claim("import", "b"), Won)
+
+
+async def test_the_sweep_leaves_what_is_still_remembered(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    await settled(onefold, "over", retention=HOUR)
+    await settled(onefold, "remembered", retention=HOUR + MICROSECOND)
+    await onefold.claim("import", "held", lease=DAY, retention=SECOND)
+    await onefold.claim("import", "unknown", lease=SECOND, retention=SECOND)
+    clock.advance(HOUR)
+
+    assert await onefold.engine.sweep() == 1
+
+    assert stored(store) == [("once", "held"), ("once", "remembered"), ("once", "unknown")]
+
+
+async def test_the_sweep_forgets_a_released_key_after_a_day(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    answer = await onefold.claim("import", "k")
+    await onefold.release(answer.claim)
+
+    clock.advance(DAY - MICROSECOND)
+    assert await onefold.engine.sweep() == 0
+    clock.advance(MICROSECOND)
+    assert await onefold.engine.sweep() == 1
+
+    assert stored(store) == []
+
+
+async def test_the_sweep_goes_on_until_every_batch_is_swept(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    jobs = [NewJob("k", idempotency_key=f"{n}", idempotency_for=SECOND) for n in range(2500)]
+    await onefold.enqueue_many(jobs)
+    taken = await onefold.engine.take(limit=2500, worker="w", lease=HOUR)
+    await onefold.engine.finish(taken)
+    clock.advance(SECOND)
+
+    assert await onefold.engine.sweep() == 2500
+
+    assert stored(store) == []
+
+
+async def test_the_sweep_steps_over_publish_keys_of_living_jobs(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    living = [NewJob("k", idempotency_key=f"{n:04}", idempotency_for=SECOND) for n in range(1200)]
+    await onefold.enqueue_many(living)
+    clock.advance(MICROSECOND)
+    await settled(onefold, "over", retention=SECOND)
+    clock.advance(DAY)
+
+    assert await onefold.engine.sweep() == 1
+
+    assert stored(store) == [("publish", f"{n:04}") for n in range(1200)]
+
+
+async def test_a_publish_key_is_swept_once_its_job_has_ended(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    first = await onefold.enqueue("k", idempotency_key="K", idempotency_for=SECOND)
+    clock.advance(DAY)
+    assert await onefold.engine.sweep() == 0
+    assert (await onefold.enqueue("k", idempotency_key="K")).id == first.id
+
+    await onefold.cancel(first.id)
+
+    assert await onefold.engine.sweep() == 1
+    assert (await onefold.enqueue("k", idempotency_key="K")).inserted
+
+
+@pytest.mark.parametrize("end", ["release", "expire", "force", "sweep"])
+async def test_f001_the_fence_of_a_key_grows_whatever_happened_to_its_row(
+    onefold: Coloured, store: Store, clock: Clock, end: str
+) -> None:
+    fences: list[int] = []
+    for _ in range(3):
+        answer = await onefold.claim("import", "k", retention=SECOND)
+        fences.append(answer.claim.fence)
+        match end:
+            case "release":
+                await onefold.release(answer.claim)
+            case "force":
+                await onefold.force_release("import", "k")
+            case _:
+                await onefold.settle(answer.claim, "done")
+                clock.advance(SECOND)
+        if end == "sweep":
+            assert await onefold.engine.sweep() == 1
+
+    assert fences == sorted(set(fences))
+
+
+async def test_f001_the_fence_grows_over_a_restart_with_a_clock_that_went_back(
+    store: Store, clock: Clock
+) -> None:
+    fences: list[int] = []
+    for _ in range(3):
+        with store.open(clock=clock) as process:
+            answer = process.claim("import", "k")
+            assert isinstance(answer, Won)
+            fences.append(answer.claim.fence)
+            process.release(answer.claim)
+        clock.advance(-DAY)
+
+    assert fences == sorted(set(fences))

@@ -1,0 +1,200 @@
+"""`guard`: a lock or a claim checked inside the transaction that writes."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from onefold import Busy, LeaseLost
+from tests.fixtures.colours import Clock, Coloured, Store
+from tests.fixtures.connections import Effects, Kind, alongside
+
+TTL = timedelta(seconds=10)
+
+
+async def test_f002_a_holder_that_slept_past_its_lease_is_refused_after_its_successor_wrote(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock, effects: Effects
+) -> None:
+    sleeper, successor = (onefold.lock("ledger", ttl=TTL) for _ in range(2))
+    await sleeper.acquire()
+    stale = getattr(sleeper, "target", sleeper).claim
+    clock.advance(TTL)
+    await sleeper.release()
+    await successor.acquire()
+    connection = await kind.connect(store)
+    await connection.begin()
+    await onefold.within(connection.raw).guard(getattr(successor, "target", successor))
+    await connection.execute(effects.insert(34))
+    await connection.commit()
+
+    await connection.begin()
+    with pytest.raises(LeaseLost) as caught:
+        await onefold.within(connection.raw).guard(stale)
+    await connection.rollback()
+
+    assert caught.value.fence == stale.fence
+    assert effects.numbers == [34]
+
+
+async def test_f003_a_stale_holder_is_refused_before_its_successor_has_written(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock, effects: Effects
+) -> None:
+    """A resource that remembers the highest fence it has seen would still accept it here."""
+    sleeper, successor = (onefold.lock("ledger", ttl=TTL) for _ in range(2))
+    await sleeper.acquire()
+    stale = getattr(sleeper, "target", sleeper).claim
+    clock.advance(TTL)
+    await sleeper.release()
+    await successor.acquire()
+
+    connection = await kind.connect(store)
+    await connection.begin()
+    with pytest.raises(LeaseLost):
+        await onefold.within(connection.raw).guard(stale)
+    await connection.rollback()
+
+    assert effects.numbers == []
+
+
+async def test_f003_a_holder_past_its_lease_may_write_while_nobody_took_the_lock(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock, effects: Effects
+) -> None:
+    """The fence alone decides: nobody else can have started."""
+    lock = onefold.lock("ledger", ttl=TTL)
+    await lock.acquire()
+    clock.advance(2 * TTL)
+
+    connection = await kind.connect(store)
+    await connection.begin()
+    await onefold.within(connection.raw).guard(getattr(lock, "target", lock))
+    await connection.execute(effects.insert(33))
+    await connection.commit()
+
+    assert effects.numbers == [33]
+
+
+async def test_f005_nobody_takes_the_lock_between_the_check_and_the_commit(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock, effects: Effects
+) -> None:
+    """The successor waits for the transaction (or gives up), so check and write are one step."""
+    holder = onefold.lock("ledger", ttl=TTL)
+    await holder.acquire()
+    guarded = getattr(holder, "target", holder)
+    clock.advance(TTL)
+    connection = await kind.connect(store)
+    await connection.begin()
+    await onefold.within(connection.raw).guard(guarded)
+    rival = Coloured(store.open(clock=clock), kind.colour)
+
+    async def take() -> int:
+        async with rival.lock("ledger") as lock:
+            fence: int = lock.fence
+            assert effects.numbers == [33], "whoever has the lock sees what its predecessor wrote"
+            return fence
+
+    successor = asyncio.create_task(alongside(kind.colour, take))
+    await connection.execute(effects.insert(33))
+    await connection.commit()
+
+    assert await asyncio.wait_for(successor, 30) > guarded.fence
+
+
+async def test_f004_a_guard_may_be_asked_twice(kind: Kind, store: Store, onefold: Coloured) -> None:
+    lock = onefold.lock("ledger")
+    await lock.acquire()
+    connection = await kind.connect(store)
+    await connection.begin()
+    within = onefold.within(connection.raw)
+
+    await within.guard(getattr(lock, "target", lock))
+    await within.guard(getattr(lock, "target", lock).claim)
+
+    await connection.commit()
+    assert await lock.release()
+
+
+async def test_a_released_lock_guards_nothing(kind: Kind, store: Store, onefold: Coloured) -> None:
+    lock = onefold.lock("ledger")
+    await lock.acquire()
+    claim = getattr(lock, "target", lock).claim
+    await lock.release()
+    connection = await kind.connect(store)
+    await connection.begin()
+    within = onefold.within(connection.raw)
+
+    for holder in (claim, getattr(lock, "target", lock)):
+        with pytest.raises(LeaseLost):
+            await within.guard(holder)
+
+    await connection.rollback()
+
+
+async def test_f019_a_lock_that_an_operator_took_guards_nothing(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    lock = onefold.lock("ledger")
+    await lock.acquire()
+    await onefold.unlock("ledger")
+    connection = await kind.connect(store)
+    await connection.begin()
+
+    with pytest.raises(LeaseLost):
+        await onefold.within(connection.raw).guard(getattr(lock, "target", lock))
+
+    await connection.rollback()
+
+
+async def test_a_guarded_transaction_goes_on_after_a_refusal(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock, effects: Effects
+) -> None:
+    claim = (await onefold.claim("ledger", "k", lease=TTL, takeover="rerun")).claim
+    clock.advance(TTL)
+    current = (await onefold.claim("ledger", "k")).claim
+    connection = await kind.connect(store)
+    await connection.begin()
+    within = onefold.within(connection.raw)
+
+    with pytest.raises(LeaseLost):
+        await within.guard(claim)
+    await within.guard(current)
+    await connection.execute(effects.insert(1))
+    await connection.commit()
+
+    assert effects.numbers == [1]
+
+
+async def test_a_once_is_guarded_too(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection = await kind.connect(store)
+    async with onefold.once("import", "sha") as claim:
+        await connection.begin()
+        await onefold.within(connection.raw).guard(claim)
+        await connection.execute(effects.insert(1))
+        await connection.commit()
+
+    async with onefold.once("import", "sha") as replayed:
+        await connection.begin()
+        with pytest.raises(LeaseLost):
+            await onefold.within(connection.raw).guard(replayed)
+        await connection.rollback()
+    assert effects.numbers == [1]
+
+
+async def test_the_lease_still_answers_for_a_guarded_lock(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock
+) -> None:
+    """A guarded transaction keeps nobody waiting who would be told Busy anyway."""
+    lock = onefold.lock("ledger")
+    await lock.acquire()
+    connection = await kind.connect(store)
+    await connection.begin()
+    await onefold.within(connection.raw).guard(getattr(lock, "target", lock))
+    if store.dialect == "sqlite":
+        await connection.commit()  # the file has one writer, and that was us
+
+    with pytest.raises(Busy):
+        await asyncio.to_thread(store.open(clock=clock).lock("ledger").acquire)
+
+    await connection.rollback()
+    assert await lock.release()

@@ -1,0 +1,549 @@
+"""`once` inside the caller's transaction: the claim, the work and the result commit together."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from contextlib import nullcontext
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from onefold import Busy, Conflict, ConflictingOptions, DatabaseBusy, OutcomeUnknown, UsageError
+from onefold.claims import Done, Replay, Unknown, Won
+from tests.fixtures.colours import Clock, Colour, Coloured, Store
+from tests.fixtures.connections import Connection, Effects, Kind, alongside
+
+MINUTE = timedelta(minutes=1)
+
+
+async def connect(kind: Kind, store: Store, onefold: Coloured) -> tuple[Connection, Coloured]:
+    """A connection with a transaction open, and Onefold within it."""
+    connection = await kind.connect(store)
+    await connection.begin()
+    return connection, onefold.within(connection.raw)
+
+
+async def test_f030_the_ledger_and_the_effect_are_one_commit(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+
+    async with within.once("inbox", "m1") as claim:
+        assert claim.won
+        assert claim.guarantee == "exactly once"
+        await connection.execute(effects.insert(1))
+        claim.result = {"number": 1}
+    if store.dialect == "postgres":
+        assert (effects.numbers, effects.claims) == ([], [])
+    await connection.commit()
+
+    assert (effects.numbers, effects.claims) == ([1], [("m1", 1)])
+
+
+async def test_f031_a_duplicate_is_skipped_and_gets_the_stored_result(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    for expected in ("won", "replayed", "replayed"):
+        connection, within = await connect(kind, store, onefold)
+        async with within.once("inbox", "m1") as claim:
+            assert getattr(claim, expected)
+            if claim.won:
+                await connection.execute(effects.insert(1))
+                claim.result = "handled"
+        assert claim.result == "handled"
+        await connection.commit()
+
+    assert effects.numbers == [1]
+
+
+async def test_f032_another_consumer_handles_the_same_message(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+
+    for consumer in ("billing", "mail"):
+        async with within.once(consumer, "m1") as claim:
+            assert claim.won
+    await connection.commit()
+
+    assert isinstance(await onefold.claim("billing", "m1"), Replay)
+    assert isinstance(await onefold.claim("mail", "m1"), Replay)
+
+
+async def test_f033_of_two_workers_the_second_is_told_busy_and_then_skips(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    """PostgreSQL tells at once; SQLite waits for the file as the connection says (0.5 s)."""
+    first, within_first = await connect(kind, store, onefold)
+    async with within_first.once("inbox", "m1") as claim:
+        await first.execute(effects.insert(1))
+        claim.result = "first"
+
+        second, within_second = await connect(kind, store, onefold)
+        started = time.monotonic()
+        with pytest.raises(Busy):
+            async with within_second.once("inbox", "m1"):
+                pytest.fail("two at once")
+        waited = time.monotonic() - started
+        await second.rollback()
+    await first.commit()
+
+    bound = 0.4 if store.dialect == "postgres" else 5
+    assert waited < bound
+    await second.begin()
+    async with onefold.within(second.raw).once("inbox", "m1") as again:
+        assert again.result == "first"
+    await second.commit()
+    assert effects.numbers == [1]
+
+
+async def test_f033_the_second_wins_where_the_first_rolled_back(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    first, within_first = await connect(kind, store, onefold)
+    async with within_first.once("inbox", "m1"):
+        pass
+    await first.rollback()
+
+    second, within_second = await connect(kind, store, onefold)
+    async with within_second.once("inbox", "m1") as claim:
+        assert claim.won
+    await second.commit()
+
+
+async def test_f033_the_second_waits_for_the_first_to_commit(
+    kind: Kind, store: Store, colour: Colour, effects: Effects
+) -> None:
+    asked = threading.Event()
+
+    def clock() -> Any:
+        asked.set()
+        return Clock().now
+
+    onefold = Coloured(store.open(clock=Clock()), colour)
+    watched = Coloured(store.open(clock=clock), colour)
+
+    async def second() -> Any:
+        connection = await kind.open(store)  # closed where it was opened: sqlite3 insists
+        try:
+            await connection.begin()
+            async with watched.within(connection.raw).once("inbox", "m1", wait=MINUTE) as claim:
+                pass
+            await connection.commit()
+            return claim.result
+        finally:
+            await connection.close()
+
+    first, within = await connect(kind, store, onefold)
+    async with within.once("inbox", "m1") as claim:
+        await first.execute(effects.insert(1))
+        claim.result = "first"
+        waiting = asyncio.create_task(alongside(colour, second))
+        # On SQLite the second waits for the file, before it gets to its first statement.
+        if store.dialect == "postgres":
+            assert await asyncio.to_thread(asked.wait, 30)
+    await first.commit()
+
+    assert await asyncio.wait_for(waiting, 30) == "first"
+
+
+async def test_f034_an_effect_that_fails_takes_the_ledger_with_it(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the body is what fails
+        async with within.once("inbox", "m1"):
+            await connection.execute(effects.insert(1))
+            raise ZeroDivisionError
+    await connection.rollback()
+
+    assert (effects.numbers, effects.claims) == ([], [])
+
+
+async def test_a_rollback_leaves_nothing_of_a_finished_body(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    async with within.once("inbox", "m1") as claim:
+        await connection.execute(effects.insert(1))
+        claim.result = "never happened"
+
+    await connection.rollback()
+
+    assert (effects.numbers, effects.claims) == ([], [])
+
+
+async def test_an_error_that_the_caller_catches_and_commits_frees_the_key(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    with pytest.raises(ZeroDivisionError):
+        async with within.once("inbox", "m1"):
+            raise ZeroDivisionError
+    await connection.execute(effects.insert(1))
+    await connection.commit()
+
+    assert effects.numbers == [1]
+    answer = await onefold.claim("inbox", "m1")
+    assert isinstance(answer, Won)
+
+
+async def test_a_savepoint_that_is_rolled_back_takes_its_claim_with_it(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    await connection.execute(effects.insert(1))
+    await connection.execute("savepoint here")
+    async with within.once("inbox", "m1"):
+        await connection.execute(effects.insert(2))
+    await connection.execute("rollback to savepoint here")
+    if store.dialect == "postgres":
+        rival, within_rival = await connect(kind, store, onefold)
+        assert isinstance(await within_rival.claim("inbox", "m1"), Won), "its lock went too"
+        await rival.rollback()
+
+    async with within.once("inbox", "m1") as again:
+        assert again.won
+    await connection.commit()
+
+    assert (effects.numbers, effects.claims) == ([1], [("m1", 1)])
+
+
+async def test_f038_one_bad_message_of_a_batch_costs_only_itself(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    for number in (1, 2, 2, 3):
+        await connection.execute("savepoint item")
+        try:
+            async with within.once("inbox", f"m{number}"):
+                await connection.execute(effects.insert(number))
+                assert number != 2, "a bad message"
+        except AssertionError:
+            await connection.execute("rollback to savepoint item")
+    await connection.commit()
+
+    assert (effects.numbers, effects.claims) == ([1, 3], [("m1", 1), ("m3", 1)])
+
+
+async def test_f038_a_message_that_breaks_a_constraint_costs_only_itself(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    """In PostgreSQL the broken statement has ended the transaction up to the savepoint."""
+    connection, within = await connect(kind, store, onefold)
+    for message, number in (("a", 1), ("b", 1), ("c", 2)):
+        await connection.execute("savepoint item")
+        duplicate = (
+            pytest.raises(Exception, match=r"(?i)unique") if message == "b" else nullcontext()
+        )
+        with duplicate:
+            async with within.once("inbox", message):
+                await connection.execute(effects.insert(number))
+        if message == "b":
+            await connection.execute("rollback to savepoint item")
+    await connection.commit()
+
+    assert effects.numbers == [1, 2]
+    assert effects.claims == [("a", 1), ("c", 1)]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+async def test_f039_an_outgoing_job_and_the_business_row_are_both_there_or_neither(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects, end: str
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    await connection.execute(effects.insert(1))
+    await within.enqueue("invoice.mail", {"number": 1}, unique_key="invoice:1")
+
+    await getattr(connection, end)()
+
+    both = ([1], [("invoice.mail", "invoice:1")])
+    assert (effects.numbers, effects.jobs) == (both if end == "commit" else ([], []))
+
+
+async def test_f017_the_same_key_again_in_one_transaction_never_waits_for_itself(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    started = time.monotonic()
+
+    async with within.once("inbox", "m1") as outer:
+        with pytest.raises(Busy):
+            async with within.once("inbox", "m1"):
+                pytest.fail("reentered")
+        with pytest.raises(Busy):
+            async with onefold.within(connection.raw).once("inbox", "m1"):
+                pytest.fail("reentered")
+        await connection.execute(effects.insert(1))
+        outer.result = "outer"
+    await connection.commit()
+
+    assert time.monotonic() - started < 5
+    assert (effects.numbers, effects.claims) == ([1], [("m1", 1)])
+    assert (await onefold.claim("inbox", "m1")).result == "outer"
+
+
+async def test_a_key_that_was_done_earlier_in_the_transaction_is_replayed(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    async with within.once("inbox", "m1") as claim:
+        claim.result = "done"
+
+    async with within.once("inbox", "m1") as again:
+        assert again.result == "done"
+    await connection.commit()
+
+
+async def test_claim_settle_and_release_join_the_transaction_too(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    settled = await within.claim("inbox", "m1", fingerprint="one")
+    await within.settle(settled.claim, "result")
+    released = await within.claim("inbox", "m2")
+    assert await within.release(released.claim)
+    await connection.commit()
+
+    assert settled.claim.guarantee == "exactly once"
+    assert settled.claim.lease_until is None
+    assert (await onefold.claim("inbox", "m1", fingerprint="one")).result == "result"
+    assert isinstance(await onefold.claim("inbox", "m2"), Won)
+
+
+async def test_a_joined_claim_that_is_committed_unsettled_is_unknown(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    await within.claim("inbox", "m1")
+    await connection.commit()
+    clock.advance(timedelta(days=3650))
+
+    assert isinstance(await onefold.claim("inbox", "m1"), Unknown)
+    assert await onefold.engine.sweep() == 0
+
+
+@pytest.mark.parametrize("option", ["lease", "takeover"])
+async def test_options_of_a_leased_claim_are_refused(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects, option: str
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    options = {option: {"lease": MINUTE, "takeover": "rerun"}[option]}
+
+    with pytest.raises(ConflictingOptions) as once_caught:
+        async with within.once("inbox", "m1", **options):
+            pytest.fail("leased inside a transaction")
+    with pytest.raises(ConflictingOptions) as claim_caught:
+        await within.claim("inbox", "m1", **options)
+
+    assert once_caught.value.field == claim_caught.value.field == option
+    await connection.execute(effects.insert(1))
+    await connection.commit()
+    assert (effects.numbers, effects.claims) == ([1], [])
+
+
+async def test_a_lock_cannot_be_taken_inside_a_transaction(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+
+    with pytest.raises(UsageError, match=r"within\(connection\)\.guard\(lock\)"):
+        within.lock("nightly")
+
+    await connection.rollback()
+
+
+async def test_a_leased_holder_is_busy_for_a_joined_newcomer(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    await onefold.claim("inbox", "m1", lease=MINUTE)
+    connection, within = await connect(kind, store, onefold)
+
+    with pytest.raises(Busy) as caught:
+        async with within.once("inbox", "m1"):
+            pytest.fail("two at once")
+
+    assert caught.value.retry_after == MINUTE
+    await connection.execute(effects.insert(1))
+    await connection.commit()
+    assert effects.numbers == [1]
+
+
+async def test_a_leased_newcomer_is_told_that_a_joined_holder_is_at_work(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock
+) -> None:
+    """PostgreSQL knows the key and answers at once; SQLite knows only that the file is taken."""
+    connection, within = await connect(kind, store, onefold)
+    impatient = store.open(clock=clock, busy_timeout=timedelta(milliseconds=100))
+    started = time.monotonic()
+    async with within.once("inbox", "m1"):
+        # In this thread, SQLite would have us wait for our own transaction.
+        asking = asyncio.to_thread(impatient.claim, "inbox", "m1")
+        if store.dialect == "postgres":
+            assert isinstance(await asking, Busy)
+            assert time.monotonic() - started < 0.7
+        else:
+            with pytest.raises(DatabaseBusy):
+                await asking
+    await connection.commit()
+
+    assert isinstance(await onefold.claim("inbox", "m1"), Replay)
+
+
+async def test_an_unknown_outcome_is_verified_inside_the_transaction(
+    kind: Kind, store: Store, onefold: Coloured, clock: Clock
+) -> None:
+    for key in ("m1", "m2"):
+        await onefold.claim("inbox", key, lease=MINUTE)
+    clock.advance(MINUTE)
+    connection, within = await connect(kind, store, onefold)
+
+    def found(_key: str) -> Done:
+        return Done("found")
+
+    with pytest.raises(OutcomeUnknown):
+        async with within.once("inbox", "m1"):
+            pytest.fail("an attempt with an unknown outcome was repeated")
+    async with within.once("inbox", "m2", verify=found) as claim:
+        assert claim.result == "found"
+    await connection.rollback()
+
+    assert isinstance(await onefold.claim("inbox", "m2"), Unknown), "the verdict was rolled back"
+
+
+async def test_a_failed_statement_in_the_body_is_the_error_that_is_raised(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    """In PostgreSQL the transaction is dead then, and no word of ours may hide why."""
+    connection, within = await connect(kind, store, onefold)
+    await connection.execute(effects.insert(1))
+
+    with pytest.raises(Exception, match=r"(?i)unique") as caught:
+        async with within.once("inbox", "m1"):
+            await connection.execute(effects.insert(1))
+
+    assert not isinstance(caught.value, Conflict)
+    await connection.rollback()
+    assert (effects.numbers, effects.claims) == ([], [])
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+@pytest.mark.parametrize("colour", ["sync"])
+@pytest.mark.parametrize("isolation", ["", None])
+async def test_a_transaction_that_sqlite_rolled_back_raises_what_ended_it(
+    store: Store, onefold: Coloured, effects: Effects, isolation: str | None
+) -> None:
+    raw = sqlite3.connect(store.path)
+    raw.isolation_level = isolation  # type: ignore[assignment] # typeshed forgot ""
+    raw.execute("begin")
+    raw.execute(effects.insert(1))
+
+    with pytest.raises(sqlite3.IntegrityError):
+        async with onefold.within(raw).once("inbox", "m1"):
+            raw.execute(effects.insert(1).replace("insert", "insert or rollback"))
+
+    raw.rollback()
+    raw.close()
+    assert (effects.numbers, effects.claims) == ([], [])
+
+
+async def test_a_decorated_function_joins_the_transaction(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    calls: list[int] = []
+
+    def handle(number: int) -> int:
+        calls.append(number)
+        return number
+
+    decorated = within.once("inbox")(within.function(handle))
+
+    assert [await decorated(1), await decorated(1), await decorated(2)] == [1, 1, 2]
+    await connection.commit()
+    assert calls == [1, 2]
+
+
+async def test_f010_a_dropped_connection_frees_the_key_at_once(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection, within = await connect(kind, store, onefold)
+    async with within.once("inbox", "m1"):
+        await connection.execute(effects.insert(1))
+    await connection.close()
+
+    # The server notices a closed socket on its own time; SQLite is done when close() returns.
+    answer = await onefold.claim("inbox", "m1")
+    assert isinstance(answer, Won)
+    assert effects.numbers == []
+
+
+async def test_f011_nothing_is_left_on_the_session_for_a_pooler_to_trip_over(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    """Locks and settings end with the transaction: a pooler in transaction mode may be between."""
+    connection, within = await connect(kind, store, onefold)
+    async with within.once("inbox", "m1"):
+        pass
+    await within.enqueue("mail", unique_key="k", idempotency_key="K")
+    await connection.commit()
+    if store.dialect == "sqlite":
+        assert not connection.raw.in_transaction
+        return
+
+    held = (
+        "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
+        " union all select count(*) from pg_listening_channels()"
+        " union all select count(*) from pg_settings where name = 'lock_timeout' and setting <> '0'"
+    )
+    await connection.begin()
+    assert await connection.fetch(held) == [(0,), (0,), (0,)]
+    await connection.rollback()
+
+
+@pytest.mark.parametrize("dialect", ["postgres"])
+def test_f011_our_own_sessions_keep_nothing_either(
+    store: Store,
+) -> None:
+    onefold = store.open()
+    onefold.claim("inbox", "m1")
+    with onefold.lock("nightly"):
+        pass
+
+    with psycopg.connect(store.url) as connection:
+        left = connection.execute(
+            "select count(*) from pg_locks join pg_stat_activity using (pid)"
+            " where locktype = 'advisory' and state = 'idle'"
+        ).fetchone()
+    assert left == (0,)
+
+
+async def test_a_task_started_in_the_body_is_not_the_body(store: Store, kind: Kind) -> None:
+    """It inherits the context of the body, and outlives it."""
+    if kind.colour == "sync":
+        return
+    onefold = store.open()
+    connection = await kind.connect(store)
+    left = asyncio.Event()
+
+    async def later() -> Any:
+        await left.wait()
+        await connection.begin()
+        async with onefold.within(connection.raw).aonce("inbox", "m1") as again:
+            assert again is not None
+        await connection.rollback()
+        return again.result
+
+    await connection.begin()
+    async with onefold.within(connection.raw).aonce("inbox", "m1") as claim:
+        assert claim is not None
+        task = asyncio.create_task(later())
+        claim.result = "first"
+    await connection.commit()
+    left.set()
+
+    assert await task == "first"

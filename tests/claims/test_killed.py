@@ -1,0 +1,165 @@
+"""Processes that are killed while they hold something: a real SIGKILL, and what others then see."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from onefold import Busy, OutcomeUnknown
+from onefold.claims import Replay, Unknown, Won
+from tests.fixtures.colours import Store
+
+LEASE = timedelta(milliseconds=700)
+PATIENCE = timedelta(seconds=30)
+
+PROGRAM = """
+import sys
+from datetime import timedelta
+from onefold import Onefold
+
+url, schema, what, effect = sys.argv[1:]
+onefold = Onefold(url, schema=schema)
+lease = timedelta(milliseconds=700)
+
+def wait_for_death():
+    print("holding", flush=True)
+    sys.stdin.read()
+
+def once(takeover):
+    with onefold.once("charge", "order:7", lease=lease, takeover=takeover):
+        with open(effect, "a") as ledger:
+            ledger.write("charged\\n")
+        wait_for_death()
+
+match what:
+    case "lock":
+        with onefold.lock("nightly", ttl=lease):
+            wait_for_death()
+    case "rerun" | "resume" | "refuse":
+        once(what)
+    case "joined":
+        if url.startswith("sqlite"):
+            import sqlite3
+            connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+        else:
+            import psycopg
+            connection = psycopg.connect(url)
+        with onefold.within(connection).once("charge", "order:7"):
+            wait_for_death()
+"""
+
+
+class Victim:
+    """A process that holds something and waits to be killed."""
+
+    def __init__(self, store: Store, what: str, effect: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, store.url, store.schema, what, effect],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def kill_when_it_holds(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "holding\n"
+        self._process.kill()
+        assert self._process.wait() == -signal.SIGKILL
+
+    def clean_up(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def kill(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Killer"]:
+    killer = Killer(store, str(tmp_path_factory.mktemp("effects") / "ledger"))
+    yield killer
+    for victim in killer.victims:
+        victim.clean_up()
+
+
+class Killer:
+    """Starts processes and kills them while they hold what they were told to take."""
+
+    def __init__(self, store: Store, effect: str) -> None:
+        self._store = store
+        self.effect = effect
+        self.victims: list[Victim] = []
+
+    def __call__(self, what: str) -> None:
+        victim = Victim(self._store, what, self.effect)
+        self.victims.append(victim)
+        victim.kill_when_it_holds()
+
+
+async def test_f009_a_lock_of_a_killed_process_is_acquired_after_its_lease(
+    store: Store, kill: Killer
+) -> None:
+    onefold = store.open()
+    kill("lock")
+    started = time.monotonic()
+
+    with onefold.lock("nightly", wait=PATIENCE):
+        waited = time.monotonic() - started
+
+    # The lease, a pause between two questions, and what two busy cores take.
+    assert waited < LEASE.total_seconds() + 0.375 + 2
+
+
+async def test_f009_the_lease_of_a_killed_process_is_respected(store: Store, kill: Killer) -> None:
+    onefold = store.open()
+    kill("lock")
+
+    answer = onefold.claim("", "nightly", surface="lock")
+
+    # On a machine that is slow enough, the lease has ended by now.
+    assert isinstance(answer, Busy | Won)
+    assert isinstance(answer, Won) or timedelta(0) < answer.retry_after <= LEASE
+
+
+@pytest.mark.parametrize("takeover", ["rerun", "resume"])
+async def test_f035_what_a_killed_process_did_is_done_again_where_it_said_so(
+    store: Store, kill: Killer, takeover: str
+) -> None:
+    onefold = store.open()
+    kill(takeover)
+
+    async with onefold.aonce("charge", "order:7", wait=PATIENCE) as claim:
+        assert claim is not None
+        assert claim.won
+        assert claim.claim is not None
+        assert claim.claim.resumed == (takeover == "resume")
+
+
+async def test_f035_what_a_killed_process_did_is_unknown_where_it_must_not_be_done_again(
+    store: Store, kill: Killer
+) -> None:
+    onefold = store.open()
+    kill("refuse")
+
+    with pytest.raises(OutcomeUnknown), onefold.once("charge", "order:7", wait=PATIENCE):
+        pytest.fail("charged twice")
+
+    with open(kill.effect) as ledger:  # noqa: PTH123, ASYNC230 - what a shell would do
+        assert ledger.read() == "charged\n"
+    assert isinstance(await onefold.aclaim("charge", "order:7"), Unknown)
+    assert onefold.force_settle("charge", "order:7", "charged")
+    assert isinstance(onefold.claim("charge", "order:7"), Replay)
+
+
+async def test_f010_a_joined_claim_of_a_killed_process_leaves_nothing(
+    store: Store, kill: Killer
+) -> None:
+    """Its transaction is rolled back as soon as the database notices, with no lease to wait for."""
+    onefold = store.open()
+    kill("joined")
+
+    answer = await asyncio.wait_for(onefold.aclaim("charge", "order:7"), 30)
+
+    assert isinstance(answer, Won)

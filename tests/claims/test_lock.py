@@ -1,0 +1,408 @@
+"""`lock`: a lease on a name with a fencing token."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Coroutine
+from contextvars import Context
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Busy, InvalidInput, LeaseLost, Onefold, UsageError
+from onefold.app import Within
+from onefold.calls.procedure import waits
+from tests.fixtures.colours import Clock, Colour, Coloured, Store
+
+SECOND = timedelta(seconds=1)
+TTL = timedelta(seconds=10)
+
+
+async def test_f001_every_holder_has_a_greater_fence(onefold: Coloured, clock: Clock) -> None:
+    fences: list[int] = []
+
+    async with onefold.lock("nightly") as lock:
+        fences.append(lock.fence)
+    async with onefold.lock("nightly", ttl=TTL) as expired:
+        fences.append(expired.fence)
+        clock.advance(TTL)
+    async with onefold.lock("nightly") as lock:
+        fences.append(lock.fence)
+    clock.advance(timedelta(days=2))
+    assert await onefold.engine.sweep() == 1
+    async with onefold.lock("nightly") as lock:
+        fences.append(lock.fence)
+
+    assert fences == sorted(set(fences))
+
+
+async def test_f001_a_restarted_process_gets_a_greater_fence(store: Store) -> None:
+    fences: list[int] = []
+    for _ in range(3):
+        with store.open() as process, process.lock("nightly") as lock:
+            fences.append(lock.fence)
+
+    assert fences == sorted(set(fences))
+
+
+async def test_f004_a_holder_repeats_itself_and_nobody_borrows_its_fence(
+    onefold: Coloured,
+) -> None:
+    """The same word of the same holder counts once; its fence in other hands counts nothing."""
+    from msgspec.structs import replace
+
+    claim = (await onefold.claim("nightly", "k")).claim
+    stranger = replace(claim, owner="01890000-0000-7000-8000-000000000000")
+
+    await onefold.settle(claim, "done")
+    await onefold.settle(claim, "done")
+
+    with pytest.raises(LeaseLost):
+        await onefold.settle(stranger, "forged")
+    assert (await onefold.claim("nightly", "k")).result == "done"
+
+
+async def test_f006_a_renewed_lock_keeps_its_fence(onefold: Coloured, clock: Clock) -> None:
+    async with onefold.lock("nightly", ttl=TTL) as lock:
+        fence = lock.fence
+        clock.advance(TTL / 2)
+
+        await lock.renew()
+
+        assert lock.fence == fence
+        clock.advance(TTL - timedelta(microseconds=1))
+        with pytest.raises(Busy) as caught:
+            await elsewhere(onefold.lock("nightly").acquire())
+        assert caught.value.retry_after == timedelta(microseconds=1)
+
+
+async def elsewhere(asking: Coroutine[Any, Any, Any]) -> Any:
+    """As another task would ask: one that does not hold what we hold."""
+    return await asyncio.create_task(asking, context=Context())
+
+
+async def test_f007_a_lock_whose_lease_ended_is_not_revived(
+    onefold: Coloured, clock: Clock
+) -> None:
+    lock = onefold.lock("nightly", ttl=TTL)
+    await lock.acquire()
+    fence = lock.fence
+    clock.advance(TTL)
+
+    with pytest.raises(LeaseLost) as caught:
+        await lock.renew()
+
+    assert caught.value.fence == fence
+    assert lock.lost
+    await lock.release()
+    await lock.acquire()
+    assert lock.fence > fence
+    await lock.release()
+
+
+async def test_f008_a_release_counts_only_from_the_holder_and_in_time(
+    onefold: Coloured, clock: Clock
+) -> None:
+    late = onefold.lock("nightly", ttl=TTL)
+    await late.acquire()
+    clock.advance(TTL)
+    current = onefold.lock("nightly", ttl=TTL)
+    await elsewhere(current.acquire())
+
+    assert await late.release() is False
+
+    with pytest.raises(Busy):
+        await elsewhere(onefold.lock("nightly").acquire())
+    assert await current.release() is True
+
+
+async def test_f008_a_release_after_the_lease_says_false_though_nobody_came(
+    onefold: Coloured, clock: Clock
+) -> None:
+    lock = onefold.lock("nightly", ttl=TTL)
+    await lock.acquire()
+    clock.advance(TTL)
+
+    assert await lock.release() is False
+
+
+async def test_f008_a_second_release_says_false(onefold: Coloured) -> None:
+    lock = onefold.lock("nightly")
+    await lock.acquire()
+
+    assert await lock.release() is True
+    assert await lock.release() is False
+
+
+async def test_a_body_that_fails_releases_the_lock(onefold: Coloured) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with onefold.lock("nightly"):
+            raise ZeroDivisionError
+
+    async with onefold.lock("nightly"):
+        pass
+
+
+async def test_f012_the_holder_trusts_its_lease_less_a_margin_from_before_it_asked(
+    store: Store, colour: Colour
+) -> None:
+    """The holder's clock is its own monotonic one; the database's may say what it likes."""
+    astray = Clock()
+    onefold = Coloured(store.open(clock=astray), colour)
+    before = time.monotonic()
+
+    async with onefold.lock("nightly", ttl=TTL) as lock:
+        after = time.monotonic()
+        inner = getattr(lock, "target", lock)
+        trusted = inner._trusted_until
+
+        assert before <= trusted - 0.9 * TTL.total_seconds() <= after
+        astray.advance(-timedelta(days=365))
+        assert not lock.lost
+        lock.check()
+
+
+async def test_f013_a_holder_whose_margin_is_gone_stops_before_the_effect(
+    onefold: Coloured,
+) -> None:
+    async with onefold.lock("nightly", ttl=timedelta(milliseconds=20)) as lock:
+        deadline = time.monotonic() + 30
+        while not lock.lost:
+            assert time.monotonic() < deadline
+
+        with pytest.raises(LeaseLost) as caught:
+            lock.check()
+
+        assert caught.value.fence == lock.fence
+
+
+async def test_f013_a_renewed_lock_is_trusted_again(onefold: Coloured) -> None:
+    async with onefold.lock("nightly", ttl=timedelta(milliseconds=20)) as lock:
+        deadline = time.monotonic() + 30
+        while not lock.lost:
+            assert time.monotonic() < deadline
+
+        await lock.renew()  # the database's clock stands still here, so the lease has not ended
+
+        assert not lock.lost
+
+
+async def test_a_lock_that_is_not_held_is_lost(onefold: Coloured) -> None:
+    lock = onefold.lock("nightly")
+
+    assert lock.lost
+    with pytest.raises(LeaseLost):
+        lock.check()
+    with pytest.raises(LeaseLost):
+        await lock.renew()
+    assert await lock.release() is False
+
+
+async def test_f014_a_held_lock_is_raised_as_busy_with_the_time_to_wait(
+    onefold: Coloured,
+) -> None:
+    async with onefold.lock("nightly", ttl=TTL):
+        with pytest.raises(Busy) as caught:
+            await elsewhere(onefold.lock("nightly").acquire())
+
+    assert caught.value.retry_after == TTL
+
+
+NAMES = [
+    "nightly",
+    "nightly*",
+    "nightly?",
+    "night%",
+    "[a-z]{1}",
+    "a,b",
+    "näch­tlich",
+    "\U0001f512",
+    " nightly",
+    "NIGHTLY",
+    "line\nbreak",
+    "x" * 512,
+    "x" * 513,
+    "x" * 100_000,
+    "ü" * 400,
+]
+
+
+async def test_f016_any_text_names_a_lock_of_its_own(onefold: Coloured) -> None:
+    held = [onefold.lock(name) for name in NAMES]
+    for lock in held:
+        await lock.acquire()
+
+    for name in NAMES:
+        with pytest.raises(Busy):
+            await elsewhere(onefold.lock(name).acquire())
+    for lock in held:
+        assert await lock.release()
+
+
+@pytest.mark.parametrize("name", ["", "nul\x00", "\ud800", 7, None], ids=repr)
+async def test_f016_what_is_no_text_is_refused(onefold: Coloured, name: Any) -> None:
+    with pytest.raises(InvalidInput):
+        await onefold.lock(name).acquire()
+
+
+async def test_f017_a_lock_asked_for_again_by_its_holder_is_an_error_not_a_wait(
+    onefold: Coloured,
+) -> None:
+    async with onefold.lock("nightly") as lock:
+        with pytest.raises(UsageError, match="already held here"):
+            await onefold.lock("nightly", wait=timedelta(hours=1)).acquire()
+        assert not lock.lost
+
+    async with onefold.lock("nightly"):
+        pass
+
+
+async def test_f017_two_locks_at_once_are_fine(onefold: Coloured) -> None:
+    async with onefold.lock("one"), onefold.lock("two"), onefold.tenant("acme").lock("one"):
+        pass
+
+
+async def test_a_lock_is_waited_for(store: Store, colour: Colour) -> None:
+    asked = threading.Event()
+
+    def clock() -> Any:
+        asked.set()
+        return Clock().now
+
+    first = Coloured(store.open(clock=Clock()), colour).lock("nightly")
+    await first.acquire()
+    watched = store.open(clock=clock)
+
+    def wait_for_it() -> int:
+        with watched.lock("nightly", wait=timedelta(seconds=30)) as lock:
+            return lock.fence
+
+    async def await_it() -> int:
+        async with watched.alock("nightly", wait=timedelta(seconds=30)) as lock:
+            return lock.fence
+
+    if colour == "async":
+        second = asyncio.create_task(await_it())
+    else:
+        second = asyncio.create_task(asyncio.to_thread(wait_for_it))
+    assert await asyncio.to_thread(asked.wait, 30)
+    fence = first.fence
+    await first.release()
+
+    assert await second > fence
+
+
+async def test_f018_the_wait_is_bounded(onefold: Coloured) -> None:
+    async with onefold.lock("nightly"):
+        started = time.monotonic()
+        with pytest.raises(Busy):
+            await elsewhere(onefold.lock("nightly", wait=timedelta(milliseconds=60)).acquire())
+        waited = time.monotonic() - started
+
+    assert 0.06 <= waited < 5
+
+
+async def test_f018_waiters_do_not_march_in_step() -> None:
+    """Pauses grow, differ from waiter to waiter, and stay below 0.375 seconds."""
+    walks = [list(itertools.islice(waits(timedelta(hours=1)), 12)) for _ in range(20)]
+
+    assert len({tuple(walk) for walk in walks}) == 20
+    assert all(0 < pause <= 0.375 for walk in walks for pause in walk)
+    assert max(walk[0] for walk in walks) < 0.01
+
+
+async def test_f018_a_wait_of_nothing_asks_once() -> None:
+    assert list(waits(None)) == []
+    assert list(waits(timedelta(0))) == []
+
+
+async def test_f018_many_waiters_are_served_one_at_a_time(store: Store) -> None:
+    onefold = store.open()
+    inside: list[int] = []
+    fences: list[int] = []
+
+    async def work() -> None:
+        async with onefold.alock("nightly", wait=timedelta(seconds=30)) as lock:
+            inside.append(1)
+            assert len(inside) == 1
+            await asyncio.sleep(0)
+            fences.append(lock.fence)
+            inside.pop()
+
+    await asyncio.gather(*(work() for _ in range(8)))
+
+    assert fences == sorted(set(fences))
+    assert len(fences) == 8
+
+
+async def test_f019_an_operator_takes_a_lock_and_fences_its_holder_off(onefold: Coloured) -> None:
+    lock = onefold.lock("nightly", ttl=TTL)
+    await lock.acquire()
+    fence = lock.fence
+
+    assert await onefold.unlock("nightly")
+
+    with pytest.raises(LeaseLost):
+        await lock.renew()
+    assert await lock.release() is False
+    async with onefold.lock("nightly") as successor:
+        assert successor.fence > fence
+
+
+async def test_f019_an_operator_is_told_that_nobody_holds_the_lock(onefold: Coloured) -> None:
+    assert not await onefold.unlock("nightly")
+    async with onefold.lock("x" * 600):
+        assert await onefold.unlock("x" * 600)
+
+
+def test_f020_the_lock_says_that_holders_may_overlap_and_names_what_does_not() -> None:
+    for method in (Onefold.lock, Onefold.alock):
+        assert method.__doc__
+    documented = " ".join((Onefold.lock.__doc__ or "").split())
+
+    assert "efficiency lock" in documented
+    assert "may overlap" in documented
+    assert "within(connection).guard(lock)" in documented
+    assert "keep it so until you commit" in (Within.guard.__doc__ or "")
+
+
+async def test_f021_a_lock_derives_a_key_for_those_who_know_no_fences(onefold: Coloured) -> None:
+    async with onefold.lock("nightly") as lock:
+        assert lock.derived("report") == lock.derived("report")
+        assert lock.derived("report") != lock.derived("invoice")
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("ttl", {"ttl": timedelta(0)}),
+        ("ttl", {"ttl": 30}),
+        ("wait", {"wait": timedelta(seconds=-1)}),
+    ],
+)
+async def test_bad_options_are_refused_by_name(
+    onefold: Coloured, field: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        onefold.lock("nightly", **options)
+
+    assert caught.value.field == field
+
+
+async def test_f017_a_task_started_by_the_holder_is_somebody_else(store: Store) -> None:
+    """It inherits the holder's context, but waits for the lock like anybody, and then gets it."""
+    onefold = store.open()
+
+    async def successor() -> int:
+        async with onefold.alock("nightly", wait=timedelta(seconds=30)) as lock:
+            return lock.fence
+
+    async with onefold.alock("nightly") as lock:
+        started = asyncio.create_task(successor())
+        with pytest.raises(Busy):
+            await asyncio.to_thread(onefold.lock("nightly").acquire)
+        fence = lock.fence
+
+    assert await started > fence

@@ -1,0 +1,352 @@
+"""`once` under a lease: as a context manager, in both colours, on both databases."""
+
+import asyncio
+import threading
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Busy, ConflictingOptions, InvalidInput, KeyReused, LeaseLost, TooOld
+from onefold.claims import Replay, Unknown, Won
+from tests.fixtures.colours import Clock, Colour, Coloured, Store
+from tests.fixtures.connections import alongside
+
+MINUTE = timedelta(minutes=1)
+
+
+async def test_the_first_runs_and_the_second_gets_its_result(onefold: Coloured) -> None:
+    async with onefold.once("import", "sha") as claim:
+        assert claim.won
+        assert not claim.replayed
+        assert claim.result is None
+        claim.result = {"rows": 3}
+
+    async with onefold.once("import", "sha") as again:
+        assert again.replayed
+        assert not again.won
+        assert again.result == {"rows": 3}
+        assert again.fence is None
+        assert again.guarantee is None
+
+
+async def test_a_body_that_sets_no_result_is_still_done(onefold: Coloured) -> None:
+    async with onefold.once("import", "sha"):
+        pass
+
+    async with onefold.once("import", "sha") as again:
+        assert again.replayed
+        assert again.result is None
+
+
+async def test_a_failure_releases_the_key_and_is_raised(onefold: Coloured) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with onefold.once("import", "sha") as claim:
+            claim.result = 1 / 0
+
+    async with onefold.once("import", "sha") as again:
+        assert again.won
+
+
+async def test_an_interruption_leaves_the_key_held_for_its_takeover_to_decide(
+    onefold: Coloured, clock: Clock
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        async with onefold.once("import", "sha", lease=MINUTE):
+            raise KeyboardInterrupt
+
+    assert isinstance(await onefold.claim("import", "sha"), Busy)
+    clock.advance(MINUTE)
+    assert isinstance(await onefold.claim("import", "sha"), Unknown)
+
+
+async def test_a_cancelled_task_leaves_the_key_held_for_its_takeover_to_decide(
+    store: Store, clock: Clock
+) -> None:
+    onefold = store.open(clock=clock)
+    entered = asyncio.Event()
+
+    async def work() -> None:
+        async with onefold.aonce("import", "sha"):
+            entered.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert isinstance(await onefold.aclaim("import", "sha"), Busy)
+
+
+async def test_f014_a_key_at_work_is_raised_as_busy(onefold: Coloured) -> None:
+    async with onefold.once("import", "sha", lease=MINUTE):
+        with pytest.raises(Busy) as caught:
+            async with onefold.once("import", "sha"):
+                pytest.fail("two at once")
+
+    assert caught.value.retry_after == MINUTE
+    assert caught.value.key == "sha"
+
+
+async def test_f014_a_key_at_work_is_none_where_the_caller_said_skip(onefold: Coloured) -> None:
+    skipping = onefold.once("import", "sha", busy="skip")
+    async with onefold.once("import", "sha"), skipping as skipped:
+        assert skipped is None
+
+
+async def test_a_skipped_attempt_settles_and_releases_nothing(onefold: Coloured) -> None:
+    async with onefold.once("import", "sha") as claim:
+        with pytest.raises(ZeroDivisionError):
+            async with onefold.once("import", "sha", busy="skip"):
+                raise ZeroDivisionError
+        claim.result = "kept"
+
+    assert (await onefold.claim("import", "sha")).result == "kept"
+
+
+async def test_a_key_at_work_is_waited_for(store: Store, colour: Colour) -> None:
+    """The first settles while the second waits, so the second gets the first one's result."""
+    asked = threading.Event()
+
+    def clock() -> datetime:
+        asked.set()
+        return Clock().now
+
+    first = store.open(clock=Clock()).once("import", "sha")
+    held = first.__enter__()
+    assert held is not None
+    held.result = "first"
+    second = Coloured(store.open(clock=clock), colour)
+
+    async def wait_for_it() -> Any:
+        async with second.once("import", "sha", wait=MINUTE) as waited:
+            assert waited.replayed
+            return waited.result
+
+    waiting = asyncio.create_task(alongside(colour, wait_for_it))
+    assert await asyncio.to_thread(asked.wait, 30)
+    first.__exit__(None, None, None)
+
+    assert await asyncio.wait_for(waiting, 30) == "first"
+
+
+async def test_the_wait_for_a_key_is_bounded(onefold: Coloured) -> None:
+    await onefold.claim("import", "sha")
+    started = time.monotonic()
+
+    with pytest.raises(Busy):
+        async with onefold.once("import", "sha", wait=timedelta(milliseconds=50)):
+            pytest.fail("two at once")
+
+    assert 0.05 <= time.monotonic() - started < 5
+
+
+async def test_waiting_in_vain_is_skipped_where_the_caller_said_so(onefold: Coloured) -> None:
+    await onefold.claim("import", "sha")
+
+    wait = timedelta(milliseconds=10)
+    async with onefold.once("import", "sha", wait=wait, busy="skip") as skipped:
+        assert skipped is None
+
+
+async def test_another_fingerprint_is_a_key_reused(onefold: Coloured) -> None:
+    async with onefold.once("import", "sha", fingerprint="one"):
+        pass
+
+    with pytest.raises(KeyReused) as caught:
+        async with onefold.once("import", "sha", fingerprint="two"):
+            pytest.fail("another request")
+
+    assert caught.value.key == "sha"
+    assert caught.value.status == 422
+
+
+async def test_a_result_is_remembered_for_the_retention(onefold: Coloured, clock: Clock) -> None:
+    async with onefold.once("import", "sha", retention=MINUTE):
+        pass
+    clock.advance(MINUTE)
+
+    async with onefold.once("import", "sha") as again:
+        assert again.won
+
+
+async def test_an_attempt_that_lost_its_key_cannot_settle(onefold: Coloured, clock: Clock) -> None:
+    with pytest.raises(LeaseLost):  # noqa: PT012 - the body is what fails
+        async with onefold.once("import", "sha", lease=MINUTE, takeover="rerun") as late:
+            clock.advance(MINUTE)
+            async with onefold.once("import", "sha") as current:
+                assert current.won
+                current.result = "current"
+            late.result = "late"
+
+    assert (await onefold.claim("import", "sha")).result == "current"
+
+
+async def test_an_attempt_that_lost_its_key_and_fails_raises_its_own_error(
+    onefold: Coloured, clock: Clock
+) -> None:
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the body is what fails
+        async with onefold.once("import", "sha", lease=MINUTE, takeover="rerun"):
+            clock.advance(MINUTE)
+            await onefold.claim("import", "sha", lease=MINUTE)
+            raise ZeroDivisionError
+
+    assert isinstance(await onefold.claim("import", "sha"), Busy)
+
+
+async def test_a_body_that_settles_by_itself_is_not_settled_again(onefold: Coloured) -> None:
+    async with onefold.once("import", "sha") as claim:
+        await onefold.settle(claim.claim, "by hand")
+        claim.result = "by hand"
+
+    assert (await onefold.claim("import", "sha")).result == "by hand"
+
+
+async def test_a_result_that_cannot_be_stored_leaves_the_outcome_unknown(
+    onefold: Coloured, clock: Clock
+) -> None:
+    """The effect has happened, so the key must not be given back for another run."""
+    with pytest.raises(InvalidInput) as caught:
+        async with onefold.once("import", "sha", lease=MINUTE) as claim:
+            claim.result = object()
+
+    assert caught.value.field == "result"
+    clock.advance(MINUTE)
+    assert isinstance(await onefold.claim("import", "sha"), Unknown)
+
+
+async def test_f017_the_same_key_again_inside_the_body_is_busy_at_once(onefold: Coloured) -> None:
+    async with onefold.once("import", "sha") as outer:
+        with pytest.raises(Busy):
+            async with onefold.once("import", "sha"):
+                pytest.fail("reentered")
+        outer.result = "outer"
+
+    assert (await onefold.claim("import", "sha")).result == "outer"
+
+
+async def test_f021_a_third_party_gets_a_key_that_every_attempt_derives_alike(
+    onefold: Coloured,
+) -> None:
+    keys: list[str] = []
+    for _ in range(2):
+        with pytest.raises(ConnectionError):  # noqa: PT012 - the body is what fails
+            async with onefold.once("charge", "order:7") as claim:
+                keys.append(claim.derived("stripe"))
+                assert claim.derived("mail") != claim.derived("stripe")
+                raise ConnectionError
+
+    async with onefold.once("charge", "order:8") as other:
+        assert other.derived("stripe") not in keys
+    assert keys[0] == keys[1]
+
+
+async def test_f021_a_derived_key_is_called_best_effort() -> None:
+    from onefold.calls.lock import Lock
+    from onefold.model.claim import ClaimKey
+
+    for method in (ClaimKey.derived, Lock.derived):
+        assert "Best effort" in (method.__doc__ or "")
+
+
+async def test_f035_a_crash_after_an_external_effect_is_met_by_the_stated_policy(
+    onefold: Coloured, clock: Clock
+) -> None:
+    keys: dict[str, str] = {}
+    for takeover in ("rerun", "refuse"):
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the body is what fails
+            async with onefold.once("charge", takeover, lease=MINUTE, takeover=takeover) as claim:
+                keys[takeover] = claim.derived("stripe")
+                raise KeyboardInterrupt
+    clock.advance(MINUTE)
+
+    async with onefold.once("charge", "rerun") as again:
+        assert again.won
+        assert again.derived("stripe") == keys["rerun"], "the same key for the third party"
+    assert isinstance(await onefold.claim("charge", "refuse"), Unknown), "held until somebody knows"
+
+
+async def test_f036_a_message_older_than_the_ledger_remembers_is_refused(
+    onefold: Coloured, clock: Clock
+) -> None:
+    issued = clock.now
+    async with onefold.once("inbox", "m1", retention=MINUTE, issued_at=issued):
+        pass
+    clock.advance(MINUTE)
+    await onefold.engine.sweep()
+
+    with pytest.raises(TooOld) as caught:
+        async with onefold.once("inbox", "m1", retention=MINUTE, issued_at=issued):
+            pytest.fail("silently run again")
+
+    assert caught.value.key == "m1"
+
+
+async def test_f036_a_message_that_is_young_enough_runs(onefold: Coloured, clock: Clock) -> None:
+    issued = clock.now - MINUTE + timedelta(microseconds=1)
+
+    async with onefold.once("inbox", "m1", retention=MINUTE, issued_at=issued) as claim:
+        assert claim.won
+
+
+async def test_f036_the_age_of_a_message_needs_a_retention_to_be_compared_with(
+    onefold: Coloured, clock: Clock
+) -> None:
+    with pytest.raises(ConflictingOptions) as caught:
+        async with onefold.once("inbox", "m1", issued_at=clock.now):
+            pytest.fail("nothing to compare with")
+
+    assert caught.value.field == "issued_at"
+
+
+async def test_f043_an_effect_outside_the_transaction_is_not_called_exactly_once(
+    onefold: Coloured,
+) -> None:
+    labels: set[str] = set()
+    for takeover in ("rerun", "resume", "refuse", None):
+        async with onefold.once("inbox", f"{takeover}", takeover=takeover) as claim:
+            labels.add(claim.guarantee)
+
+    assert labels == {"at least once", "at most once"}
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("busy", {"busy": "wait"}),
+        ("wait", {"wait": timedelta(seconds=-1)}),
+        ("wait", {"wait": 5}),
+        ("lease", {"lease": timedelta(0)}),
+        ("takeover", {"takeover": "hope"}),
+    ],
+)
+async def test_bad_options_are_refused_by_name(
+    onefold: Coloured, field: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        async with onefold.once("import", "sha", **options):
+            pytest.fail("nothing was claimed")
+
+    assert caught.value.field == field
+    assert isinstance(await onefold.claim("import", "sha"), Won)
+
+
+@pytest.mark.parametrize("key", [None, lambda: "sha"], ids=["none", "callable"])
+async def test_a_with_block_needs_a_key_of_its_own(onefold: Coloured, key: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        async with onefold.once("import", key):
+            pytest.fail("no key")
+
+    assert caught.value.field == "key"
+
+
+async def test_keys_of_other_tenants_are_out_of_sight(onefold: Coloured) -> None:
+    async with onefold.once("import", "sha") as claim:
+        claim.result = "ours"
+
+    async with onefold.tenant("acme").once("import", "sha") as theirs:
+        assert theirs.won
+    assert isinstance(await onefold.claim("import", "sha"), Replay)

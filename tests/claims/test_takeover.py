@@ -1,0 +1,335 @@
+"""What becomes of a leased claim whose attempt vanished: its takeover decides, or `verify`."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import InvalidInput, LeaseLost, OutcomeUnknown
+from onefold.claims import Busy, Done, NotDone, Replay, Unknown, Won
+from tests.fixtures.colours import Clock, Coloured, Store
+
+MINUTE = timedelta(minutes=1)
+
+
+async def vanish(onefold: Coloured, clock: Clock, **options: Any) -> Any:
+    """A claim whose attempt is never heard of again."""
+    answer = await onefold.claim("charge", "order:7", lease=MINUTE, **options)
+    assert isinstance(answer, Won)
+    clock.advance(MINUTE)
+    return answer.claim
+
+
+@pytest.mark.parametrize("newcomer", ["rerun", "resume", "refuse"])
+async def test_rerun_gives_the_key_to_the_next_attempt_as_a_new_claim(
+    onefold: Coloured, clock: Clock, newcomer: str
+) -> None:
+    gone = await vanish(onefold, clock, takeover="rerun")
+
+    answer = await onefold.claim("charge", "order:7", takeover=newcomer)
+
+    assert isinstance(answer, Won)
+    assert answer.claim.id != gone.id
+    assert answer.claim.fence > gone.fence
+    assert not answer.claim.resumed
+
+
+@pytest.mark.parametrize("newcomer", ["rerun", "resume", "refuse"])
+async def test_resume_keeps_the_claim_so_that_its_finished_steps_still_count(
+    onefold: Coloured, clock: Clock, newcomer: str
+) -> None:
+    gone = await vanish(onefold, clock, takeover="resume")
+
+    answer = await onefold.claim("charge", "order:7", takeover=newcomer)
+
+    assert isinstance(answer, Won)
+    assert answer.claim.id == gone.id
+    assert answer.claim.owner != gone.owner
+    assert answer.claim.fence > gone.fence
+    assert answer.claim.resumed
+
+
+@pytest.mark.parametrize("newcomer", ["rerun", "resume", "refuse"])
+async def test_refuse_leaves_the_outcome_unknown_whatever_the_newcomer_wants(
+    onefold: Coloured, clock: Clock, newcomer: str
+) -> None:
+    gone = await vanish(onefold, clock, takeover="refuse")
+    ended = clock.now
+    clock.advance(timedelta(days=365))
+
+    answer = await onefold.claim("charge", "order:7", takeover=newcomer)
+
+    assert answer == Unknown("order:7", gone.fence, ended)
+
+
+async def test_a_resumed_claim_that_vanishes_is_resumed_again(
+    onefold: Coloured, clock: Clock
+) -> None:
+    first = await vanish(onefold, clock, takeover="resume")
+    second = await vanish(onefold, clock, takeover="resume")
+    third = await vanish(onefold, clock, takeover="resume")
+
+    assert first.id == second.id == third.id
+    assert first.fence < second.fence < third.fence
+
+
+async def test_a_taken_over_attempt_can_do_nothing_more(onefold: Coloured, clock: Clock) -> None:
+    gone = await vanish(onefold, clock, takeover="rerun")
+    await onefold.claim("charge", "order:7", lease=MINUTE)
+
+    assert not await onefold.release(gone)
+    assert await onefold.renew(gone) is None
+    with pytest.raises(LeaseLost):
+        await onefold.settle(gone, "late")
+    assert isinstance(await onefold.claim("charge", "order:7"), Busy)
+
+
+async def test_the_default_takeover_of_once_is_refuse(onefold: Coloured, clock: Clock) -> None:
+    gone = await vanish(onefold, clock)
+
+    assert gone.guarantee == "at most once"
+    with pytest.raises(OutcomeUnknown) as caught:
+        async with onefold.once("charge", "order:7"):
+            pytest.fail("an attempt with an unknown outcome was repeated")
+    assert caught.value.key == "order:7"
+    assert caught.value.since == clock.now
+
+
+@pytest.mark.parametrize(
+    ("takeover", "guarantee"),
+    [("rerun", "at least once"), ("resume", "at least once"), ("refuse", "at most once")],
+)
+async def test_a_leased_claim_says_what_it_guarantees(
+    onefold: Coloured, takeover: str, guarantee: str
+) -> None:
+    answer = await onefold.claim("charge", "order:7", takeover=takeover)
+
+    assert answer.claim.guarantee == guarantee
+
+
+async def test_verify_that_finds_it_done_settles_the_key(onefold: Coloured, clock: Clock) -> None:
+    await vanish(onefold, clock)
+    asked: list[str] = []
+
+    def verify(key: str) -> Done:
+        asked.append(key)
+        return Done({"receipt": 9})
+
+    async with onefold.once("charge", "order:7", verify=verify) as claim:
+        assert claim.replayed
+        assert claim.result == {"receipt": 9}
+
+    assert asked == ["order:7"]
+    assert (await onefold.claim("charge", "order:7")).result == {"receipt": 9}
+
+
+def undone(_key: str) -> NotDone:
+    return NotDone()
+
+
+def unsure(_key: str) -> None:
+    return None
+
+
+async def test_verify_that_finds_it_undone_lets_it_run(onefold: Coloured, clock: Clock) -> None:
+    gone = await vanish(onefold, clock)
+
+    async with onefold.once("charge", "order:7", verify=undone) as claim:
+        assert claim.won
+        assert claim.fence > gone.fence
+        claim.result = "charged"
+
+    assert (await onefold.claim("charge", "order:7")).result == "charged"
+
+
+async def test_verify_that_cannot_tell_leaves_it_unknown(onefold: Coloured, clock: Clock) -> None:
+    await vanish(onefold, clock)
+
+    with pytest.raises(OutcomeUnknown):
+        async with onefold.once("charge", "order:7", verify=unsure):
+            pytest.fail("an attempt with an unknown outcome was repeated")
+
+    assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
+
+
+async def test_verify_is_not_asked_where_the_outcome_is_known(onefold: Coloured) -> None:
+    def verify(_key: str) -> None:
+        pytest.fail("there is nothing to verify")
+
+    for expected in ("won", "replayed"):
+        async with onefold.once("charge", "order:7", verify=verify) as claim:
+            assert getattr(claim, expected)
+
+
+async def test_verify_that_raises_changes_nothing(onefold: Coloured, clock: Clock) -> None:
+    await vanish(onefold, clock)
+
+    def verify(_key: str) -> None:
+        raise ConnectionError("the provider is down")
+
+    with pytest.raises(ConnectionError):
+        async with onefold.once("charge", "order:7", verify=verify):
+            pytest.fail("an attempt with an unknown outcome was repeated")
+
+    assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
+
+
+async def test_verify_that_answers_something_else_is_refused(
+    onefold: Coloured, clock: Clock
+) -> None:
+    await vanish(onefold, clock)
+
+    with pytest.raises(InvalidInput, match="verify must answer Done, NotDone or None, got True"):
+        async with onefold.once("charge", "order:7", verify=bool):
+            pytest.fail("an attempt with an unknown outcome was repeated")
+
+    assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
+
+
+@pytest.mark.parametrize("verdict", [Done("seen"), NotDone(), None], ids=repr)
+async def test_an_async_verify_is_awaited(
+    store: Store, clock: Clock, verdict: Done | NotDone | None
+) -> None:
+    onefold = store.open(clock=clock)
+    await vanish(Coloured(onefold, "async"), clock)
+
+    async def verify(_key: str) -> Done | NotDone | None:
+        return verdict
+
+    if verdict is None:
+        with pytest.raises(OutcomeUnknown):
+            await onefold.aonce("charge", "order:7", verify=verify).__aenter__()
+        return
+    async with onefold.aonce("charge", "order:7", verify=verify) as claim:
+        assert claim is not None
+        assert claim.won == isinstance(verdict, NotDone)
+
+
+@pytest.mark.parametrize("verdict", [Done("mine"), NotDone()], ids=repr)
+async def test_a_verdict_that_comes_after_somebody_settled_the_key_gives_way(
+    onefold: Coloured, store: Store, clock: Clock, verdict: Done | NotDone
+) -> None:
+    await vanish(onefold, clock)
+    operator = store.open(clock=clock)
+
+    def verify(_key: str) -> Done | NotDone:
+        assert operator.force_settle("charge", "order:7", "theirs")
+        return verdict
+
+    async with onefold.once("charge", "order:7", verify=verify) as claim:
+        assert claim.replayed
+        assert claim.result == "theirs"
+
+
+@pytest.mark.parametrize("verdict", [Done("mine"), NotDone()], ids=repr)
+async def test_a_verdict_that_comes_after_somebody_took_the_key_is_busy(
+    onefold: Coloured, store: Store, clock: Clock, verdict: Done | NotDone
+) -> None:
+    await vanish(onefold, clock)
+    rival = store.open(clock=clock)
+
+    def verify(_key: str) -> Done | NotDone:
+        rival.once("charge", "order:7", verify=lambda _: NotDone()).__enter__()
+        return verdict
+
+    with pytest.raises(Busy):
+        async with onefold.once("charge", "order:7", verify=verify):
+            pytest.fail("somebody else is at work")
+
+
+async def test_of_two_that_verify_at_once_one_runs(
+    onefold: Coloured, store: Store, clock: Clock
+) -> None:
+    await vanish(onefold, clock)
+    rival = store.open(clock=clock)
+    entered: list[str] = []
+
+    def verify(_key: str) -> NotDone:
+        with rival.once("charge", "order:7", verify=lambda _: NotDone()) as claim:
+            assert claim is not None
+            entered.append("rival")
+            claim.result = "rival's"
+        return NotDone()
+
+    async with onefold.once("charge", "order:7", verify=verify) as claim:
+        entered += ["we"] if claim.won else []
+
+    assert entered == ["rival"]
+    assert claim.result == "rival's"
+
+
+async def test_a_verdict_with_a_result_that_cannot_be_stored_is_refused(
+    onefold: Coloured, clock: Clock
+) -> None:
+    await vanish(onefold, clock)
+
+    def unstorable(_key: str) -> Done:
+        return Done(object())
+
+    with pytest.raises(InvalidInput) as caught:
+        async with onefold.once("charge", "order:7", verify=unstorable):
+            pytest.fail("nothing was settled")
+
+    assert caught.value.field == "result"
+    assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
+
+
+async def test_an_operator_settles_an_unknown_outcome(onefold: Coloured, clock: Clock) -> None:
+    gone = await vanish(onefold, clock)
+
+    assert await onefold.force_settle("charge", "order:7", {"by": "hand"})
+
+    assert (await onefold.claim("charge", "order:7")).result == {"by": "hand"}
+    with pytest.raises(LeaseLost):
+        await onefold.settle(gone, "late")
+
+
+async def test_an_operator_releases_an_unknown_outcome(onefold: Coloured, clock: Clock) -> None:
+    gone = await vanish(onefold, clock)
+
+    assert await onefold.force_release("charge", "order:7")
+
+    answer = await onefold.claim("charge", "order:7")
+    assert isinstance(answer, Won)
+    assert answer.claim.fence > gone.fence
+    with pytest.raises(LeaseLost):
+        await onefold.settle(gone, "late")
+
+
+async def test_an_operator_takes_a_key_from_a_living_holder_and_fences_it_off(
+    onefold: Coloured,
+) -> None:
+    held = (await onefold.claim("charge", "order:7", fingerprint="one")).claim
+
+    assert await onefold.force_release("charge", "order:7")
+
+    with pytest.raises(LeaseLost):
+        await onefold.settle(held, "too late")
+    assert await onefold.renew(held) is None
+    assert isinstance(await onefold.claim("charge", "order:7", fingerprint="two"), Won)
+
+
+async def test_an_operator_forgets_a_settled_key(onefold: Coloured) -> None:
+    claim = (await onefold.claim("charge", "order:7")).claim
+    await onefold.settle(claim, "done")
+
+    assert await onefold.force_release("charge", "order:7")
+
+    assert isinstance(await onefold.claim("charge", "order:7"), Won)
+
+
+async def test_an_operator_corrects_a_settled_result(onefold: Coloured) -> None:
+    claim = (await onefold.claim("charge", "order:7", fingerprint="one")).claim
+    await onefold.settle(claim, "wrong")
+
+    assert await onefold.force_settle("charge", "order:7", "right")
+
+    replay = await onefold.claim("charge", "order:7", fingerprint="one")
+    assert isinstance(replay, Replay)
+    assert replay.result == "right"
+
+
+async def test_an_operator_is_told_that_there_is_no_such_key(onefold: Coloured) -> None:
+    assert not await onefold.force_settle("charge", "order:8", "x")
+    assert not await onefold.force_release("charge", "order:8")
+    assert isinstance(await onefold.claim("charge", "order:8"), Won)
