@@ -192,6 +192,42 @@ class TestReplayedKeys:
         subject.replay(first.id)
         assert subject.enqueue("email", unique_key="k").id == first.id
 
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"unique_for": HOUR},
+            {},
+            {"unique_while": "exists"},
+            {"unique_while": "active", "unique_for": HOUR},
+        ],
+        ids=["unique_for", "active", "exists", "both"],
+    )
+    def test_a_key_handed_to_a_successor_is_answered_with_the_successor(
+        self, subject: Subject, options: Any
+    ) -> None:
+        first = subject.enqueue("email", {"n": 1}, unique_key="k", **options)
+        taken = subject.take_one()
+        subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="rerun", **options)
+        subject.engine.bury([taken], reason="broken")
+        successor = subject.enqueue("email", {"n": 2}, unique_key="k")
+        assert successor.duplicate
+        assert successor.id != first.id
+        assert subject.replay(first.id) == Enqueued(successor.id, duplicate=True)
+        assert subject.job(first.id).state == "dead", "it stays where it is"
+
+    def test_a_window_that_a_newcomer_took_over_is_answered_with_the_newcomer(
+        self, subject: Subject
+    ) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        bury(subject)
+        subject.clock.advance(HOUR)
+        newer = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        assert not newer.duplicate
+        assert subject.replay(first.id) == Enqueued(newer.id, duplicate=True)
+        subject.delete(newer.id)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        assert not subject.enqueue("email", unique_key="k").duplicate, "its window is over"
+
     def test_a_replay_frees_what_it_only_reserved(self, subject: Subject) -> None:
         """The key is the job's again, and nothing else is left in the table."""
         first = subject.enqueue("email", unique_key="k")
