@@ -13,7 +13,7 @@ import pytest
 
 from onefold import Busy, Conflict, ConflictingOptions, DatabaseBusy, OutcomeUnknown, UsageError
 from onefold.claims import Done, Replay, Unknown, Won
-from tests.fixtures.colours import Clock, Colour, Coloured, Store
+from tests.fixtures.colours import Clock, Colour, Coloured, Dialect, Store
 from tests.fixtures.connections import Connection, Effects, Kind, alongside
 
 MINUTE = timedelta(minutes=1)
@@ -547,3 +547,22 @@ async def test_a_task_started_in_the_body_is_not_the_body(store: Store, kind: Ki
     left.set()
 
     assert await task == "first"
+
+
+@pytest.mark.parametrize("dialect", ["postgres"])
+def test_two_installations_in_one_database_do_not_lock_each_other_out(
+    store: Store, dialect: Dialect
+) -> None:
+    """Advisory locks belong to the whole database, keys to a schema of it."""
+    beside = Store("postgres", store.url, f"{store.schema[:40]}_beside")
+    with psycopg.connect(store.url) as ours, psycopg.connect(store.url) as theirs:
+        onefold, other = store.open(), beside.open()
+        other.migrate()
+        with onefold.within(ours).once("inbox", "m1") as claim:
+            assert claim is not None
+
+            assert isinstance(other.within(theirs).claim("inbox", "m1"), Won)
+
+        theirs.rollback()
+        theirs.execute(f'drop schema "{beside.schema}" cascade'.encode())
+    beside.close()

@@ -181,7 +181,8 @@ def test_a_place_begins_with_the_shard() -> None:
 def test_parts_of_a_key_never_run_into_each_other() -> None:
     one, other = ClaimKey("a", "b", "c", "d"), ClaimKey("a", "bc", "", "d")
 
-    assert one.lock != other.lock
+    assert one.lock("onefold") != other.lock("onefold")
+    assert one.lock("onefold") != one.lock("other")
     assert one.derived("x") != other.derived("x")
 
 

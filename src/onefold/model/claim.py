@@ -52,10 +52,12 @@ class ClaimKey(msgspec.Struct, frozen=True, order=True):
     scope: str
     key: str
 
-    @property
-    def lock(self) -> int:
-        """The number of the advisory lock that stands for this key."""
-        return advisory_lock_key(self.tenant, self.surface, self.scope, self.key)
+    def lock(self, schema: str) -> int:
+        """The number of the advisory lock that stands for this key.
+
+        Advisory locks belong to the whole database, and each schema of it is an installation.
+        """
+        return advisory_lock_key(schema, self.tenant, self.surface, self.scope, self.key)
 
     def place(self, shards: int) -> Place:
         """The columns of the constraint, the shard first; tuples of them sort in lock order."""

@@ -41,7 +41,7 @@ HELD_COLUMNS: Final = (*KEY_COLUMNS, "owner", "fence")
 def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
     """Take the key, or say who has it: the insert decides, the look only explains."""
     new, shared = _new_row(sql, wanted), not wanted.joined
-    look = (*wanted.key.place(sql.shards), wanted.key.lock)
+    look = (*wanted.key.place(sql.shards), wanted.key.lock(sql.schema))
     for _ in range(ROUNDS):
         rows = yield sql("insert_claims", INSERT_CLAIM_COLUMNS, [new], shared=shared)
         if rows:
@@ -95,7 +95,8 @@ def take_over_unknown(sql: Sql, wanted: Wanted, *, fence: int) -> Operation[Clai
 def _new_row(sql: Sql, wanted: Wanted) -> tuple[Any, ...]:
     place, takeover = wanted.key.place(sql.shards), TAKEOVERS.index(wanted.takeover)
     settings = (takeover, wanted.lease, wanted.keep, wanted.fingerprint)
-    return (*place, wanted.id, int(Holding.HELD), *settings, None, wanted.key.lock)
+    lock = wanted.key.lock(sql.schema)
+    return (*place, wanted.id, int(Holding.HELD), *settings, None, lock)
 
 
 def _won(row: Row, wanted: Wanted, claim_id: str, *, resumed: bool = False) -> Claim:
