@@ -1,14 +1,16 @@
 """SQLite between processes: opening a new file at once, and writing back to back."""
 
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from onefold import Enqueued
+from onefold import DatabaseBusy, Enqueued
 from tests.fixtures.place import Place
 from tests.fixtures.soak import repetitions
-from tests.race.crew import Crew, Racer, race_threads, values
+from tests.race.crew import Crew, Racer, race_threads, together, values
 
 
 def open_and_enqueue(racer: Racer, url: str, schema: str) -> Enqueued:
@@ -60,3 +62,31 @@ def test_processes_that_write_back_to_back_all_progress(
     written = values(crew.race(place, write_until_all_have_written, str(folder), least))
     assert min(written) >= least
     assert place.rows("select count(*) from {job}") == [(sum(written),)]
+
+
+def test_a_thread_is_not_blamed_for_a_connection_that_is_no_longer_its_own(
+    sqlite_url: str,
+) -> None:
+    """Python gives the address of a closed connection to the next one, in whatever thread."""
+    place = Place(sqlite_url)
+    with place.open(busy_timeout=timedelta(milliseconds=20)) as onefold:
+        mine = place.connect()
+        mine.execute("begin immediate")
+        onefold.within(mine).enqueue("a")
+        mine.execute("commit")
+        address = id(mine)
+        mine.close()
+        del mine
+        others: list[Any] = []
+
+        def take_its_place() -> None:
+            while len(others) < 100 and not (others and id(others[-1]) == address):
+                others.append(place.connect())
+            others[-1].execute("begin immediate")
+
+        together(take_its_place)
+        with pytest.raises(DatabaseBusy):
+            onefold.enqueue("a")
+        for other in others:
+            other.close()
+        assert onefold.enqueue("a").inserted

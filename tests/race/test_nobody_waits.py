@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from onefold import NewJob, Onefold, SerializationConflict
-from onefold.claims import Busy, Won
+from onefold.claims import Busy, Replay, Won
 from tests.fixtures.place import Place
 from tests.race.waiting import Second, until
 
@@ -149,7 +149,7 @@ def test_chores_pass_over_what_a_transaction_has_locked(
     assert onefold.engine.rescue().requeued == 1
 
 
-def test_a_second_joined_claim_is_told_busy_at_once(
+def test_whoever_meets_an_open_joined_claim_is_told_busy_at_once(
     postgres_place: Place, onefold: Onefold, caller: Any
 ) -> None:
     first = onefold.within(caller).claim("scope", "k")
@@ -159,11 +159,11 @@ def test_a_second_joined_claim_is_told_busy_at_once(
         connection.execute("set local lock_timeout = 1")
         assert isinstance(onefold.within(connection).claim("scope", "k"), Busy)
         assert isinstance(onefold.within(connection).claim("scope", "another"), Won)
+    assert isinstance(onefold.claim("scope", "k", lease=HOUR), Busy)  # and so is a leased one
     onefold.within(caller).settle(first.claim, "done")
     caller.execute("commit")
     with postgres_place.transaction() as connection:
-        answer = onefold.within(connection).claim("scope", "k")
-        assert type(answer).__name__ == "Replay"
+        assert isinstance(onefold.within(connection).claim("scope", "k"), Replay)
 
 
 def test_replays_of_a_settled_claim_do_not_wait_for_each_other(
@@ -171,8 +171,8 @@ def test_replays_of_a_settled_claim_do_not_wait_for_each_other(
 ) -> None:
     with onefold.once("scope", "k"):
         pass
-    assert type(onefold.within(caller).claim("scope", "k")).__name__ == "Replay"
-    assert type(onefold.claim("scope", "k")).__name__ == "Replay"
+    assert isinstance(onefold.within(caller).claim("scope", "k"), Replay)
+    assert isinstance(onefold.claim("scope", "k"), Replay)
 
 
 def test_a_holder_newer_than_the_callers_snapshot_is_a_serialization_conflict(

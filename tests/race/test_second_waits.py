@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onefold import DatabaseBusy, Enqueued, NewJob, Onefold, WouldDeadlock
-from onefold.claims import Won
+from onefold.claims import Replay, Won
 from tests.fixtures.place import Place
 from tests.race.waiting import Second, take_within
 
@@ -226,8 +226,10 @@ def test_a_call_that_waits_for_its_own_thread_is_told_so(place: Place) -> None:
 
 
 @ENDS
-def test_a_leased_claim_waits_for_a_joined_one(place: Place, onefold: Onefold, end: str) -> None:
-    with place.connection() as connection:
+def test_on_sqlite_a_leased_claim_waits_for_a_joined_one(sqlite_url: str, end: str) -> None:
+    place = Place(sqlite_url)
+    with place.open() as onefold, place.connection() as connection:
+        onefold.migrate()
         connection.execute(place.begin)
         joined = onefold.within(connection)
         first = joined.claim("scope", "k")
@@ -237,4 +239,4 @@ def test_a_leased_claim_waits_for_a_joined_one(place: Place, onefold: Onefold, e
             second.is_waiting()
             connection.execute(end)
             answer = second.answer()
-    assert type(answer).__name__ == ("Replay" if end == "commit" else "Won")
+    assert isinstance(answer, Replay if end == "commit" else Won)

@@ -201,7 +201,7 @@ def test_a_legacy_sqlite_transaction_covers_the_first_statement(
         assert onefold.get(answer.id) is None
         onefold.within(connection).claim("scope", "k")
         connection.rollback()
-        assert type(onefold.claim("scope", "k")).__name__ == "Won"
+        assert isinstance(onefold.claim("scope", "k"), Won)
         connection.close()
 
 

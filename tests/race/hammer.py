@@ -1,0 +1,148 @@
+"""What each process of the hammer does, a step at a time, by the numbers that it is given."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+from onefold import (
+    Enqueued,
+    Gone,
+    Job,
+    JobNotFound,
+    NewJob,
+    Onefold,
+    SerializationConflict,
+    WrongState,
+)
+from tests.race.crew import Racer
+
+HOUR = timedelta(hours=1)
+NOW = timedelta(0)
+INSTANT = timedelta(microseconds=1)
+KEYS = 6
+
+Word: TypeAlias = Callable[[str], object]
+
+SCOPES: dict[str, dict[str, Any]] = {
+    "queued": {"unique_while": "queued"},
+    "active": {"unique_while": "active"},
+    "exists": {"unique_while": "exists"},
+    "window": {"unique_for": timedelta(milliseconds=5)},
+    "both": {"unique_while": "queued", "unique_for": timedelta(milliseconds=5)},
+    "replace": {"unique_while": "queued"},
+    "rerun": {"unique_while": "active"},
+    "rerun queued": {"unique_while": "queued"},
+}
+
+
+class Report(NamedTuple):
+    """What a process was told."""
+
+    answered: set[str]
+    undone: set[str]
+    counts: Counter[str]
+
+
+def hammer(racer: Racer, steps: int, seed: str) -> Report:
+    """Produce, work and administrate, in turns that the seed decides."""
+    dice = random.Random(f"{seed} {racer.rank}")
+    report = Report(set(), set(), Counter())
+    for step in range(steps):
+        role = dice.choices(["produce", "work", "administrate"], [5, 4, 1])[0]
+        report.counts[role] += 1
+        if role == "produce":
+            _produce(racer, dice, report, number=racer.rank * 10_000_000 + step * 10)
+        elif role == "work":
+            _work(racer.onefold, dice, f"worker {racer.rank}")
+        else:
+            _administrate(racer.onefold, dice)
+    return report
+
+
+def _produce(racer: Racer, dice: random.Random, report: Report, number: int) -> None:
+    scope = dice.choice(list(SCOPES))
+    size = dice.choice([1, 1, 1, 4])
+    jobs = [
+        NewJob(
+            "hammer",
+            {"number": number + place},
+            unique_key=f"{scope} {dice.randrange(KEYS)}",
+            idempotency_key=f"{number + place}" if dice.random() < 0.2 else None,
+            queue=dice.choice(["default", "other"]),
+            **SCOPES[scope],
+        )
+        for place in range(size)
+    ]
+    how: Any = scope.partition(" ")[0] if scope[:3] in {"rep", "rer"} else "keep"
+    if dice.random() < 0.7:
+        _note(report, list(racer.onefold.enqueue_many(jobs, on_duplicate=how)))
+        return
+    with racer.place.connection() as connection:
+        connection.execute(racer.place.begin)
+        try:
+            answers = list(racer.onefold.within(connection).enqueue_many(jobs, on_duplicate=how))
+        except SerializationConflict:
+            # A deadlock with a caller's transaction can be anybody's; nothing was answered.
+            report.counts["deadlock"] += 1
+            return
+        if dice.random() < 0.5:
+            connection.execute("rollback")
+            report.undone.update(answer.id for answer in answers if answer.inserted)
+        else:
+            connection.execute("commit")
+            _note(report, answers)
+
+
+def _note(report: Report, answers: list[Enqueued]) -> None:
+    report.answered.update(answer.id for answer in answers if answer.inserted)
+    report.counts["duplicate"] += sum(answer.duplicate for answer in answers)
+
+
+def _work(onefold: Onefold, dice: random.Random, worker: str) -> None:
+    engine = onefold.engine
+    jobs = engine.take(
+        ["default", "other"],
+        limit=dice.randint(1, 6),
+        worker=worker,
+        lease=dice.choice([INSTANT, HOUR]),
+    )
+    dice.shuffle(jobs)
+    words: dict[str, list[Job]] = {}
+    for job in jobs:
+        word = dice.choices(
+            ["finish", "retry", "defer", "bury", "hand back", "vanish"], [8, 2, 1, 1, 1, 1]
+        )[0]
+        words.setdefault(word, []).append(job)
+    engine.heartbeat(jobs, lease=dice.choice([INSTANT, HOUR]))
+    engine.finish(words.get("finish", []))
+    engine.retry(words.get("retry", []), after=NOW, error="no luck")
+    engine.defer(words.get("defer", []), after=NOW)
+    engine.bury(words.get("bury", []), reason="hopeless")
+    engine.hand_back(words.get("hand back", []))
+
+
+def _administrate(onefold: Onefold, dice: random.Random) -> None:
+    onefold.engine.rescue()
+    words: list[tuple[str, Word]] = [
+        ("queued", onefold.cancel),
+        ("running", onefold.cancel),
+        ("dead", onefold.replay),
+        ("cancelled", onefold.replay),
+    ]
+    status, word = dice.choice(words)
+    for job in _some(onefold, dice, status):
+        # Somebody else may be quicker; then we are told so.
+        with suppress(WrongState, JobNotFound, Gone):
+            word(job.id)
+    if dice.random() < 0.2:
+        onefold.engine.fold()
+        onefold.engine.prune()
+        onefold.engine.sweep()
+
+
+def _some(onefold: Onefold, dice: random.Random, status: str) -> list[Job]:
+    jobs = list(onefold.find(status=status, limit=200, newest_first=True))
+    return dice.sample(jobs, min(len(jobs), 2))
