@@ -60,6 +60,7 @@ def borrow(connection: object, database: Database, *, clock: Clock, wait: timede
         return sqlite.BorrowedSqlite(connection, database, clock, wait)
     known = libraries & {
         ("psycopg", "Connection"), ("psycopg", "AsyncConnection"), ("asyncpg", "Connection"),
+        ("asyncpg", "PoolConnectionProxy"),
     }  # fmt: skip
     if not known:
         raise WrongConnection(

@@ -292,7 +292,9 @@ class SqliteDatabase:
 
     def check_borrowed(self, connection: sqlite3.Connection) -> str | None:
         """Why a caller's connection cannot be used, if so."""
-        row = connection.cursor().execute("pragma database_list").fetchone()
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        row = cursor.execute("pragma database_list").fetchone()
         path = row[2] if isinstance(row[2], str) else row[2].decode()
         if not path or not self.path.exists() or not Path(path).samefile(self.path):
             return f"is connected to {path or 'a database in memory'}, not to {self.path}"

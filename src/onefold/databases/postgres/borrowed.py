@@ -47,10 +47,13 @@ def _refusal(error: BaseException) -> SerializationConflict | None:
 
 
 def _same_database(database: PostgresDatabase, connection: Any, rows: Rows, own: Identity) -> None:
-    """The installation must be ours: the caller's commit would not cover a job stored elsewhere."""
+    """The installation must be ours: the caller's commit would not cover a job stored elsewhere.
+
+    So must be the database's name: a copy of the database is the same installation.
+    """
     text, name = rows[0]
     identity = database.known(rows) if text else None
-    if identity is None or identity.installation != own.installation:
+    if identity is None or (identity.installation, name) != (own.installation, database.name):
         raise WrongConnection(
             connection,
             f"is connected to the database {name!r}, which is not the one of this Onefold"
@@ -168,6 +171,8 @@ class BorrowedAsyncpg:
         self._connection = connection
         self._database = database
         self._clock = clock
+        # A pool lends a proxy, a new one each time; what is remembered is the session behind it.
+        self._session = getattr(connection, "_con", connection)
 
     @property
     def connection(self) -> object:
@@ -180,8 +185,8 @@ class BorrowedAsyncpg:
             raise NoTransaction(self._connection)
 
     def failed(self) -> bool:
-        """Not told by asyncpg; and a savepoint of the caller's may have healed it."""
-        return False
+        """Told from none, at least: asyncpg does not tell a dead transaction from a living one."""
+        return not self._connection.is_in_transaction()
 
     def transact(self, build: Build[T]) -> T:
         """An async connection can only be awaited."""
@@ -192,9 +197,9 @@ class BorrowedAsyncpg:
         """In the caller's transaction."""
         self.check()
         own = await self._database.aidentity()
-        if self._connection not in self._database.checked:
+        if self._session not in self._database.checked:
             rows = await self._execute(self._database.sql("read_identity"))
-            _same_database(self._database, self._connection, rows, own)
+            _same_database(self._database, self._session, rows, own)
         return await run_async(build(self._database.sql), self._execute)
 
     async def _execute(self, statement: Statement) -> Rows:

@@ -16,7 +16,7 @@ import time
 import weakref
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import psycopg
 import psycopg_pool
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Pool: TypeAlias = "psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]]"
+AsyncPool: TypeAlias = "psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]"
+
 LOCK_TIMEOUT_MS: Final = 800
 CONNECTIONS: Final = 10
 # Spread retries, so that two who met once do not meet again.
@@ -66,6 +69,8 @@ class PostgresDatabase:
         self._closed = False
         begin = f"begin isolation level read committed; set local lock_timeout = {LOCK_TIMEOUT_MS}"
         self._begin = begin.encode()
+        self.name = ""
+        """The database's own name, known with its identity."""
         self.checked: weakref.WeakKeyDictionary[Any, Identity] = weakref.WeakKeyDictionary()
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
@@ -78,16 +83,16 @@ class PostgresDatabase:
         self.identity()
         effort = _Effort(self)
         while True:
-            connection = self._get()
+            pool, connection = self._get()
             try:
                 return self._attempt(connection, build)
             except psycopg.Error as error:
                 lost = connection.broken or connection.closed
                 time.sleep(effort.pause(error, connection_lost=lost))
                 if lost:
-                    self._pool().check()
+                    pool.check()
             finally:
-                self._put(connection)
+                pool.putconn(connection)
 
     def _attempt(self, connection: psycopg.Connection[TupleRow], build: Build[T]) -> T:
         cursor = connection.cursor()
@@ -107,8 +112,7 @@ class PostgresDatabase:
         await self.aidentity()
         effort = _Effort(self)
         while True:
-            pool = await self._apool()
-            connection = await self._aget(pool)
+            pool, connection = await self._aget()
             try:
                 return await self._aattempt(connection, build)
             except psycopg.Error as error:
@@ -139,25 +143,38 @@ class PostgresDatabase:
             raise
         return result
 
-    def _get(self) -> psycopg.Connection[TupleRow]:
+    def _get(self) -> tuple[Pool, psycopg.Connection[TupleRow]]:
+        pool = self._pool()
         try:
-            return self._pool().getconn()
+            return pool, pool.getconn()
         except psycopg_pool.PoolTimeout as error:
             # Out of connections, or out of a server? One attempt of our own tells.
             self._connect().close()
-            raise self._exhausted() from error
+            if _is_full(pool):
+                raise self._exhausted() from error
+        # The server is back, and the pool, between two attempts of its own, does not know it yet.
+        state = self._current()
+        with state.opening:
+            if state.pool is pool:
+                state.pool = None
+        pool.close(timeout=0)
+        pool = self._pool()
+        return pool, pool.getconn()
 
-    def _put(self, connection: psycopg.Connection[TupleRow]) -> None:
-        self._pool().putconn(connection)
-
-    async def _aget(
-        self, pool: psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]
-    ) -> psycopg.AsyncConnection[TupleRow]:
+    async def _aget(self) -> tuple[AsyncPool, psycopg.AsyncConnection[TupleRow]]:
+        pool = await self._apool()
         try:
-            return await pool.getconn()
+            return pool, await pool.getconn()
         except psycopg_pool.PoolTimeout as error:
             await (await self._aconnect()).close()
-            raise self._exhausted() from error
+            if _is_full(pool):
+                raise self._exhausted() from error
+        state, loop = self._current(), asyncio.get_running_loop()
+        if state.pools.get(loop) is pool:
+            del state.pools[loop]
+        await pool.close(timeout=0)
+        pool = await self._apool()
+        return pool, await pool.getconn()
 
     def _exhausted(self) -> DatabaseBusy:
         return DatabaseBusy(
@@ -180,7 +197,7 @@ class PostgresDatabase:
             self._state = _State()
         return self._state
 
-    def _pool(self) -> psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]]:
+    def _pool(self) -> Pool:
         state = self._current()
         if state.pool is None:
             with state.opening:
@@ -192,12 +209,11 @@ class PostgresDatabase:
                     )
         return state.pool
 
-    async def _apool(
-        self,
-    ) -> psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]:
+    async def _apool(self) -> AsyncPool:
         state, loop = self._current(), asyncio.get_running_loop()
         pool = state.pools.get(loop)
         if pool is None:
+            state.forget_ended_loops()
             pool = psycopg_pool.AsyncConnectionPool(self.url, open=False, **self._pool_settings())
             state.pools[loop] = pool
             await pool.open()
@@ -208,7 +224,11 @@ class PostgresDatabase:
             "min_size": 0,
             "max_size": CONNECTIONS,
             "timeout": self.busy_timeout.total_seconds(),
-            "kwargs": {"autocommit": True, "row_factory": tuple_row},
+            "kwargs": {
+                "autocommit": True,
+                "row_factory": tuple_row,
+                "connect_timeout": self._patience,
+            },
             "name": "onefold",
         }
 
@@ -236,9 +256,7 @@ class PostgresDatabase:
         if state.identity is None:
             with state.opening:
                 if state.identity is None:
-                    with self._connect() as connection:
-                        rows = execute(connection.cursor(), self.sql("read_identity"), self._clock)
-                    self._accept(state, rows)
+                    self._accept(state, self._read_identity())
         assert state.identity is not None
         return state.identity
 
@@ -246,16 +264,28 @@ class PostgresDatabase:
         """`identity`, awaited."""
         state = self._current()
         if state.identity is None:
-            connection = await self._aconnect()
-            async with connection:
-                rows = await aexecute(connection.cursor(), self.sql("read_identity"), self._clock)
-            self._accept(state, rows)
+            self._accept(state, await self._aread_identity())
         assert state.identity is not None
         return state.identity
+
+    def _read_identity(self) -> Rows:
+        try:
+            with self._connect() as connection:
+                return execute(connection.cursor(), self.sql("read_identity"), self._clock)
+        except psycopg.Error as error:
+            raise translated(error, self.label, self.busy(self.busy_timeout)) from error
+
+    async def _aread_identity(self) -> Rows:
+        try:
+            async with await self._aconnect() as connection:
+                return await aexecute(connection.cursor(), self.sql("read_identity"), self._clock)
+        except psycopg.Error as error:
+            raise translated(error, self.label, self.busy(self.busy_timeout)) from error
 
     def _accept(self, state: _State, rows: Rows) -> None:
         identity = self.known(rows)
         self.sql = self.sql.with_shards(identity.shards)
+        self.name = rows[0][1]
         state.identity = identity
 
     def known(self, rows: Rows) -> Identity:
@@ -305,6 +335,7 @@ class PostgresDatabase:
         """Close the sync pool, and what can be closed of others."""
         state = self._current() if not self._closed else self._state
         self._closed = True
+        state.forget_ended_loops()
         if state.pool is not None:
             state.pool.close()
             state.pool = None
@@ -318,6 +349,10 @@ class PostgresDatabase:
         await asyncio.to_thread(self.close)
 
 
+def _is_full(pool: Pool | AsyncPool) -> bool:
+    return pool.get_stats()["pool_size"] >= CONNECTIONS
+
+
 class _State:
     """What belongs to one process."""
 
@@ -325,11 +360,16 @@ class _State:
         self.pid = os.getpid()
         self.opening = threading.Lock()
         self.identity: Identity | None = None
-        self.pool: psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]] | None = None
-        self.pools: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop,
-            psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]],
-        ] = weakref.WeakKeyDictionary()
+        self.pool: Pool | None = None
+        self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
+
+    def forget_ended_loops(self) -> None:
+        """Close the connections of event loops that ended without `aclose`, one `asyncio.run` after
+        another: nobody can use them any more, and the server would keep them for ever."""
+        for loop, pool in list(self.pools.items()):
+            if loop.is_closed() and self.pools.pop(loop, None) is not None:
+                for connection in pool._pool:  # noqa: SLF001 - its own close needs the loop
+                    connection.pgconn.finish()
 
 
 class _Effort:
@@ -359,6 +399,10 @@ def execute(cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock
     parameters = statement.arrays()
     parameters["now"] = clock()
     cursor.execute(text.encode(), parameters)
+    if cursor.description is None and cursor.connection.pgconn.pipeline_status:
+        # The caller's pipeline would answer later; we need the rows now.
+        with cursor.connection.pipeline() as pipeline:
+            pipeline.sync()
     return cursor.fetchall() if cursor.description else ()
 
 
@@ -370,6 +414,9 @@ async def aexecute(
     parameters = statement.arrays()
     parameters["now"] = clock()
     await cursor.execute(text.encode(), parameters)
+    if cursor.description is None and cursor.connection.pgconn.pipeline_status:
+        async with cursor.connection.pipeline() as pipeline:
+            await pipeline.sync()
     return await cursor.fetchall() if cursor.description else ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal, TypeAlias
 
 from onefold.errors import DatabaseBusy, DatabaseUnavailable, SerializationConflict
@@ -9,7 +10,8 @@ from onefold.errors import DatabaseBusy, DatabaseUnavailable, SerializationConfl
 Verdict: TypeAlias = Literal["again", "waited", "lost", "final"]
 
 SERIALIZATION: Final = {"40001", "40P01"}
-LOCK_NOT_AVAILABLE: Final = "55P03"
+# A lock timeout, and a statement timeout of the server's or the user's settings.
+WAITED: Final = {"55P03", "57014"}
 
 # Connection exceptions, operator intervention, and a server that is starting or full.
 _LOST_CLASSES: Final = ("08", "57P")
@@ -25,9 +27,25 @@ _SENTENCES: Final = {
 }
 
 
+# libpq keeps the SQLSTATE of a refused connection to itself. These are the server's English
+# sentences; in another language the refusal is passed on as it is.
+_REFUSALS: Final = (
+    (re.compile(r"too many (connections|clients)|remaining connection slots"), "53300"),
+    (re.compile(r'database "[^"]*" does not exist'), "3D000"),
+    (re.compile(r"password authentication failed|no password supplied"), "28P01"),
+    (
+        re.compile(r'role "[^"]*" does not exist|no pg_hba\.conf entry|authentication failed'),
+        "28000",
+    ),
+)
+
+
 def sqlstate(error: BaseException) -> str:
     """The SQLSTATE of a driver's error, psycopg's or asyncpg's; empty where there is none."""
-    return getattr(error, "sqlstate", None) or ""
+    state: str = getattr(error, "sqlstate", None) or ""
+    if not state and "FATAL:" in (message := str(error)):
+        return next((found for sentence, found in _REFUSALS if sentence.search(message)), "")
+    return state
 
 
 def verdict(error: BaseException, *, connection_lost: bool) -> Verdict:
@@ -35,7 +53,7 @@ def verdict(error: BaseException, *, connection_lost: bool) -> Verdict:
     state = sqlstate(error)
     if state in SERIALIZATION:
         return "again"
-    if state == LOCK_NOT_AVAILABLE:
+    if state in WAITED:
         return "waited"
     if state.startswith(_LOST_CLASSES) or (not state and connection_lost):
         return "lost"
@@ -47,7 +65,7 @@ def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseExce
     state = sqlstate(error)
     if state in SERIALIZATION:
         return SerializationConflict(str(error).partition("\n")[0])
-    if state == LOCK_NOT_AVAILABLE:
+    if state in WAITED:
         return busy
     if state in _SENTENCES:
         return DatabaseUnavailable(label, _SENTENCES[state])
