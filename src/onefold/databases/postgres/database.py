@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
-import threading
 import time
 import weakref
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
-from onefold.databases.postgres.errors import translated, verdict
+from onefold.databases.postgres.effort import Effort
+from onefold.databases.postgres.errors import translated
+from onefold.databases.postgres.process import CONNECTIONS, AsyncPool, Pool, Process, is_full
 from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
 from onefold.model.identity import new_id
 from onefold.operations.migrations import (
@@ -42,13 +42,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Pool: TypeAlias = "psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]]"
-AsyncPool: TypeAlias = "psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]"
 
 LOCK_TIMEOUT_MS: Final = 800
-CONNECTIONS: Final = 10
-# Spread retries, so that two who met once do not meet again.
-PAUSE: Final = 0.01
 
 _graveyard: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
@@ -65,7 +60,7 @@ class PostgresDatabase:
         self.schema = schema
         self._clock = clock
         self.busy_timeout = busy_timeout
-        self._state = _State()
+        self._state = Process()
         self._closed = False
         begin = f"begin isolation level read committed; set local lock_timeout = {LOCK_TIMEOUT_MS}"
         self._begin = begin.encode()
@@ -81,7 +76,7 @@ class PostgresDatabase:
         """
         del write  # one kind of transaction serves both
         self.identity()
-        effort = _Effort(self)
+        effort = Effort(self.label, self.busy_timeout, self.busy)
         while True:
             pool, connection = self._get()
             try:
@@ -110,7 +105,7 @@ class PostgresDatabase:
         """`transact`, awaited."""
         del write
         await self.aidentity()
-        effort = _Effort(self)
+        effort = Effort(self.label, self.busy_timeout, self.busy)
         while True:
             pool, connection = await self._aget()
             try:
@@ -150,7 +145,7 @@ class PostgresDatabase:
         except psycopg_pool.PoolTimeout as error:
             # Out of connections, or out of a server? One attempt of our own tells.
             self._connect().close()
-            if _is_full(pool):
+            if is_full(pool):
                 raise self._exhausted() from error
         # The server is back, and the pool, between two attempts of its own, does not know it yet.
         state = self._current()
@@ -167,7 +162,7 @@ class PostgresDatabase:
             return pool, await pool.getconn()
         except psycopg_pool.PoolTimeout as error:
             await (await self._aconnect()).close()
-            if _is_full(pool):
+            if is_full(pool):
                 raise self._exhausted() from error
         state, loop = self._current(), asyncio.get_running_loop()
         if state.pools.get(loop) is pool:
@@ -189,12 +184,12 @@ class PostgresDatabase:
             waited=waited,
         )
 
-    def _current(self) -> _State:
+    def _current(self) -> Process:
         if self._closed:
             raise Closed
         if self._state.pid != os.getpid():
             _graveyard.append(self._state)
-            self._state = _State()
+            self._state = Process()
         return self._state
 
     def _pool(self) -> Pool:
@@ -282,7 +277,7 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise translated(error, self.label, self.busy(self.busy_timeout)) from error
 
-    def _accept(self, state: _State, rows: Rows) -> None:
+    def _accept(self, state: Process, rows: Rows) -> None:
         identity = self.known(rows)
         self.sql = self.sql.with_shards(identity.shards)
         self.name = rows[0][1]
@@ -347,50 +342,6 @@ class PostgresDatabase:
         if pool is not None:
             await pool.close()
         await asyncio.to_thread(self.close)
-
-
-def _is_full(pool: Pool | AsyncPool) -> bool:
-    return pool.get_stats()["pool_size"] >= CONNECTIONS
-
-
-class _State:
-    """What belongs to one process."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.opening = threading.Lock()
-        self.identity: Identity | None = None
-        self.pool: Pool | None = None
-        self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
-
-    def forget_ended_loops(self) -> None:
-        """Close the connections of event loops that ended without `aclose`, one `asyncio.run` after
-        another: nobody can use them any more, and the server would keep them for ever."""
-        for loop, pool in list(self.pools.items()):
-            if loop.is_closed() and self.pools.pop(loop, None) is not None:
-                for connection in pool._pool:  # noqa: SLF001 - its own close needs the loop
-                    connection.pgconn.finish()
-
-
-class _Effort:
-    """How long one call has been trying, and whether it should go on."""
-
-    def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
-        self._started = time.monotonic()
-        self._tries = 0
-
-    def pause(self, error: psycopg.Error, *, connection_lost: bool) -> float:
-        """Seconds to wait before the next try; raises ours where there is none."""
-        waited = timedelta(seconds=time.monotonic() - self._started)
-        meaning = verdict(error, connection_lost=connection_lost)
-        database = self._database
-        if meaning == "final" or waited >= database.busy_timeout:
-            raise translated(error, database.label, database.busy(waited)) from error
-        self._tries += 1
-        if meaning == "waited":
-            return 0.0
-        return random.random() * min(PAUSE * 2.0**self._tries, 0.5)
 
 
 def execute(cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock) -> Rows:

@@ -1,0 +1,46 @@
+"""How long one call goes on trying."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from onefold.databases.postgres.errors import translated, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
+    from onefold.errors import DatabaseBusy
+
+# Spread retries, so that two who met once do not meet again.
+PAUSE: Final = 0.01
+LONGEST_PAUSE: Final = 0.5
+
+
+class Effort:
+    """How long one call has been trying, and whether it should go on."""
+
+    def __init__(
+        self, label: str, patience: timedelta, busy: Callable[[timedelta], DatabaseBusy]
+    ) -> None:
+        """`busy` makes the error for a lock that was not given up in time."""
+        self._label = label
+        self._patience = patience
+        self._busy = busy
+        self._started = time.monotonic()
+        self._tries = 0
+
+    def pause(self, error: psycopg.Error, *, connection_lost: bool) -> float:
+        """Seconds to wait before the next try; raises ours where there is none."""
+        waited = timedelta(seconds=time.monotonic() - self._started)
+        meaning = verdict(error, connection_lost=connection_lost)
+        if meaning == "final" or waited >= self._patience:
+            raise translated(error, self._label, self._busy(waited)) from error
+        self._tries += 1
+        if meaning == "waited":
+            return 0.0
+        return random.random() * min(PAUSE * 2**self._tries, LONGEST_PAUSE)  # noqa: S311 - jitter

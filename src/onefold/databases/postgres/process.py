@@ -1,0 +1,54 @@
+"""What belongs to one process: its pools, and what it knows of the database.
+
+A forked child starts with nothing of its parent's.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import psycopg
+import psycopg_pool
+from psycopg.rows import TupleRow
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from onefold.operations.migrations import Identity
+
+Pool: TypeAlias = psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]]
+AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]
+
+CONNECTIONS: Final = 10
+
+
+def is_full(pool: Pool | AsyncPool) -> bool:
+    """True where every connection that the pool may have is in use, or on its way."""
+    return pool.get_stats()["pool_size"] >= CONNECTIONS
+
+
+class Process:
+    """The pools of one process: one for threads, one for each event loop."""
+
+    def __init__(self) -> None:
+        """Nothing is connected yet."""
+        self.pid: int = os.getpid()
+        self.opening = threading.Lock()
+        self.identity: Identity | None = None
+        self.pool: Pool | None = None
+        self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
+
+    def forget_ended_loops(self) -> None:
+        """Close the connections of event loops that have ended without `aclose`.
+
+        An `asyncio.run` after the other leaves them behind: nobody can use them any more, and the
+        server would keep them for ever.
+        """
+        for loop, pool in list(self.pools.items()):
+            if loop.is_closed() and self.pools.pop(loop, None) is not None:
+                # The pool's own close would need the loop.
+                idle: Any = getattr(pool, "_pool", ())
+                for connection in idle:
+                    connection.pgconn.finish()
