@@ -13,7 +13,6 @@ import os
 import time
 import weakref
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
@@ -38,6 +37,8 @@ from onefold.operations.run import run, run_async
 from onefold.operations.statement import Rows, Sql, Statement, compiled
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from onefold.databases import Build, Clock
 
 T = TypeVar("T")

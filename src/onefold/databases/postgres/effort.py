@@ -43,4 +43,4 @@ class Effort:
         self._tries += 1
         if meaning == "waited":
             return 0.0
-        return random.random() * min(PAUSE * 2**self._tries, LONGEST_PAUSE)  # noqa: S311 - jitter
+        return random.random() * min(PAUSE * 2.0**self._tries, LONGEST_PAUSE)
