@@ -163,11 +163,3 @@ def force(
         [(*key.place(sql.shards), int(state), result, fence)],
     )
     return bool(rows)
-
-
-def look(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
-    """What is stored for a key, changing nothing."""
-    rows = yield sql(
-        "find_claims", FIND_CLAIM_COLUMNS, [(*key.place(sql.shards), None)], shared=True
-    )
-    return None if rows[0][2] is None else Found.from_row(rows[0][2:])
