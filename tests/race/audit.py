@@ -139,6 +139,8 @@ class Books(NamedTuple):
     """Ids of new jobs whose transaction was committed."""
     undone: set[str]
     """Ids of new jobs whose transaction was rolled back."""
+    triggers: set[int]
+    """Numbers of requests to run again, whose transaction was committed."""
 
 
 def check(changes: list[Change], books: Books) -> None:
@@ -148,7 +150,14 @@ def check(changes: list[Change], books: Books) -> None:
     assert not books.undone & stored, "a job outlived the rollback of its transaction"
     _check_holders(changes)
     _check_deliveries(changes)
-    _check_triggers(changes)
+    triggered = [
+        change
+        for change in changes
+        if change.key and change.key[1].startswith("rerun") and change.payload != PLACEHOLDER
+    ]
+    _check_successors(triggered)
+    seen = _check_triggers(triggered)
+    assert books.triggers <= seen, "a trigger that was answered for was never stored"
 
 
 def _check_holders(changes: Iterable[Change]) -> None:
@@ -178,17 +187,25 @@ def _check_deliveries(changes: list[Change]) -> None:
             assert change.fence == fence, f"{job_id}: {change}"
 
 
-def _check_triggers(changes: list[Change]) -> None:
+def _check_successors(changes: list[Change]) -> None:
+    """However a holder ends, what waited behind it becomes a job."""
+    stored = {number(change.payload) for change in changes if change.was is None}
+    owed = {
+        number(msgspec.json.decode(change.next_was)["payload"])
+        for change in changes
+        if change.was == RUNNING and change.state not in {QUEUED, RUNNING} and change.next_was
+    }
+    assert owed <= stored, f"successors that were never stored: {owed - stored}"
+
+
+def _check_triggers(changes: list[Change]) -> set[int]:
     """The newest trigger of each key runs, or is cancelled, after it came; none is stale."""
     pending: dict[Key, int] = {}
     newest: dict[Key, int] = defaultdict(int)
     started: set[tuple[str, int]] = set()
     order: dict[int, int] = {}
     for change in changes:
-        if change.key is None or not change.key[1].startswith("rerun"):
-            continue
-        if change.payload == PLACEHOLDER:
-            continue
+        assert change.key is not None
         trigger = _trigger(change)
         # A successor is stored with the payload of a trigger that has been seen before.
         if trigger is not None and not (change.was is None and trigger in order):
@@ -203,6 +220,7 @@ def _check_triggers(changes: list[Change]) -> None:
             if pending.get(change.key) == ran:
                 del pending[change.key]
     assert not pending, f"triggers that were never run: {pending}"
+    return set(order)
 
 
 def _trigger(change: Change) -> int | None:

@@ -43,20 +43,22 @@ class Report(NamedTuple):
 
     answered: set[str]
     undone: set[str]
+    triggers: set[int]
     counts: Counter[str]
 
 
 def hammer(racer: Racer, steps: int, seed: str) -> Report:
     """Produce, work and administrate, in turns that the seed decides."""
     dice = random.Random(f"{seed} {racer.rank}")
-    report = Report(set(), set(), Counter())
+    report = Report(set(), set(), set(), Counter())
+    hands: list[Job] = []
     for step in range(steps):
         role = dice.choices(["produce", "work", "administrate"], [5, 4, 1])[0]
         report.counts[role] += 1
         if role == "produce":
             _produce(racer, dice, report, number=racer.rank * 10_000_000 + step * 10)
         elif role == "work":
-            _work(racer.onefold, dice, f"worker {racer.rank}")
+            _work(racer.onefold, dice, f"worker {racer.rank}", hands)
         else:
             _administrate(racer.onefold, dice)
     return report
@@ -78,7 +80,7 @@ def _produce(racer: Racer, dice: random.Random, report: Report, number: int) -> 
     ]
     how: Any = scope.partition(" ")[0] if scope[:3] in {"rep", "rer"} else "keep"
     if dice.random() < 0.7:
-        _note(report, list(racer.onefold.enqueue_many(jobs, on_duplicate=how)))
+        _note(report, jobs, list(racer.onefold.enqueue_many(jobs, on_duplicate=how)))
         return
     with racer.place.connection() as connection:
         connection.execute(racer.place.begin)
@@ -93,35 +95,41 @@ def _produce(racer: Racer, dice: random.Random, report: Report, number: int) -> 
             report.undone.update(answer.id for answer in answers if answer.inserted)
         else:
             connection.execute("commit")
-            _note(report, answers)
+            _note(report, jobs, answers)
 
 
-def _note(report: Report, answers: list[Enqueued]) -> None:
+def _note(report: Report, jobs: list[NewJob], answers: list[Enqueued]) -> None:
+    # Of several triggers of one key in a call, the last one counts.
+    newest = {job.unique_key: job.payload["number"] for job in jobs}
+    report.triggers.update(
+        number for key, number in newest.items() if key is not None and key.startswith("rerun")
+    )
     report.answered.update(answer.id for answer in answers if answer.inserted)
     report.counts["duplicate"] += sum(answer.duplicate for answer in answers)
 
 
-def _work(onefold: Onefold, dice: random.Random, worker: str) -> None:
+def _work(onefold: Onefold, dice: random.Random, worker: str, hands: list[Job]) -> None:
+    """Say how the last deliveries ended, and take the next: what runs, runs for some steps."""
     engine = onefold.engine
-    jobs = engine.take(
+    dice.shuffle(hands)
+    words: dict[str, list[Job]] = {}
+    for job in hands:
+        word = dice.choices(
+            ["finish", "retry", "defer", "bury", "hand back", "vanish"], [6, 3, 1, 1, 1, 1]
+        )[0]
+        words.setdefault(word, []).append(job)
+    engine.retry(words.get("retry", []), after=NOW, error="no luck")
+    engine.defer(words.get("defer", []), after=NOW)
+    engine.bury(words.get("bury", []), reason="hopeless")
+    engine.hand_back(words.get("hand back", []))
+    _, hands[:] = engine.finish_and_take(
+        words.get("finish", []),
         ["default", "other"],
         limit=dice.randint(1, 6),
         worker=worker,
         lease=dice.choice([INSTANT, HOUR]),
     )
-    dice.shuffle(jobs)
-    words: dict[str, list[Job]] = {}
-    for job in jobs:
-        word = dice.choices(
-            ["finish", "retry", "defer", "bury", "hand back", "vanish"], [8, 2, 1, 1, 1, 1]
-        )[0]
-        words.setdefault(word, []).append(job)
-    engine.heartbeat(jobs, lease=dice.choice([INSTANT, HOUR]))
-    engine.finish(words.get("finish", []))
-    engine.retry(words.get("retry", []), after=NOW, error="no luck")
-    engine.defer(words.get("defer", []), after=NOW)
-    engine.bury(words.get("bury", []), reason="hopeless")
-    engine.hand_back(words.get("hand back", []))
+    engine.heartbeat(hands, lease=dice.choice([INSTANT, HOUR]))
 
 
 def _administrate(onefold: Onefold, dice: random.Random) -> None:

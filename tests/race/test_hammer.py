@@ -23,7 +23,7 @@ def test_whatever_happens_at_once_no_rule_is_broken_at_any_moment(
     place: Place, crew: Crew, racers: str
 ) -> None:
     audit.install(place)
-    books = audit.Books(set(), set())
+    books = audit.Books(set(), set(), set())
     counts: Counter[str] = Counter()
     for _ in range(repetitions(1, soak=30)):
         seed, steps = str(getrandbits(64)), repetitions(150, soak=1_000)
@@ -34,6 +34,7 @@ def test_whatever_happens_at_once_no_rule_is_broken_at_any_moment(
         for report in reports:
             books.answered.update(report.answered)
             books.undone.update(report.undone)
+            books.triggers.update(report.triggers)
             counts += report.counts
         drain(place)
         audit.check(audit.read(place), books)
