@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from weakref import ref
 
 from onefold.databases import sqlite_errors
+from onefold.databases.sqlite_statements import apply_pending, execute, read
 from onefold.errors import (
     Closed,
     DatabaseBusy,
@@ -30,22 +31,15 @@ from onefold.errors import (
     InvalidInput,
     WouldDeadlock,
 )
-from onefold.model.identity import new_id
-from onefold.operations.migrations import (
-    Identity,
-    Migration,
-    latest,
-    pending,
-    read_identity,
-    script,
-)
+from onefold.operations.migrations import latest
 from onefold.operations.run import run
-from onefold.operations.statement import Rows, Sql, Statement, compiled
+from onefold.operations.statement import Sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onefold.databases import Build, Clock
+    from onefold.operations.migrations import Identity, Migration
 
 T = TypeVar("T")
 
@@ -115,8 +109,6 @@ class SqliteDatabase:
         return await shield(future)
 
     def _transact(self, build: Build[T], *, write: bool, thread: int) -> T:
-        if self._closed:
-            raise Closed
         state = self._current()
         self.identity()
         deadline = time.monotonic() + self._busy_timeout
@@ -210,6 +202,8 @@ class SqliteDatabase:
 
     def _current(self) -> _State:
         """This process' connections; a forked child starts without its parent's."""
+        if self._closed:
+            raise Closed
         if self._state.pid != os.getpid():
             _graveyard.append(self._state)
             self._state = _State()
@@ -276,7 +270,7 @@ class SqliteDatabase:
                 return []
             connection.execute("begin immediate")
             try:
-                applied = _apply(connection, self.sql)
+                applied = apply_pending(connection, self.sql)
                 connection.execute("commit")
             except BaseException:
                 with suppress(sqlite3.Error):
@@ -313,7 +307,7 @@ class SqliteDatabase:
             return
         identity = read(connection, self.sql)
         if identity is None or identity.version < latest("sqlite"):
-            _apply(connection, self.sql)
+            apply_pending(connection, self.sql)
 
     def remember_borrowed(self, connection: sqlite3.Connection) -> None:
         """So that a plain call in the same thread can be told that it would wait for itself."""
@@ -329,8 +323,9 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Close this process' connections and threads."""
-        self._closed = True
-        self._current().close()
+        if not self._closed:
+            self._current().close()
+            self._closed = True
 
     async def aclose(self) -> None:
         """`close`, awaited."""
@@ -412,47 +407,3 @@ def path_of(url: str) -> Path:
         )
     # Absolute now: a process that changes its folder must not change its database.
     return Path(name).absolute()
-
-
-def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) -> Rows:
-    """Run one statement. The machine's clock is the database's clock here."""
-    text, _ = compiled(statement.text, "named")
-    real = time.time_ns() // 1000
-    now = clock()
-    parameters = statement.json()
-    parameters["now"] = real if now is None else now
-    parameters["clock"] = real
-    cursor = connection.cursor()
-    cursor.row_factory = None
-    return cursor.execute(text, parameters).fetchall()
-
-
-def read(connection: sqlite3.Connection, sql: Sql) -> Identity | None:
-    """The identity of a file, None where it has no tables of ours."""
-    if not execute(connection, sql("has_identity"), lambda: 0):
-        return None
-    rows = execute(connection, sql("read_identity"), lambda: 0)
-    return read_identity(rows[0][0])
-
-
-def _apply(connection: sqlite3.Connection, sql: Sql) -> list[Migration]:
-    found = read(connection, sql) or Identity(new_id())
-    migrations = pending("sqlite", found.version)
-    identity = Identity(found.installation, latest("sqlite"), found.shards)
-    for text in statements(script("sqlite", migrations, identity)):
-        connection.execute(text)
-    return migrations
-
-
-def statements(text: str) -> list[str]:
-    """The statements of a migration, one by one: `executescript` would commit our transaction."""
-    found: list[str] = []
-    piece = ""
-    for line in text.splitlines(keepends=True):
-        piece += line
-        if sqlite3.complete_statement(piece):
-            found.append(piece)
-            piece = ""
-    if piece.strip():
-        found.append(piece)
-    return found

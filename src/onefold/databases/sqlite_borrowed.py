@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onefold.databases import sqlite as sqlite_database
 from onefold.databases import sqlite_errors
 from onefold.databases.sqlite import SqliteDatabase
+from onefold.databases.sqlite_statements import execute
 from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, WrongConnection
 from onefold.operations.run import run
 
@@ -78,9 +78,7 @@ class BorrowedSqlite:
         )
 
     def _execute(self, statement: Statement) -> Rows:
-        rows: Rows = self._guarded(
-            lambda: sqlite_database.execute(self._connection, statement, self._clock)
-        )
+        rows: Rows = self._guarded(lambda: execute(self._connection, statement, self._clock))
         if self._connection.text_factory is not str:
             return [[_text(value) for value in row] for row in rows]
         return rows
