@@ -30,7 +30,7 @@ create table onefold.job (
     vanished smallint not null default 0,       -- deliveries in a row whose worker vanished
     unique_states smallint not null default 0,  -- bit n: the key is held in state n
     generation integer not null default 0,
-    yielded boolean not null default false,    -- the key went to another job; only a replay asks for it again
+    yielded boolean not null default false,    -- the key went to another job; a replay asks for it again
     stripped boolean not null default false,    -- a tombstone: holds its key, and nothing else
     run_at bigint not null,
     not_before bigint,                          -- the end of a backoff, which no newcomer may shorten

@@ -26,7 +26,7 @@ create table onefold_job (
     vanished integer not null default 0,        -- deliveries in a row whose worker vanished
     unique_states integer not null default 0,   -- bit n: the key is held in state n
     generation integer not null default 0,
-    yielded integer not null default 0,         -- the key went to another job; only a replay asks for it again
+    yielded integer not null default 0,         -- the key went to another job; a replay asks for it again
     stripped integer not null default 0,        -- a tombstone: holds its key, and nothing else
     run_at integer not null,
     not_before integer,                         -- the end of a backoff, which no newcomer may shorten
