@@ -261,7 +261,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "options", "reason"), BAD, ids=[str(bad[1])[:40] for bad in BAD])
+@pytest.mark.parametrize(
+    ("field", "options", "reason"),
+    BAD,
+    ids=[f"{bad[0]}-{number}" for number, bad in enumerate(BAD)],
+)
 def test_a_bad_value_is_refused_by_the_name_of_its_field(
     field: str, options: dict[str, Any], reason: str
 ) -> None:
