@@ -10,16 +10,10 @@ __all__ = ["effects", "pytest_pyfunc_call", "store"]
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The kind says the database and the colour."""
-    asked = metafunc.fixturenames
-    if "kind" in asked:
-        kinds = [
-            k for mark in metafunc.definition.iter_markers("kinds") for k in mark.args
-        ] or EVERY
-        metafunc.parametrize(
-            ("kind", "dialect"),
-            [(kind, kind.dialect) for kind in kinds],
-            ids=[kind.name for kind in kinds],
-        )
+    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "kind" in metafunc.fixturenames and ("kind", "dialect") not in given:
+        kinds = [(kind, kind.dialect) for kind in EVERY]
+        metafunc.parametrize(("kind", "dialect"), kinds, ids=[kind.name for kind in EVERY])
 
 
 @pytest.fixture

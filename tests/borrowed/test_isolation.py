@@ -1,0 +1,251 @@
+"""Isolation levels: an answer where the database can give one, a typed refusal where it cannot."""
+
+import asyncio
+import sqlite3
+import threading
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from onefold import Busy, DatabaseBusy, Job, Onefold, SerializationConflict
+from onefold.claims import Replay, Won
+from tests.fixtures.colours import Coloured, Dialect, Store
+from tests.fixtures.connections import PLAIN, Connection, Effects, Kind, alongside
+
+LEVELS = ["read committed", "repeatable read", "serializable"]
+
+ON_POSTGRES = [kind for kind in PLAIN if kind.dialect == "postgres"]
+on_postgres = pytest.mark.parametrize(
+    ("kind", "dialect"),
+    [(kind, kind.dialect) for kind in ON_POSTGRES],
+    ids=[kind.name for kind in ON_POSTGRES],
+)
+on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
+
+
+async def snapshot(kind: Kind, store: Store, level: str) -> Connection:
+    """A transaction of that level that has read already."""
+    connection = await kind.connect(store)
+    await connection.begin()
+    await connection.execute(f"set transaction isolation level {level}")
+    await connection.fetch("select 1")
+    return connection
+
+
+def take(onefold: Onefold) -> list[Job]:
+    return onefold.engine.take(limit=1, worker="w", lease=timedelta(minutes=1))
+
+
+@on_postgres
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("change", ["none", "inserted", "taken", "heartbeaten", "finished"])
+async def test_a_duplicate_at_every_level_and_after_every_change(
+    kind: Kind, store: Store, onefold: Coloured, level: str, change: str
+) -> None:
+    """What happened to the holder after the caller's snapshot decides."""
+    outside: Onefold = store.open()
+    held = None if change == "inserted" else outside.enqueue("email", unique_key="k")
+    jobs = take(outside) if change in {"heartbeaten", "finished"} else []
+    connection = await snapshot(kind, store, level)
+    match change:
+        case "inserted":
+            held = outside.enqueue("email", unique_key="k")
+        case "taken":
+            take(outside)
+        case "heartbeaten":
+            outside.engine.heartbeat(jobs, lease=timedelta(minutes=2))
+        case "finished":
+            outside.engine.finish(jobs)
+        case _:
+            pass
+    within = onefold.within(connection.raw)
+
+    if level != "read committed" and change in {"inserted", "taken", "heartbeaten"}:
+        with pytest.raises(SerializationConflict, match="run the whole transaction again"):
+            await within.enqueue("email", unique_key="k")
+    else:
+        answer = await within.enqueue("email", unique_key="k")
+        assert held is not None
+        assert answer.duplicate == (change != "finished")
+        assert (answer.id == held.id) == (change != "finished")
+    await connection.rollback()
+
+
+@on_postgres
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+async def test_the_second_of_two_open_transactions_waits_for_the_first(
+    kind: Kind, store: Store, level: str, end: str
+) -> None:
+    asked = threading.Event()
+    onefold = Coloured(store.open(), kind.colour)
+
+    async def second() -> Any:
+        connection = await kind.open(store)
+        try:
+            await connection.begin()
+            await connection.execute(f"set transaction isolation level {level}")
+            await connection.fetch("select 1")
+            asked.set()
+            answer = await onefold.within(connection.raw).enqueue("email", unique_key="k")
+            await connection.commit()
+        except SerializationConflict as refusal:
+            await connection.rollback()
+            return refusal
+        else:
+            return answer
+        finally:
+            await connection.close()
+
+    first = await kind.connect(store)
+    await first.begin()
+    holder = await onefold.within(first.raw).enqueue("email", unique_key="k")
+    waiting = asyncio.create_task(alongside(kind.colour, second))
+    assert await asyncio.to_thread(asked.wait, 30)
+    await _until_somebody_waits(store)
+    await getattr(first, end)()
+    answer = await asyncio.wait_for(waiting, 30)
+
+    if end == "rollback":
+        assert answer.inserted
+    elif level == "read committed":
+        assert (answer.id, answer.duplicate) == (holder.id, True)
+    else:
+        assert isinstance(answer, SerializationConflict)
+
+
+async def _until_somebody_waits(store: Store) -> None:
+    """Until the server says that a backend of this schema's job table waits for a transaction."""
+    question = (
+        "select count(*) from pg_locks w join pg_locks h using (pid)"
+        " where not w.granted and h.relation = to_regclass(%s)"
+    )
+    deadline = asyncio.get_running_loop().time() + 30
+    async with await psycopg.AsyncConnection.connect(store.url, autocommit=True) as connection:
+        while asyncio.get_running_loop().time() < deadline:
+            cursor = await connection.execute(question, [store.table("job")])
+            if await cursor.fetchone() != (0,):
+                return
+    pytest.fail("nobody waits")
+
+
+@on_postgres
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_joined_claim_at_every_level(
+    kind: Kind, store: Store, onefold: Coloured, level: str
+) -> None:
+    """Busy needs no wait. Above READ COMMITTED, what was settled after the snapshot is refused."""
+    outside = store.open()
+    early, late = await snapshot(kind, store, level), await snapshot(kind, store, level)
+    assert isinstance(await onefold.within(early.raw).claim("import", "sha"), Won)
+
+    assert isinstance(await onefold.within(late.raw).claim("import", "sha"), Busy)
+
+    await early.rollback()
+    with outside.once("import", "sha") as claim:
+        assert claim is not None
+        claim.result = "done"
+    if level == "read committed":
+        assert isinstance(await onefold.within(late.raw).claim("import", "sha"), Replay)
+    else:
+        with pytest.raises(SerializationConflict):
+            await onefold.within(late.raw).claim("import", "sha")
+    await late.rollback()
+
+
+@on_postgres
+async def test_a_refused_transaction_succeeds_when_it_is_run_again(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    first = await snapshot(kind, store, "serializable")
+    holder = store.open().enqueue("email", unique_key="k")
+    await first.execute(effects.insert(1))
+    with pytest.raises(SerializationConflict) as caught:
+        await onefold.within(first.raw).enqueue("email", unique_key="k")
+    await first.rollback()
+
+    second = await snapshot(kind, store, "serializable")
+    await second.execute(effects.insert(2))
+    answer = await onefold.within(second.raw).enqueue("email", unique_key="k")
+    await second.commit()
+
+    assert caught.value.status == 409
+    assert (answer.id, answer.duplicate) == (holder.id, True)
+    assert effects.numbers == [2]
+
+
+@pytest.mark.parametrize("dialect", ["postgres"])
+@pytest.mark.parametrize("level", LEVELS)
+async def test_our_own_transactions_do_not_depend_on_the_servers_default(
+    store: Store, dialect: Dialect, level: str
+) -> None:
+    """They say READ COMMITTED themselves, so that a duplicate is an answer and not a refusal."""
+    setting = quote(f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}")
+    url = f"{store.url}{'&' if '?' in store.url else '?'}options={setting}"
+    with Onefold(url, schema=store.schema) as onefold, psycopg.connect(store.url) as raw:
+        holder = store.open().within(raw).enqueue("email", unique_key="k")
+        waiting = asyncio.create_task(asyncio.to_thread(onefold.enqueue, "email", unique_key="k"))
+        await _until_somebody_waits(store)
+        raw.commit()
+
+        answer = await asyncio.wait_for(waiting, 30)
+
+        assert (answer.id, answer.duplicate) == (holder.id, True)
+
+
+@on_sqlite
+def test_a_sqlite_transaction_that_began_by_reading_is_refused_after_another_commit(
+    store: Store, dialect: Dialect
+) -> None:
+    onefold = store.open()
+    raw = sqlite3.connect(store.path, isolation_level=None)
+    raw.execute("begin")
+    raw.execute("select count(*) from onefold_job").fetchone()
+    store.open().enqueue("email", unique_key="other")
+
+    with pytest.raises(SerializationConflict, match="began by reading"):
+        onefold.within(raw).enqueue("email", unique_key="k")
+
+    raw.execute("rollback")
+    raw.execute("begin immediate")
+    assert onefold.within(raw).enqueue("email", unique_key="k").inserted
+    raw.execute("commit")
+    raw.close()
+
+
+@on_sqlite
+def test_a_sqlite_transaction_that_began_by_reading_goes_on_where_nobody_wrote(
+    store: Store, dialect: Dialect
+) -> None:
+    onefold = store.open()
+    raw = sqlite3.connect(store.path, isolation_level=None)
+    raw.execute("begin")
+    raw.execute("select count(*) from onefold_job").fetchone()
+
+    assert onefold.within(raw).enqueue("email", unique_key="k").inserted
+
+    raw.execute("commit")
+    raw.close()
+
+
+@on_sqlite
+def test_a_sqlite_file_that_another_transaction_has_is_busy_after_the_callers_own_timeout(
+    store: Store, dialect: Dialect
+) -> None:
+    """Jobs say so; a joined claim says Busy, since the other may be at work on the same key."""
+    onefold = store.open()
+    holder, raw = sqlite3.connect(store.path), sqlite3.connect(store.path, timeout=0.05)
+    holder.execute("begin immediate")
+
+    with pytest.raises(DatabaseBusy, match="write lock"):
+        onefold.within(raw).enqueue("email")
+    assert isinstance(onefold.within(raw).claim("import", "sha"), Busy)
+
+    holder.rollback()
+    assert onefold.within(raw).enqueue("email").inserted
+    raw.rollback()
+    holder.close()
+    raw.close()

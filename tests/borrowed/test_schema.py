@@ -1,0 +1,158 @@
+"""A PostgreSQL whose tables are missing or too old, and what is imported when."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import asyncpg
+import psycopg
+import pytest
+
+from onefold import Onefold, SchemaOutdated, WrongConnection
+from onefold.operations.migrations import latest
+
+
+@pytest.fixture
+def onefold(postgres_url: str, postgres_schema: str) -> Iterator[Onefold]:
+    """On a schema that nobody has migrated."""
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        yield onefold
+
+
+def age(url: str, schema: str) -> None:
+    """Make the schema look like one that an older version has migrated."""
+    with psycopg.connect(url) as connection:
+        text = connection.execute(
+            "select obj_description(to_regclass(%s), 'pg_class')", [f"{schema}.meta"]
+        ).fetchone()
+        assert text is not None
+        older = text[0].replace(f'"version":{latest("postgres")}', '"version":0')
+        assert older != text[0]
+        connection.execute(f"comment on table {schema}.meta is '{older}'".encode())
+
+
+@pytest.mark.parametrize("state", ["missing", "old"])
+def test_the_error_names_the_command_and_leaves_the_transaction_alive(
+    onefold: Onefold, postgres_url: str, postgres_schema: str, state: str
+) -> None:
+    if state == "old":
+        onefold.migrate()
+        age(postgres_url, postgres_schema)
+    with psycopg.connect(postgres_url) as raw:
+        raw.execute("create temporary table effect (number integer)")
+
+        with pytest.raises(SchemaOutdated, match="Run `onefold migrate") as caught:
+            onefold.within(raw).enqueue("email")
+
+        assert raw.execute("select count(*) from effect").fetchone() == (0,)
+    assert (caught.value.found, caught.value.needed) == (0, latest("postgres"))
+    assert postgres_schema in f"{caught.value}"
+
+
+async def test_the_async_drivers_are_told_the_same(onefold: Onefold, postgres_url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres_url) as raw:
+        with pytest.raises(SchemaOutdated):
+            await onefold.within(raw).aenqueue("email")
+    plain = await asyncpg.connect(postgres_url)
+    async with plain.transaction():
+        with pytest.raises(SchemaOutdated):
+            await onefold.within(plain).aenqueue("email")
+        assert await plain.fetchval("select 1") == 1
+    await plain.close()
+
+
+def test_the_same_objects_work_once_the_schema_is_there(
+    onefold: Onefold, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url) as raw:
+        within = onefold.within(raw)
+        with pytest.raises(SchemaOutdated):
+            within.enqueue("email")
+        raw.rollback()
+
+        onefold.migrate()
+
+        job = within.enqueue("email")
+        raw.commit()
+    assert onefold.get(job.id) is not None
+
+
+def test_a_fresh_schema_in_between_is_noticed_by_new_connections(
+    onefold: Onefold, postgres_url: str, postgres_schema: str
+) -> None:
+    """Dropped and made anew, it is another installation; an old Onefold must not mix the two."""
+    onefold.migrate()
+    onefold.enqueue("email")
+    with psycopg.connect(postgres_url) as raw:
+        raw.execute(f"drop schema {postgres_schema} cascade".encode())
+    with Onefold(postgres_url, schema=postgres_schema) as fresh:
+        fresh.migrate()
+        with psycopg.connect(postgres_url) as raw:
+            assert fresh.within(raw).enqueue("email").inserted
+            with pytest.raises(WrongConnection):
+                onefold.within(raw).enqueue("email")
+
+
+PROGRAM = """
+import sys
+from onefold import Onefold, Unique, NewJob
+import onefold.claims
+
+{body}
+
+drivers = sorted(set(sys.modules) & {{"psycopg", "psycopg_pool", "asyncpg"}})
+print(",".join(drivers))
+"""
+
+
+def imported(body: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM.format(body=body)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    return done.stdout.strip().split(",") if done.stdout.strip() else []
+
+
+def test_importing_onefold_imports_no_driver() -> None:
+    assert imported("") == []
+
+
+def test_using_sqlite_imports_no_driver(sqlite_url: str) -> None:
+    body = f"""
+import asyncio, sqlite3
+onefold = Onefold({sqlite_url!r})
+onefold.enqueue("email", unique_key="k")
+asyncio.run(onefold.aenqueue("email", unique_key="l"))
+connection = sqlite3.connect({sqlite_url.removeprefix("sqlite:///")!r})
+onefold.within(connection).enqueue("email", unique_key="m")
+connection.commit()
+connection.close()
+onefold.close()
+"""
+    assert imported(body) == []
+
+
+def test_refusing_something_else_imports_no_driver(sqlite_url: str) -> None:
+    body = f"""
+from onefold import WrongConnection
+try:
+    Onefold({sqlite_url!r}).within(object())
+except WrongConnection:
+    pass
+"""
+    assert imported(body) == []
+
+
+def test_using_psycopg_does_not_import_asyncpg(postgres_url: str, postgres_schema: str) -> None:
+    body = f"""
+onefold = Onefold({postgres_url!r}, schema={postgres_schema!r})
+onefold.migrate()
+import psycopg
+with psycopg.connect({postgres_url!r}) as connection:
+    onefold.within(connection).enqueue("email")
+onefold.close()
+"""
+    assert imported(body) == ["psycopg", "psycopg_pool"]

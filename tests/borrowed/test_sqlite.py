@@ -1,0 +1,225 @@
+"""What is SQLite's alone: one writer per file, and Python's ways of opening transactions."""
+
+import gc
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import DatabaseBusy, NewJob, Onefold, WouldDeadlock
+from onefold.app import Within
+from tests.fixtures.colours import Store
+from tests.fixtures.connections import Effects
+
+SHORT = timedelta(milliseconds=200)
+
+
+@pytest.fixture
+def dialect() -> str:
+    return "sqlite"
+
+
+@pytest.fixture
+def raw(store: Store) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(store.path)
+    yield connection
+    connection.close()
+
+
+def test_a_plain_enqueue_beside_an_open_transaction_of_this_thread_is_an_error(
+    store: Store, raw: sqlite3.Connection
+) -> None:
+    onefold = store.open()
+    onefold.within(raw).enqueue("email", unique_key="k")
+
+    with pytest.raises(WouldDeadlock, match=r"Use within\(connection\)"):
+        onefold.enqueue("email", unique_key="k")
+
+    raw.commit()
+    assert onefold.enqueue("email", unique_key="k").duplicate
+
+
+async def test_a_plain_aenqueue_beside_an_open_transaction_of_this_thread_is_an_error(
+    store: Store, raw: sqlite3.Connection
+) -> None:
+    onefold = store.open()
+    onefold.within(raw).enqueue("email", unique_key="k")
+
+    with pytest.raises(WouldDeadlock):
+        await onefold.aenqueue("email", unique_key="k")
+
+    raw.rollback()
+    assert (await onefold.aenqueue("email", unique_key="k")).inserted
+
+
+def test_a_claim_and_a_lock_beside_an_open_transaction_of_this_thread_are_errors(
+    store: Store, raw: sqlite3.Connection
+) -> None:
+    onefold = store.open()
+    onefold.within(raw).enqueue("email")
+
+    with pytest.raises(WouldDeadlock):
+        onefold.claim("import", "sha")
+    with pytest.raises(WouldDeadlock):
+        onefold.lock("nightly").acquire()
+    with pytest.raises(WouldDeadlock):
+        onefold.engine.take(limit=1, worker="w", lease=SHORT)
+
+    raw.rollback()
+
+
+def test_reading_beside_an_open_transaction_of_this_thread_is_fine(
+    store: Store, raw: sqlite3.Connection
+) -> None:
+    onefold = store.open()
+    job = onefold.within(raw).enqueue("email")
+
+    assert onefold.get(job.id) is None
+
+    raw.commit()
+    assert onefold.get(job.id) is not None
+
+
+def test_an_open_transaction_of_another_thread_is_waited_for(
+    store: Store, raw: sqlite3.Connection
+) -> None:
+    onefold = store.open()
+    other = store.open(busy_timeout=SHORT)
+    onefold.within(raw).enqueue("email", unique_key="k")
+    errors: list[BaseException] = []
+
+    def plain() -> None:
+        try:
+            other.enqueue("email", unique_key="k")
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            errors.append(error)
+
+    thread = threading.Thread(target=plain)
+    thread.start()
+    thread.join()
+
+    assert [type(error) for error in errors] == [DatabaseBusy]
+    raw.rollback()
+
+
+def test_a_connection_that_was_closed_is_forgotten(store: Store, effects: Effects) -> None:
+    """Another connection has the file; that a closed one once had it is no matter."""
+    onefold = store.open(busy_timeout=SHORT)
+    closed = sqlite3.connect(store.path)
+    onefold.within(closed).enqueue("email")
+    closed.commit()
+    closed.close()
+    stranger = sqlite3.connect(store.path)
+    stranger.execute("begin immediate")
+
+    with pytest.raises(DatabaseBusy):
+        onefold.enqueue("email")
+
+    stranger.rollback()
+    stranger.close()
+
+
+def test_a_connection_that_the_caller_drops_is_not_kept_alive(store: Store) -> None:
+    """Its transaction ends with it, as it would without us; else the file would stay locked."""
+    onefold = store.open(busy_timeout=SHORT)
+
+    def forget_to_commit() -> None:
+        forgotten = sqlite3.connect(store.path)
+        onefold.within(forgotten).enqueue("email", unique_key="k")
+
+    forget_to_commit()
+    gc.collect()
+
+    assert onefold.enqueue("email", unique_key="k").inserted
+
+
+OPERATIONS: list[Callable[[Within, str], object]] = [
+    lambda within, job: within.enqueue("email"),
+    lambda within, job: within.enqueue("email", unique_key="k", on_duplicate="rerun"),
+    lambda within, job: within.enqueue_many([NewJob("a", idempotency_key="K"), NewJob("b")]),
+    lambda within, job: within.cancel(job),
+    lambda within, job: within.delete(job),
+    lambda within, job: within.claim("import", "sha"),
+    lambda within, job: within.force_release("import", "held"),
+    lambda within, job: within.force_settle("import", "held"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(OPERATIONS)))
+@pytest.mark.parametrize("isolation", ["", "DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
+def test_no_statement_commits_by_itself_in_legacy_transactions(
+    store: Store, effects: Effects, number: int, isolation: Any
+) -> None:
+    """Python's legacy mode begins only before some statements, and would commit the others."""
+    onefold = store.open()
+    job = onefold.enqueue("email", unique_key="k").id
+    onefold.claim("import", "held")
+    before = _everything(store)
+    raw = sqlite3.connect(store.path, isolation_level=isolation)
+
+    OPERATIONS[number](onefold.within(raw), job)
+    assert raw.in_transaction
+    raw.rollback()
+    raw.close()
+
+    assert _everything(store) == before
+
+
+def _everything(store: Store) -> list[Any]:
+    connection = sqlite3.connect(store.path)
+    tables = ("job", "claim", "duplicate", "duplicate_tally")
+    found = [connection.execute(f"select * from onefold_{name}").fetchall() for name in tables]
+    connection.close()
+    return found
+
+
+def test_a_transaction_that_we_began_ends_with_the_callers_with_block(
+    store: Store, effects: Effects
+) -> None:
+    onefold = store.open()
+    raw = sqlite3.connect(store.path)
+
+    with pytest.raises(ZeroDivisionError), raw:  # noqa: PT012 - the body is what fails
+        onefold.within(raw).enqueue("email", unique_key="gone")
+        raise ZeroDivisionError
+    with raw:
+        onefold.within(raw).enqueue("email", unique_key="kept")
+
+    raw.close()
+    assert effects.jobs == [("email", "kept")]
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_fresh_file_is_migrated_in_the_callers_transaction(sqlite_url: str, end: str) -> None:
+    """The first use of all may be inside a transaction that has the file locked already."""
+    path = sqlite_url.removeprefix("sqlite:///")
+    raw = sqlite3.connect(path)
+    raw.execute("create table invoice (number integer)")
+    raw.commit()
+    raw.execute("insert into invoice values (7)")
+    with Onefold(sqlite_url, busy_timeout=SHORT) as onefold:
+        first = onefold.within(raw).enqueue("invoice.email", unique_key="inv:7")
+        assert onefold.within(raw).enqueue("invoice.email", unique_key="inv:7").id == first.id
+        getattr(raw, end)()
+
+        again = onefold.within(raw).enqueue("invoice.email", unique_key="inv:7")
+        raw.commit()
+
+        assert again.duplicate == (end == "commit")
+        assert onefold.get(again.id) is not None
+    raw.close()
+
+
+def test_a_fresh_file_is_migrated_where_the_caller_has_no_transaction_yet(sqlite_url: str) -> None:
+    raw = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
+    with Onefold(sqlite_url) as onefold:
+        job = onefold.within(raw).enqueue("email")
+        raw.rollback()
+
+        assert onefold.get(job.id) is None
+        assert onefold.within(raw).enqueue("email").inserted
+        raw.commit()
+    raw.close()
