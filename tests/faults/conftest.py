@@ -1,0 +1,54 @@
+"""A wire that can be cut, and Onefold in both colours."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from onefold import Onefold
+from tests.faults.callers import Caller, Colour
+from tests.faults.proxy import Proxy
+
+
+@pytest.fixture(params=["sync", "async"])
+def colour(request: pytest.FixtureRequest) -> Colour:
+    """Blocking or awaited."""
+    found: Colour = request.param
+    return found
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[Proxy]:
+    """A wire to the server that all tests share."""
+    proxy = Proxy(postgres_url)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def migrated(postgres_url: str, postgres_schema: str) -> str:
+    """The name of a schema that has our tables."""
+    with Onefold(postgres_url, schema=postgres_schema) as onefold:
+        onefold.migrate()
+    return postgres_schema
+
+
+@pytest.fixture
+def make_caller(colour: Colour) -> Iterator[Callable[[Onefold], Caller]]:
+    """Makes callers of this colour, and closes them."""
+    callers: list[Caller] = []
+
+    def make(onefold: Onefold) -> Caller:
+        callers.append(Caller(onefold, colour))
+        return callers[-1]
+
+    yield make
+    for caller in callers:
+        caller.close()
+
+
+@pytest.fixture
+def observer(postgres_url: str) -> Iterator[psycopg.Connection]:
+    """The test's own look at the server."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection

@@ -1,0 +1,121 @@
+"""A wire between a client and PostgreSQL that a test can cut.
+
+It forwards bytes. When it is told to lose the next answer to a commit, it lets the commit through,
+waits until the server has answered, and cuts both ends without passing the answer on: the client
+cannot know what became of its commit.
+"""
+
+import contextlib
+import socket
+import threading
+from urllib.parse import quote
+
+from psycopg.conninfo import conninfo_to_dict
+
+
+class Proxy:
+    """Listens on a port of its own; every connection gets one to the server behind it."""
+
+    def __init__(self, server_url: str) -> None:
+        self._parts = conninfo_to_dict(server_url)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._losing = 0
+        self.lost = 0
+        """How many answers have been lost."""
+        self.accepted = 0
+        """How many connections there have been."""
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """The server, by this wire. Plain text, so that a commit can be recognised."""
+        user = quote(str(self._parts.get("user", "postgres")))
+        password = f":{quote(str(self._parts['password']))}" if "password" in self._parts else ""
+        port, name = self._listener.getsockname()[1], self._parts.get("dbname", "postgres")
+        settings = "sslmode=disable&gssencmode=disable"
+        return f"postgresql://{user}{password}@127.0.0.1:{port}/{name}?{settings}"
+
+    def lose_answers(self, number: int = 1) -> None:
+        """Lose the answers to the next commits."""
+        with self._lock:
+            self._losing = number
+
+    def cut(self) -> None:
+        """Cut every connection, as a network does."""
+        with self._lock:
+            connections, self._open = self._open, set()
+        for connection in connections:
+            _close(connection)
+
+    def close(self) -> None:
+        _close(self._listener)
+        self.cut()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.accepted += 1
+                Wire(self, client, self._connect())
+
+    def _connect(self) -> socket.socket:
+        host, port = str(self._parts.get("host", "")), int(self._parts.get("port") or 5432)
+        if not host.startswith("/"):
+            return socket.create_connection((host or "localhost", port))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{host}/.s.PGSQL.{port}")
+        return server
+
+    def add(self, *connections: socket.socket) -> None:
+        with self._lock:
+            self._open.update(connections)
+
+    def loses_this(self) -> bool:
+        """True for as many commits as were asked for."""
+        with self._lock:
+            if not self._losing:
+                return False
+            self._losing -= 1
+            self.lost += 1
+            return True
+
+
+class Wire:
+    """One client, one server."""
+
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._deaf = threading.Event()
+        proxy.add(client, server)
+        for forward in (self._to_server, self._to_client):
+            threading.Thread(target=forward, daemon=True).start()
+
+    def _to_server(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._client.recv(65_536):
+                if b"commit" in data and self._proxy.loses_this():
+                    self._deaf.set()
+                self._server.sendall(data)
+        self._cut()
+
+    def _to_client(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._server.recv(65_536):
+                if self._deaf.is_set():
+                    break
+                self._client.sendall(data)
+        self._cut()
+
+    def _cut(self) -> None:
+        _close(self._client)
+        _close(self._server)
+
+
+def _close(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

@@ -1,0 +1,218 @@
+"""Migrations: applied once whoever asks, refused by name where missing, apart by schema."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from onefold import Onefold, SchemaOutdated
+from onefold.operations.migrations import latest
+from tests.faults.callers import Caller, start
+
+MIGRATE = """
+    import sys
+    from onefold import Onefold
+    onefold = Onefold(sys.argv[1], schema=sys.argv[2])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(len(onefold.migrate()), onefold.enqueue("mail", unique_key="k").duplicate)
+"""
+
+ENQUEUE = """
+    import sys
+    from onefold import Onefold
+    onefold = Onefold(sys.argv[1])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(0, onefold.enqueue("mail", unique_key="k").duplicate)
+"""
+
+
+def at_once(script: str, *args: object, processes: int = 6) -> list[list[str]]:
+    """Run a script in several processes that start their work together; what each of them says."""
+    running = [start(script, *args) for _ in range(processes)]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate()[0].split() for process in running]
+    assert [process.returncode for process in running] == [0] * processes
+    return said
+
+
+class TestAtOnce:
+    def test_concurrent_migrations_of_a_schema_apply_once(
+        self, postgres_url: str, postgres_schema: str
+    ) -> None:
+        said = at_once(MIGRATE, postgres_url, postgres_schema)
+
+        applied = sorted(int(number) for number, _ in said)
+        assert applied == [0, 0, 0, 0, 0, latest("postgres")]
+        assert [duplicate for _, duplicate in said].count("False") == 1
+
+    def test_concurrent_migrations_of_a_file_apply_once(self, sqlite_url: str) -> None:
+        said = at_once(MIGRATE, sqlite_url, "onefold")
+
+        applied = sorted(int(number) for number, _ in said)
+        assert applied == [0, 0, 0, 0, 0, latest("sqlite")]
+        assert [duplicate for _, duplicate in said].count("False") == 1
+
+    def test_a_new_file_migrates_itself_under_many_processes(self, sqlite_url: str) -> None:
+        said = at_once(ENQUEUE, sqlite_url)
+
+        assert [duplicate for _, duplicate in said].count("False") == 1
+
+
+class TestOutdated:
+    @pytest.fixture
+    def caller(
+        self, postgres_url: str, postgres_schema: str, make_caller: Callable[[Onefold], Caller]
+    ) -> Caller:
+        return make_caller(Onefold(postgres_url, schema=postgres_schema))
+
+    def test_a_database_without_tables_is_refused_with_the_command(self, caller: Caller) -> None:
+        with pytest.raises(SchemaOutdated, match="onefold migrate") as caught:
+            caller("enqueue", "mail")
+
+        assert "has no Onefold tables" in str(caught.value)
+        assert (caught.value.found, caught.value.needed) == (0, latest("postgres"))
+
+    def test_an_old_schema_is_refused_with_the_command(
+        self, caller: Caller, observer: psycopg.Connection, migrated: str
+    ) -> None:
+        row = observer.execute(
+            "select obj_description(%s::regclass, 'pg_class')", [f"{migrated}.meta"]
+        ).fetchone()
+        assert row is not None
+        older = json.dumps(json.loads(row[0]) | {"version": 0})
+        observer.execute(
+            sql.SQL("comment on table {} is {}").format(
+                sql.Identifier(migrated, "meta"), sql.Literal(older)
+            )
+        )
+
+        with pytest.raises(SchemaOutdated, match=f"onefold migrate .*{migrated}"):
+            caller("enqueue", "mail")
+
+    def test_a_schema_that_is_migrated_later_is_accepted_later(self, caller: Caller) -> None:
+        with pytest.raises(SchemaOutdated):
+            caller("enqueue", "mail")
+
+        assert len(caller("migrate")) == latest("postgres")
+
+        assert caller("enqueue", "mail").inserted
+        assert caller("migrate") == []
+
+    def test_the_command_has_no_password(self, postgres_url: str, postgres_schema: str) -> None:
+        separator = "&" if "?" in postgres_url else "?"
+        url = f"{postgres_url}{separator}password=hush"
+
+        with (
+            Onefold(url, schema=postgres_schema) as onefold,
+            pytest.raises(SchemaOutdated) as caught,
+        ):
+            onefold.enqueue("mail")
+
+        assert "hush" not in str(caught.value)
+
+    def test_a_half_migration_leaves_nothing(
+        self, postgres_url: str, observer: psycopg.Connection, postgres_schema: str
+    ) -> None:
+        name = sql.Identifier(postgres_schema)
+        observer.execute(sql.SQL("create schema {}").format(name))
+        observer.execute(
+            sql.SQL("create table {} ()").format(sql.Identifier(postgres_schema, "claim"))
+        )
+
+        with Onefold(postgres_url, schema=postgres_schema) as onefold:
+            with pytest.raises(psycopg.errors.DuplicateTable):
+                onefold.migrate()
+            observer.execute(
+                sql.SQL("drop table {}").format(sql.Identifier(postgres_schema, "claim"))
+            )
+            assert onefold.migrate() != []
+            assert onefold.enqueue("mail").inserted
+
+
+class TestSchemas:
+    @pytest.fixture
+    def other_schema(self, observer: psycopg.Connection) -> Iterator[str]:
+        name = f"other_{uuid4().hex[:8]}"
+        yield name
+        observer.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name)))
+
+    def test_two_schemas_of_one_database_do_not_see_each_other(
+        self, postgres_url: str, postgres_schema: str, other_schema: str
+    ) -> None:
+        with (
+            Onefold(postgres_url, schema=postgres_schema) as one,
+            Onefold(postgres_url, schema=other_schema) as other,
+        ):
+            assert len(one.migrate()) == len(other.migrate()) == latest("postgres")
+
+            mine = one.enqueue("mail", unique_key="k", idempotency_key="K")
+            theirs = other.enqueue("mail", unique_key="k", idempotency_key="K")
+
+            assert mine.inserted
+            assert theirs.inserted
+            assert one.get(theirs.id) is None
+            assert other.get(mine.id) is None
+            assert one.erase(tenant="").jobs == 1
+            assert len(other.find()) == 1
+
+    def test_one_schema_is_not_the_others_old_one(
+        self, postgres_url: str, migrated: str, other_schema: str
+    ) -> None:
+        with (
+            Onefold(postgres_url, schema=other_schema) as other,
+            pytest.raises(SchemaOutdated, match="no Onefold tables"),
+        ):
+            other.enqueue("mail")
+
+    def test_a_connections_search_path_does_not_matter(
+        self, postgres_url: str, migrated: str, other_schema: str
+    ) -> None:
+        with (
+            Onefold(postgres_url, schema=migrated) as onefold,
+            psycopg.connect(postgres_url) as connection,
+        ):
+            connection.execute(
+                sql.SQL("set search_path to {}").format(sql.Identifier(other_schema))
+            )
+            inserted = onefold.within(connection).enqueue("mail", unique_key="k")
+            connection.commit()
+
+            assert onefold.get(inserted.id) is not None
+
+
+class TestFiles:
+    def test_tables_of_the_application_are_left_alone(self, tmp_path: Path) -> None:
+        path = tmp_path / "app.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("create table job (id integer primary key)")
+            connection.execute("insert into job values (7)")
+            connection.commit()
+
+        with Onefold(f"sqlite:///{path}") as onefold:
+            onefold.enqueue("mail")
+
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("select id from job").fetchall() == [(7,)]
+
+    def test_a_file_that_is_up_to_date_stays_as_it_is(self, tmp_path: Path) -> None:
+        path = tmp_path / "app.db"
+        with Onefold(f"sqlite:///{path}") as onefold:
+            job = onefold.enqueue("mail", unique_key="k")
+
+        with Onefold(f"sqlite:///{path}") as onefold:
+            assert onefold.migrate() == []
+            assert onefold.enqueue("mail", unique_key="k").id == job.id

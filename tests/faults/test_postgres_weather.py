@@ -1,0 +1,265 @@
+"""PostgreSQL in bad weather: gone, restarting, refusing, full, slow. A sentence for each."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from onefold import DatabaseBusy, DatabaseUnavailable, Onefold
+from tests.faults.callers import Caller
+from tests.faults.servers import PATIENCE, key_held, until, url_as
+from tests.fixtures.postgres import PostgresServer
+
+SHORT = timedelta(seconds=1)
+
+
+@pytest.fixture
+def role(observer: psycopg.Connection) -> Iterator[str]:
+    """A user without any rights."""
+    name = f"weak_{uuid4().hex[:12]}"
+    observer.execute(sql.SQL("create role {} login").format(sql.Identifier(name)))
+    yield name
+    observer.execute(sql.SQL("drop owned by {}").format(sql.Identifier(name)))
+    observer.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+class TestGone:
+    def test_a_server_that_is_not_there_is_unavailable_at_once(
+        self, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as unused:
+            port = unused.getsockname()[1]
+        caller = make_caller(Onefold(f"postgresql://me:hush@127.0.0.1:{port}/app"))
+
+        started = time.monotonic()
+        with pytest.raises(DatabaseUnavailable, match="cannot be reached") as caught:
+            caller("enqueue", "mail")
+
+        assert time.monotonic() - started < 2
+        assert f"postgresql://me@127.0.0.1:{port}/app" in str(caught.value)
+        assert "hush" not in str(caught.value) + repr(caught.value) + repr(caller.onefold)
+
+    def test_a_socket_that_is_not_there_is_unavailable(self) -> None:
+        with pytest.raises(DatabaseUnavailable, match="/nowhere"):
+            Onefold("postgresql://me@/app?host=/nowhere").enqueue("mail")
+
+    def test_a_server_that_was_restarted_is_found_again(
+        self, own_postgres: PostgresServer, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        caller = make_caller(Onefold(own_postgres.url, busy_timeout=SHORT))
+        caller("migrate")
+        first = caller("enqueue", "mail", unique_key="k")
+
+        own_postgres.stop()
+        own_postgres.start()
+
+        again = caller("enqueue", "mail", unique_key="k")
+        assert (again.id, again.duplicate) == (first.id, True)
+
+    def test_a_server_that_is_down_is_unavailable_until_it_is_back(
+        self, own_postgres: PostgresServer, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        caller = make_caller(Onefold(own_postgres.url, busy_timeout=SHORT))
+        caller("migrate")
+        caller("enqueue", "before")
+
+        own_postgres.stop()
+        for _ in range(2):
+            with pytest.raises(DatabaseUnavailable, match="cannot be reached"):
+                caller("enqueue", "during")
+        own_postgres.start()
+
+        caller("enqueue", "after")
+        assert [job.kind for job in caller("find")] == ["before", "after"]
+
+    def test_a_server_that_starts_while_we_wait_is_waited_for(
+        self, own_postgres: PostgresServer
+    ) -> None:
+        onefold = Onefold(own_postgres.url, busy_timeout=timedelta(seconds=PATIENCE))
+        onefold.migrate()
+        onefold.enqueue("before")
+        own_postgres.stop()
+        answers: list[bool] = []
+        waiting = threading.Thread(target=lambda: answers.append(onefold.enqueue("x").inserted))
+
+        waiting.start()
+        own_postgres.start()
+        waiting.join(PATIENCE)
+
+        assert answers == [True]
+        onefold.close()
+
+    def test_a_backend_that_is_ended_in_mid_operation_makes_one_job(
+        self,
+        postgres_url: str,
+        migrated: str,
+        observer: psycopg.Connection,
+        make_caller: Callable[[Onefold], Caller],
+    ) -> None:
+        name = f"victim_{uuid4().hex[:8]}"
+        caller = make_caller(Onefold(url_as(postgres_url, application_name=name), schema=migrated))
+        caller("find")
+        answers: list[Any] = []
+        with key_held(postgres_url, migrated, "k"):
+            waiting = threading.Thread(
+                target=lambda: answers.append(caller("enqueue", "mail", unique_key="k"))
+            )
+            waiting.start()
+            until(
+                lambda: observer.execute(
+                    "select pg_terminate_backend(pid) from pg_stat_activity"
+                    " where application_name = %s and wait_event_type = 'Lock'",
+                    [name],
+                ).fetchone()
+            )
+        waiting.join(PATIENCE)
+
+        assert [answer.duplicate for answer in answers] == [False]
+        assert len(caller("find")) == 1
+
+
+class TestRefused:
+    def test_a_wrong_password_is_said_without_the_password(
+        self, own_postgres: PostgresServer, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        with psycopg.connect(own_postgres.url, autocommit=True) as connection:
+            connection.execute("create role guarded login password 'right'")
+            row = connection.execute("show hba_file").fetchone()
+            assert row is not None
+            with open(row[0], "r+") as rules:  # noqa: PTH123
+                kept = rules.read()
+                rules.seek(0)
+                rules.write(f"local all guarded scram-sha-256\n{kept}")
+            connection.execute("select pg_reload_conf()")
+        wrong = url_as(own_postgres.url, user="guarded", password="hush")
+        right = url_as(own_postgres.url, user="guarded", password="right")
+        until(lambda: _refused(wrong))
+        caller = make_caller(Onefold(wrong))
+
+        with pytest.raises(DatabaseUnavailable, match="password") as caught:
+            caller("enqueue", "mail")
+
+        assert "hush" not in str(caught.value)
+        assert "guarded@" in str(caught.value)
+        psycopg.connect(right).close()
+
+    def test_a_database_that_does_not_exist_is_said(
+        self, postgres_url: str, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        caller = make_caller(Onefold(url_as(postgres_url, dbname="no_such_database")))
+
+        with pytest.raises(DatabaseUnavailable, match="Create it first"):
+            caller("enqueue", "mail")
+
+    def test_a_user_that_does_not_exist_is_said(self, postgres_url: str) -> None:
+        with pytest.raises(DatabaseUnavailable, match="refused this user"):
+            Onefold(url_as(postgres_url, user="nobody_of_ours")).enqueue("mail")
+
+    def test_a_user_without_rights_is_told_so(
+        self,
+        postgres_url: str,
+        migrated: str,
+        role: str,
+        make_caller: Callable[[Onefold], Caller],
+    ) -> None:
+        caller = make_caller(Onefold(url_as(postgres_url, user=role), schema=migrated))
+
+        with pytest.raises(DatabaseUnavailable, match="Grant it the rights"):
+            caller("enqueue", "mail")
+
+    def test_a_user_without_rights_cannot_migrate(
+        self, postgres_url: str, postgres_schema: str, role: str
+    ) -> None:
+        with (
+            Onefold(url_as(postgres_url, user=role), schema=postgres_schema) as onefold,
+            pytest.raises(DatabaseUnavailable, match="rights"),
+        ):
+            onefold.migrate()
+
+    def test_a_server_without_a_free_connection_is_said(
+        self,
+        postgres_url: str,
+        role: str,
+        observer: psycopg.Connection,
+        make_caller: Callable[[Onefold], Caller],
+    ) -> None:
+        observer.execute(sql.SQL("alter role {} connection limit 0").format(sql.Identifier(role)))
+        caller = make_caller(Onefold(url_as(postgres_url, user=role)))
+
+        with pytest.raises(DatabaseUnavailable, match="no connection left"):
+            caller("enqueue", "mail")
+
+    def test_a_server_that_fills_up_later_is_said_too(
+        self,
+        postgres_url: str,
+        migrated: str,
+        role: str,
+        observer: psycopg.Connection,
+        make_caller: Callable[[Onefold], Caller],
+    ) -> None:
+        caller = make_caller(
+            Onefold(url_as(postgres_url, user=role), schema=migrated, busy_timeout=SHORT)
+        )
+        with pytest.raises(DatabaseUnavailable, match="rights"):
+            caller("enqueue", "mail")
+        observer.execute(sql.SQL("alter role {} connection limit 0").format(sql.Identifier(role)))
+        observer.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", [role]
+        )
+
+        with pytest.raises(DatabaseUnavailable, match="no connection left"):
+            caller("enqueue", "mail")
+
+    def test_a_standby_cannot_be_written_to(
+        self, postgres_url: str, migrated: str, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        settings = "-c default_transaction_read_only=on"
+        caller = make_caller(Onefold(url_as(postgres_url, options=settings), schema=migrated))
+
+        with pytest.raises(DatabaseUnavailable, match="read-only"):
+            caller("enqueue", "mail")
+
+
+class TestSlow:
+    def test_a_key_that_somebody_keeps_is_busy(
+        self, postgres_url: str, migrated: str, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        caller = make_caller(Onefold(postgres_url, schema=migrated, busy_timeout=SHORT))
+
+        with key_held(postgres_url, migrated, "k"), pytest.raises(DatabaseBusy) as caught:
+            caller("enqueue", "mail", unique_key="k")
+
+        assert caught.value.waited >= SHORT
+        assert "Commit or roll it back" in str(caught.value)
+        assert caller("enqueue", "mail", unique_key="k").inserted
+
+    @pytest.mark.parametrize("setting", ["statement_timeout", "lock_timeout"])
+    def test_a_timeout_of_the_server_is_busy(
+        self,
+        postgres_url: str,
+        migrated: str,
+        make_caller: Callable[[Onefold], Caller],
+        setting: str,
+    ) -> None:
+        url = url_as(postgres_url, options=f"-c {setting}=200")
+        caller = make_caller(Onefold(url, schema=migrated, busy_timeout=SHORT))
+
+        with key_held(postgres_url, migrated, "k"), pytest.raises(DatabaseBusy):
+            caller("enqueue", "mail", unique_key="k")
+
+        assert caller("enqueue", "mail", unique_key="k").inserted
+
+
+def _refused(url: str) -> bool:
+    try:
+        psycopg.connect(url).close()
+    except psycopg.OperationalError:
+        return True
+    return False
