@@ -65,7 +65,7 @@ class PostgresDatabase:
         self._closed = False
         begin = f"begin isolation level read committed; set local lock_timeout = {LOCK_TIMEOUT_MS}"
         self._begin = begin.encode()
-        self.name = ""
+        self.name: str = ""
         """The database's own name, known with its identity."""
         self.checked: weakref.WeakKeyDictionary[Any, Identity] = weakref.WeakKeyDictionary()
 

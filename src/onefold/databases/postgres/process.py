@@ -35,7 +35,7 @@ class Process:
     def __init__(self) -> None:
         """Nothing is connected yet."""
         self.pid: int = os.getpid()
-        self.opening = threading.Lock()
+        self.opening: threading.Lock = threading.Lock()
         self.identity: Identity | None = None
         self.pool: Pool | None = None
         self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
