@@ -177,19 +177,19 @@ def test_heartbeats_touch_no_index(postgres_url: str, postgres_schema: str) -> N
         onefold.migrate()
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         database = Database(connection, postgres_schema)
-        database.fill(Backlog(ready=0, running=400))
-        fenced = [(0, job_id(number), FENCE) for number in range(100_001, 100_021)]
+        database.fill(Backlog(ready=0, running=1_000))
+        # Few on a page: others' transactions may keep this server from clearing a page of its dead
+        # rows, and then there is room on it for the first few only.
+        fenced = [(0, job_id(number), FENCE) for number in range(100_001, 101_001, 50)]
         beat = database.sql("heartbeat_jobs", ("shard", "id", "fence"), fenced, lease=HOUR)
 
         before = updates(connection, postgres_schema)
-        for _ in range(50):
+        for _ in range(3):
             connection.execute(*bound(beat))
         after = updates(connection, postgres_schema)
 
     total, hot = after[0] - before[0], after[1] - before[1]
-    assert total == 50 * len(fenced)
-    # Not every one: where a page is full, its row moves to another once.
-    assert hot >= 0.95 * total
+    assert (total, hot) == (3 * len(fenced), 3 * len(fenced))
 
 
 def updates(connection: psycopg.Connection[Any], schema: str) -> tuple[int, int]:
