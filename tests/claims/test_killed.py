@@ -1,6 +1,5 @@
 """Processes that are killed while they hold something: a real SIGKILL, and what others then see."""
 
-import asyncio
 import signal
 import subprocess
 import sys
@@ -160,6 +159,6 @@ async def test_f010_a_joined_claim_of_a_killed_process_leaves_nothing(
     onefold = store.open()
     kill("joined")
 
-    answer = await asyncio.wait_for(onefold.aclaim("charge", "order:7"), 30)
-
-    assert isinstance(answer, Won)
+    async with onefold.aonce("charge", "order:7", wait=PATIENCE) as claim:
+        assert claim is not None
+        assert claim.won
