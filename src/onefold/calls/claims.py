@@ -93,7 +93,7 @@ class ClaimCalls:
         if joined:
             refuse_leased_within(lease=lease, takeover=takeover)
         return want(
-            self._key(scope, key, surface),
+            self._key(scope, key, _open(surface)),
             fingerprint=options.get("fingerprint"),
             lease=None if joined else LEASE if lease is None else lease,
             takeover=takeover or "refuse",
@@ -142,7 +142,7 @@ class ClaimCalls:
     ) -> bool:
         """An operator's word: this key is done, with this result. Its holder is fenced off."""
         return self._conductor.run(
-            _force(self._key(scope, key, surface), Holding.SETTLED, encode_result(result))
+            _force(self._key(scope, key, _open(surface)), Holding.SETTLED, encode_result(result))
         )
 
     async def aforce_settle(
@@ -150,7 +150,7 @@ class ClaimCalls:
     ) -> bool:
         """`force_settle`, awaited."""
         return await self._conductor.arun(
-            _force(self._key(scope, key, surface), Holding.SETTLED, encode_result(result))
+            _force(self._key(scope, key, _open(surface)), Holding.SETTLED, encode_result(result))
         )
 
     def force_release(self, scope: str, key: str, *, surface: str = SURFACE) -> bool:
@@ -235,6 +235,13 @@ def lock_key(name: object) -> str:
     if isinstance(name, str) and len(name.encode("utf-8", "replace")) > KEY_BYTES:
         return f"digest:{fingerprint(name)}"
     return name  # type: ignore[return-value] # claim_key checks the rest
+
+
+def _open(surface: str) -> str:
+    """A surface that anybody may claim and settle: not one whose rows mean something to us."""
+    if surface in {"publish", "lock"}:
+        raise InvalidInput("surface", f"{surface!r} is kept by enqueue() and lock(); take another")
+    return surface
 
 
 def _settle(claim: Claim, result: Any) -> Procedure[None]:

@@ -69,10 +69,12 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
 def take_over(sql: Sql, wanted: Wanted, over: TakeOver) -> Operation[Claim | None]:
     """Take a claim that was seen free, expired or abandoned; None where it has changed since."""
     seen = over.seen
+    # An abandoned attempt's request is still the one that this key stands for.
+    abandoned = seen.fingerprint if seen.state == Holding.HELD else None
     row = (
         *wanted.key.place(sql.shards), over.id, wanted.id, int(Holding.HELD),
-        TAKEOVERS.index(wanted.takeover), wanted.lease, wanted.keep, wanted.fingerprint, None,
-        seen.fence, seen.state, seen.owner,
+        TAKEOVERS.index(wanted.takeover), wanted.lease, wanted.keep,
+        wanted.fingerprint or abandoned, None, seen.fence, seen.state, seen.owner,
     )  # fmt: skip
     rows = yield sql("take_over_claims", TAKE_OVER_COLUMNS, [row])
     return _won(rows[0], wanted, over.id, resumed=not over.fresh) if rows else None

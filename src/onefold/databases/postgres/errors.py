@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, TypeAlias
 
+import psycopg
+
 from onefold.errors import DatabaseBusy, DatabaseUnavailable, SerializationConflict
 
 Verdict: TypeAlias = Literal["again", "waited", "lost", "final"]
@@ -69,7 +71,8 @@ def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseExce
         return busy
     if state in _SENTENCES:
         return DatabaseUnavailable(label, _SENTENCES[state])
-    if state.startswith(_LOST_CLASSES) or not state:
+    unreachable = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if state.startswith(_LOST_CLASSES) or (unreachable and not state):
         reason = " ".join(str(error).split())
         return DatabaseUnavailable(
             label, f"the server cannot be reached ({reason}). Is it running, and is the URL right?"
