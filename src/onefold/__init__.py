@@ -30,16 +30,28 @@ from onefold.errors import (
     WrongConnection,
     WrongState,
 )
-from onefold.model.delivery import Delivery
-from onefold.model.job import Enqueued, EnqueuedMany, Job, NewJob, Page, Retention
+from onefold.model.delivery import Beat, Delivery, Ended
+from onefold.model.job import (
+    Duplicates,
+    Enqueued,
+    EnqueuedMany,
+    Job,
+    NewJob,
+    Page,
+    Retention,
+    Suppressed,
+)
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.unique import Unique
+from onefold.operations.endings import Rescued
+from onefold.operations.maintenance import Erased, Pruned
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyEnqueued",
+    "Beat",
     "Bury",
     "Busy",
     "Cancel",
@@ -51,8 +63,11 @@ __all__ = [
     "DatabaseUnavailable",
     "Defer",
     "Delivery",
+    "Duplicates",
+    "Ended",
     "Enqueued",
     "EnqueuedMany",
+    "Erased",
     "Exponential",
     "Fixed",
     "Gone",
@@ -67,10 +82,13 @@ __all__ = [
     "OnefoldError",
     "OutcomeUnknown",
     "Page",
+    "Pruned",
+    "Rescued",
     "Retention",
     "Retry",
     "SchemaOutdated",
     "SerializationConflict",
+    "Suppressed",
     "Tenant",
     "TooOld",
     "Unique",

@@ -1,19 +1,24 @@
-"""The answers of `claim`, and what `verify` says: for `match` statements.
+"""The answers of `claim`, what `verify` says, and the types of `once` and `lock`.
 
 `Busy` is an answer and an error in one: `claim` returns it, `once` raises it.
 """
 
-from onefold.calls.once import Done, NotDone, OnceClaim
+from onefold.calls.lock import AsyncLock, Lock
+from onefold.calls.once import AsyncOnce, Done, NotDone, Once, OnceClaim
 from onefold.errors import Busy
 from onefold.model.claim import Answer, Claim, Mismatch, Replay, Unknown, Won
 
 __all__ = [
     "Answer",
+    "AsyncLock",
+    "AsyncOnce",
     "Busy",
     "Claim",
     "Done",
+    "Lock",
     "Mismatch",
     "NotDone",
+    "Once",
     "OnceClaim",
     "Replay",
     "Unknown",
