@@ -1,7 +1,12 @@
-"""A caller's psycopg or asyncpg connection."""
+"""A caller's psycopg or asyncpg connection.
+
+What differs between the libraries is how a statement is run and how a transaction is told; what a
+sync and an async connection do with an operation is written once each.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -34,40 +39,10 @@ def borrow(library: tuple[str, str], connection: Any, database: Database, clock:
             return BorrowedAsyncpg(connection, database, clock)
 
 
-def _check_psycopg(connection: Any) -> None:
-    idle = connection.info.transaction_status == TransactionStatus.IDLE
-    if idle and connection.autocommit:
-        raise NoTransaction(connection)
+class _Lent(ABC):
+    """What every lent connection has."""
 
-
-def _refusal(error: BaseException) -> SerializationConflict | None:
-    if sqlstate(error) in SERIALIZATION:
-        return SerializationConflict(str(error).partition("\n")[0])
-    return None
-
-
-def _same_database(database: PostgresDatabase, connection: Any, rows: Rows, own: Identity) -> None:
-    """The installation must be ours: the caller's commit would not cover a job stored elsewhere.
-
-    So must be the database's name: a copy of the database is the same installation.
-    """
-    text, name = rows[0]
-    identity = database.known(rows) if text else None
-    if identity is None or (identity.installation, name) != (own.installation, database.name):
-        raise WrongConnection(
-            connection,
-            f"is connected to the database {name!r}, which is not the one of this Onefold"
-            f" ({database.label}, schema {database.schema!r}): its commit would not cover the job.",
-        )
-    database.checked[connection] = identity
-
-
-class BorrowedPsycopg:
-    """A caller's sync psycopg connection."""
-
-    def __init__(
-        self, connection: psycopg.Connection[Any], database: PostgresDatabase, clock: Clock
-    ) -> None:
+    def __init__(self, connection: Any, database: PostgresDatabase, clock: Clock) -> None:
         """Nothing is asked of the connection yet."""
         self._connection = connection
         self._database = database
@@ -78,33 +53,42 @@ class BorrowedPsycopg:
         """What was lent."""
         return self._connection
 
-    def check(self) -> None:
-        """Autocommit without a transaction block would commit each statement by itself."""
-        _check_psycopg(self._connection)
+    @property
+    def session(self) -> object:
+        """What is remembered as checked."""
+        return self._connection
 
-    def failed(self) -> bool:
-        """An error, or the caller, has ended the transaction already."""
-        return self._connection.info.transaction_status != TransactionStatus.INTRANS
+    @abstractmethod
+    def check(self) -> None:
+        """Raise `NoTransaction` where none is open and none will be."""
+
+    def _accept(self, rows: Rows, own: Identity) -> None:
+        """The installation must be ours: the commit would not cover a job stored elsewhere.
+
+        So must be the database's name: a copy of the database is the same installation.
+        """
+        database, (text, name) = self._database, rows[0]
+        identity = database.known(rows) if text else None
+        if identity is None or (identity.installation, name) != (own.installation, database.name):
+            raise WrongConnection(
+                self._connection,
+                f"is connected to the database {name!r}, which is not the one of this Onefold"
+                f" ({database.label}, schema {database.schema!r}): its commit would not cover the"
+                " job.",
+            )
+        database.checked[self.session] = identity
+
+
+class _Blocking(_Lent):
+    """A sync connection, in the caller's transaction."""
 
     def transact(self, build: Build[T]) -> T:
-        """In the caller's transaction, whatever rows or cursors the caller likes."""
+        """Run an operation, on the database that it is meant for."""
         self.check()
         own = self._database.identity()
-        # Not connection.cursor(): the caller may have set a row or cursor factory of another shape.
-        with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
-
-            def execute_here(statement: Statement) -> Rows:
-                try:
-                    return execute(cursor, statement, self._clock)
-                except psycopg.Error as error:
-                    if refusal := _refusal(error):
-                        raise refusal from error
-                    raise
-
-            if self._connection not in self._database.checked:
-                rows = execute_here(self._database.sql("read_identity"))
-                _same_database(self._database, self._connection, rows, own)
-            return run(build(self._database.sql), execute_here)
+        if self.session not in self._database.checked:
+            self._accept(self._guarded(self._database.sql("read_identity")), own)
+        return run(build(self._database.sql), self._guarded)
 
     async def atransact(self, build: Build[T]) -> T:
         """A sync connection would block the event loop."""
@@ -113,71 +97,96 @@ class BorrowedPsycopg:
             self._connection, "is a sync connection. Call the method without the leading a."
         )
 
+    def _guarded(self, statement: Statement) -> Rows:
+        try:
+            return self._execute(statement)
+        except Exception as error:
+            _raise_refusal(error)
+            raise
 
-class BorrowedAsyncPsycopg:
-    """A caller's async psycopg connection."""
+    @abstractmethod
+    def _execute(self, statement: Statement) -> Rows:
+        """Run one statement, the library's way."""
 
-    def __init__(
-        self, connection: psycopg.AsyncConnection[Any], database: PostgresDatabase, clock: Clock
-    ) -> None:
-        """Nothing is asked of the connection yet."""
-        self._connection = connection
-        self._database = database
-        self._clock = clock
 
-    @property
-    def connection(self) -> object:
-        """What was lent."""
-        return self._connection
-
-    def check(self) -> None:
-        """Autocommit without a transaction block would commit each statement by itself."""
-        _check_psycopg(self._connection)
-
-    def failed(self) -> bool:
-        """An error, or the caller, has ended the transaction already."""
-        return self._connection.info.transaction_status != TransactionStatus.INTRANS
+class _Awaited(_Lent):
+    """An async connection, in the caller's transaction."""
 
     def transact(self, build: Build[T]) -> T:
         """An async connection can only be awaited."""
         del build
-        raise _use_the_twin(self._connection)
+        raise WrongConnection(
+            self._connection,
+            "is an async connection. Await the method with the leading a (aenqueue).",
+        )
 
     async def atransact(self, build: Build[T]) -> T:
-        """In the caller's transaction, whatever rows or cursors the caller likes."""
+        """Run an operation, on the database that it is meant for."""
         self.check()
         own = await self._database.aidentity()
+        if self.session not in self._database.checked:
+            self._accept(await self._guarded(self._database.sql("read_identity")), own)
+        return await run_async(build(self._database.sql), self._guarded)
+
+    async def _guarded(self, statement: Statement) -> Rows:
+        try:
+            return await self._execute(statement)
+        except Exception as error:
+            _raise_refusal(error)
+            raise
+
+    @abstractmethod
+    async def _execute(self, statement: Statement) -> Rows:
+        """Run one statement, the library's way."""
+
+
+def _raise_refusal(error: Exception) -> None:
+    """A refusal by isolation is part of our contract; any other error is the caller's own."""
+    if sqlstate(error) in SERIALIZATION:
+        raise SerializationConflict(str(error).partition("\n")[0]) from error
+
+
+class _Psycopg(_Lent):
+    """How psycopg tells its transactions, sync and async."""
+
+    def check(self) -> None:
+        """Autocommit without a transaction block would commit each statement by itself."""
+        idle = self._connection.info.transaction_status == TransactionStatus.IDLE
+        if idle and self._connection.autocommit:
+            raise NoTransaction(self._connection)
+
+    def failed(self) -> bool:
+        """An error, or the caller, has ended the transaction already."""
+        return bool(self._connection.info.transaction_status != TransactionStatus.INTRANS)
+
+
+# Not connection.cursor(), in the next two: the caller may have set a row or cursor factory of
+# another shape.
+
+
+class BorrowedPsycopg(_Psycopg, _Blocking):
+    """A caller's sync psycopg connection."""
+
+    def _execute(self, statement: Statement) -> Rows:
+        with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
+            return execute(cursor, statement, self._clock)
+
+
+class BorrowedAsyncPsycopg(_Psycopg, _Awaited):
+    """A caller's async psycopg connection."""
+
+    async def _execute(self, statement: Statement) -> Rows:
         async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
-
-            async def execute_here(statement: Statement) -> Rows:
-                try:
-                    return await aexecute(cursor, statement, self._clock)
-                except psycopg.Error as error:
-                    if refusal := _refusal(error):
-                        raise refusal from error
-                    raise
-
-            if self._connection not in self._database.checked:
-                rows = await execute_here(self._database.sql("read_identity"))
-                _same_database(self._database, self._connection, rows, own)
-            return await run_async(build(self._database.sql), execute_here)
+            return await aexecute(cursor, statement, self._clock)
 
 
-class BorrowedAsyncpg:
+class BorrowedAsyncpg(_Awaited):
     """A caller's asyncpg connection. The driver is the caller's; nothing of it is imported here."""
 
-    def __init__(self, connection: Any, database: PostgresDatabase, clock: Clock) -> None:
-        """Nothing is asked of the connection yet."""
-        self._connection = connection
-        self._database = database
-        self._clock = clock
-        # A pool lends a proxy, a new one each time; what is remembered is the session behind it.
-        self._session = getattr(connection, "_con", connection)
-
     @property
-    def connection(self) -> object:
-        """What was lent."""
-        return self._connection
+    def session(self) -> object:
+        """A pool lends a proxy, a new one each time; what is remembered is what is behind it."""
+        return getattr(self._connection, "_con", self._connection)
 
     def check(self) -> None:
         """Outside a transaction block, each statement would be committed by itself."""
@@ -188,34 +197,9 @@ class BorrowedAsyncpg:
         """Told from none, at least: asyncpg does not tell a dead transaction from a living one."""
         return not self._connection.is_in_transaction()
 
-    def transact(self, build: Build[T]) -> T:
-        """An async connection can only be awaited."""
-        del build
-        raise _use_the_twin(self._connection)
-
-    async def atransact(self, build: Build[T]) -> T:
-        """In the caller's transaction."""
-        self.check()
-        own = await self._database.aidentity()
-        if self._session not in self._database.checked:
-            rows = await self._execute(self._database.sql("read_identity"))
-            _same_database(self._database, self._session, rows, own)
-        return await run_async(build(self._database.sql), self._execute)
-
     async def _execute(self, statement: Statement) -> Rows:
         text, names = compiled(statement.text, "numbered")
         parameters = statement.arrays()
         parameters["now"] = self._clock()
-        try:
-            rows: Rows = await self._connection.fetch(text, *(parameters[name] for name in names))
-        except Exception as error:
-            if refusal := _refusal(error):
-                raise refusal from error
-            raise
+        rows: Rows = await self._connection.fetch(text, *(parameters[name] for name in names))
         return [tuple(row) for row in rows]
-
-
-def _use_the_twin(connection: object) -> WrongConnection:
-    return WrongConnection(
-        connection, "is an async connection. Await the method with the leading a (aenqueue)."
-    )
