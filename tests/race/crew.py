@@ -23,13 +23,18 @@ T = TypeVar("T")
 
 SIZE = 4
 DEADLINE = 50.0
-IMPORTED = ["onefold", "psycopg", "psycopg_pool", "onefold.databases.postgres.borrowed"]
+IMPORTED = [
+    "__main__", "pytest", "onefold.databases.postgres.borrowed", "tests.race.waiting",
+    "tests.crash.enqueueing", "tests.crash.delivering", "tests.crash.operating",
+    "tests.crash.claiming", "tests.crash.injector",
+]  # fmt: skip
+"""By the server, once, instead of by each of its children."""
 
 
 def processes() -> ForkServerContext:
     """How processes are started: from a server without threads, connections or files of ours."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["__main__", *IMPORTED])
+    context.set_forkserver_preload(IMPORTED)
     return context
 
 

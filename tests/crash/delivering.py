@@ -1,0 +1,230 @@
+"""Deaths while jobs are taken, and while deliveries end."""
+
+from datetime import timedelta
+from typing import ClassVar
+
+from onefold import Onefold, Retention
+from tests.crash.scenario import DAY, HOUR, WORKER, Options, Scenario
+from tests.fixtures.place import Place
+
+NOW = timedelta(0)
+
+
+class Take(Scenario):
+    """Also with a key that the take gives up."""
+
+    def prepare(self, onefold: Onefold) -> None:
+        self.enqueue(onefold, unique_while="queued")
+        self.enqueue(onefold, unique_key=self.key + "a", priority=1)
+        self.enqueue(onefold, unique_key=None, priority=2)
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return self.take(onefold)
+
+    def check(self, onefold: Onefold) -> None:
+        assert self.states(onefold) == ["running"] * 3
+        assert [job.fence for job in self.jobs(onefold)] == [1, 1, 1]
+
+    def epilogue(self, onefold: Onefold) -> None:
+        assert onefold.enqueue("crash", unique_key=self.key).inserted
+        assert onefold.enqueue("crash", unique_key=self.key + "a").duplicate
+
+
+class TakeOfADeadWorker(Scenario):
+    """A worker that died with jobs in its hands: their leases end, and they are taken again."""
+
+    later = 2 * HOUR
+
+    def prepare(self, onefold: Onefold) -> None:
+        self.enqueue(onefold)
+        self.take(onefold)
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        onefold.engine.rescue()
+        return None
+
+    def check(self, onefold: Onefold) -> None:
+        (job,) = self.jobs(onefold)
+        assert (job.state, job.attempt, job.fence) == ("queued", 1, 1)
+
+
+class _Delivered(Scenario):
+    """One job that is running."""
+
+    options: ClassVar[Options] = {}
+
+    def prepare(self, onefold: Onefold) -> None:
+        self.enqueue(onefold, "first", **self.options)
+        self.taken = self.take(onefold)
+
+
+class _Followed(_Delivered):
+    """One that is running, and a request that waits behind it."""
+
+    def prepare(self, onefold: Onefold) -> None:
+        super().prepare(onefold)
+        self.enqueue(onefold, "next", on_duplicate="rerun", **self.options)
+
+    ends = "completed"
+
+    def check(self, onefold: Onefold) -> None:
+        assert self.payloads(onefold) == [(self.ends, "first"), ("queued", "next")]
+
+
+class Finish(_Delivered):
+    def act(self, onefold: Onefold, place: Place) -> object:
+        (ended,) = onefold.engine.finish(self.taken, results={self.taken[0].id: "done"})
+        assert ended.status in {"accepted", "already"}
+        return ended
+
+    def check(self, onefold: Onefold) -> None:
+        (job,) = self.jobs(onefold)
+        assert (job.state, job.result) == ("completed", "done")
+
+
+class FinishWithSuccessor(_Followed):
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.finish(self.taken)
+
+
+class FinishWithSuccessorThatInheritsTheKey(FinishWithSuccessor):
+    """`exists`: the key goes from the completed job to its successor, and to nobody else."""
+
+    options: ClassVar[Options] = {"unique_while": "exists"}
+    reusable = False
+
+
+class FinishUnkept(_Delivered):
+    """Retention 0: the record goes with the finish, and the key with it."""
+
+    options: ClassVar[Options] = {"retention": Retention(completed=NOW)}
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.finish(self.taken)
+
+    def check(self, onefold: Onefold) -> None:
+        assert self.jobs(onefold) == []
+
+
+class FinishUnkeptButPromised(FinishUnkept):
+    """Retention 0, but the key is promised for longer: a tombstone holds it."""
+
+    options: ClassVar[Options] = {"retention": Retention(completed=NOW), "unique_for": DAY}
+    reusable = False
+
+
+class FinishUnkeptWithSuccessor(_Followed):
+    options: ClassVar[Options] = {"retention": Retention(completed=NOW)}
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.finish(self.taken)
+
+    def check(self, onefold: Onefold) -> None:
+        assert self.payloads(onefold) == [("queued", "next")]
+
+
+class FinishAndTake(_Delivered):
+    """The last batch is finished and the next taken, together or not at all."""
+
+    def prepare(self, onefold: Onefold) -> None:
+        super().prepare(onefold)
+        self.enqueue(onefold, "second", unique_key=None)
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.finish_and_take(self.taken, [self.key], **WORKER)
+
+    def check(self, onefold: Onefold) -> None:
+        assert self.states(onefold) == ["completed", "running"]
+
+
+class Retry(_Delivered):
+    def act(self, onefold: Onefold, place: Place) -> object:
+        (ended,) = onefold.engine.retry(self.taken, after=NOW, error="no luck")
+        assert ended.status in {"accepted", "already"}
+        return ended
+
+    def check(self, onefold: Onefold) -> None:
+        (job,) = self.jobs(onefold)
+        assert (job.state, job.attempt) == ("queued", 1)
+        assert onefold.enqueue("crash", unique_key=self.key).id == job.id
+
+
+class RetryTheLastTime(_Followed):
+    options: ClassVar[Options] = {"max_attempts": 1}
+    ends = "dead"
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.retry(self.taken, error="no luck")
+
+
+class Defer(_Delivered):
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.defer(self.taken, after=HOUR)
+
+    def check(self, onefold: Onefold) -> None:
+        (job,) = self.jobs(onefold)
+        assert (job.status, job.attempt) == ("scheduled", 0)
+
+
+class Bury(_Followed):
+    ends = "dead"
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.bury(self.taken, reason="hopeless")
+
+
+class HandBack(_Delivered):
+    options: ClassVar[Options] = {"unique_while": "queued"}
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.hand_back(self.taken)
+
+    def check(self, onefold: Onefold) -> None:
+        (job,) = self.jobs(onefold)
+        assert (job.state, job.attempt) == ("queued", 0)
+        # Given up at the take, and not taken back.
+
+    def epilogue(self, onefold: Onefold) -> None:
+        assert onefold.enqueue("crash", unique_key=self.key).inserted
+
+
+class Heartbeat(_Delivered):
+    def act(self, onefold: Onefold, place: Place) -> object:
+        (beat,) = onefold.engine.heartbeat(self.taken, lease=DAY)
+        assert not beat.lost
+        return beat
+
+    def check(self, onefold: Onefold) -> None:
+        (job,) = self.jobs(onefold)
+        assert job.lease_until == self.clock() + DAY
+
+
+class Rescue(Scenario):
+    """One goes round again, one was on its last attempt, one expired while it waited."""
+
+    later = 2 * HOUR
+
+    def prepare(self, onefold: Onefold) -> None:
+        last, expiring = self.key + " last", self.key + " expiring"
+        self.enqueue(onefold, "again")
+        self.enqueue(onefold, "last", unique_key=last, max_attempts=1)
+        self.take(onefold)
+        self.enqueue(onefold, "next", unique_key=last, on_duplicate="rerun")
+        self.enqueue(onefold, "expiring", unique_key=expiring, expires_at=self.clock() + HOUR)
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return onefold.engine.rescue()
+
+    def check(self, onefold: Onefold) -> None:
+        assert self.payloads(onefold) == [
+            ("dead", "expiring"), ("dead", "last"), ("queued", "again"), ("queued", "next"),
+        ]  # fmt: skip
+        assert onefold.enqueue("crash", unique_key=self.key).duplicate
+        assert onefold.enqueue("crash", unique_key=self.key + " last").duplicate
+
+
+SCENARIOS: list[type[Scenario]] = [
+    Take, TakeOfADeadWorker, Finish, FinishWithSuccessor, FinishWithSuccessorThatInheritsTheKey,
+    FinishUnkept, FinishUnkeptButPromised, FinishUnkeptWithSuccessor, FinishAndTake, Retry,
+    RetryTheLastTime, Defer, Bury, HandBack, Heartbeat, Rescue,
+]  # fmt: skip
