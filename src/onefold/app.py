@@ -69,9 +69,7 @@ class Tenant(JobCalls, ClaimCalls):
         is not a connection to this database.
         """
         database = self._conductor.database
-        borrowed = borrow(
-            connection, database, clock=self._conductor.clock, wait=timedelta(seconds=5)
-        )
+        borrowed = borrow(connection, database, clock=self._conductor.clock)
         borrowed.check()
         return Within(Conductor(database, self._conductor.clock, borrowed), self._tenant)
 

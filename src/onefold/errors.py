@@ -294,8 +294,9 @@ class DatabaseBusy(DatabaseError):
 
     def __init__(self, reason: str, *, waited: timedelta) -> None:
         """`waited` is how long we tried."""
+        how_long = f"stayed busy for {waited.total_seconds():g} seconds" if waited else "is busy"
         super().__init__(
-            f"The database stayed busy for {waited.total_seconds():g} seconds: {reason}",
+            f"The database {how_long}: {reason}",
             reason=reason,
             waited=waited,
         )

@@ -73,14 +73,14 @@ class Conductor:
         if isinstance(step, Pause):
             return time.sleep(step.seconds)
         if self.borrowed is not None:
-            return self.borrowed.transact(step.build)
+            return self.borrowed.transact(step.build, write=step.write)
         return self.database.transact(step.build, write=step.write)
 
     async def _ado(self, step: Transaction[Any] | Pause) -> Any:
         if isinstance(step, Pause):
             return await asyncio.sleep(step.seconds)
         if self.borrowed is not None:
-            return await self.borrowed.atransact(step.build)
+            return await self.borrowed.atransact(step.build, write=step.write)
         return await self.database.atransact(step.build, write=step.write)
 
 

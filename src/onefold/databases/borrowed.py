@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from onefold.errors import WrongConnection
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from onefold.databases import Build, Clock, Database
 
 T = TypeVar("T")
@@ -35,16 +33,16 @@ class Borrowed(Protocol):
         """True where the transaction is dead or over: a statement would fail, or be in another."""
         ...
 
-    def transact(self, build: Build[T]) -> T:
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in the caller's transaction."""
         ...
 
-    async def atransact(self, build: Build[T]) -> T:
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """`transact`, awaited."""
         ...
 
 
-def borrow(connection: object, database: Database, *, clock: Clock, wait: timedelta) -> Borrowed:
+def borrow(connection: object, database: Database, *, clock: Clock) -> Borrowed:
     """Recognise a connection; raises `WrongConnection` for anything else."""
     libraries = {
         (kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__
@@ -57,7 +55,7 @@ def borrow(connection: object, database: Database, *, clock: Clock, wait: timede
             )
         from onefold.databases import sqlite_borrowed as sqlite
 
-        return sqlite.BorrowedSqlite(connection, database, clock, wait)
+        return sqlite.BorrowedSqlite(connection, database, clock)
     known = libraries & {
         ("psycopg", "Connection"), ("psycopg", "AsyncConnection"), ("asyncpg", "Connection"),
         ("asyncpg", "PoolConnectionProxy"),

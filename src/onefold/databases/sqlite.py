@@ -90,7 +90,6 @@ class SqliteDatabase:
         self._busy_timeout = busy_timeout.total_seconds()
         self._state = _State()
         self._closed = False
-        """Connections that `within` was given, by id, and the thread that gave each."""
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation between `begin` and `commit`."""
@@ -135,6 +134,8 @@ class SqliteDatabase:
             try:
                 return self._attempt(state, build, begin)
             except sqlite3.OperationalError as error:
+                if not sqlite_errors.is_busy(error):
+                    raise
                 if not looked:
                     looked = True
                     self._refuse_own_lock(thread)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onefold.databases import sqlite_errors
@@ -12,8 +14,6 @@ from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, W
 from onefold.operations.run import run
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from onefold.databases import Build, Clock, Database
     from onefold.operations.statement import Rows, Statement
 
@@ -23,16 +23,13 @@ T = TypeVar("T")
 class BorrowedSqlite:
     """A caller's sqlite3 connection."""
 
-    def __init__(
-        self, connection: object, database: Database, clock: Clock, wait: timedelta
-    ) -> None:
+    def __init__(self, connection: object, database: Database, clock: Clock) -> None:
         """The two were matched by `borrow`."""
         assert isinstance(connection, sqlite3.Connection)
         assert isinstance(database, SqliteDatabase)
         self._connection = connection
         self._database = database
         self._clock = clock
-        self._wait = wait
 
     @property
     def connection(self) -> object:
@@ -54,10 +51,11 @@ class BorrowedSqlite:
         """A failed statement kills a SQLite transaction only where it was told to."""
         return not self._connection.in_transaction
 
-    def transact(self, build: Build[T]) -> T:
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Begin what Python would begin at the first write anyway, but with the write lock.
 
-        An operation may read before it writes, and what it read must still be so.
+        An operation may read before it writes, and what it read must still be so. One that only
+        reads begins nothing.
         """
         self.check()
         if reason := self._database.check_borrowed(self._connection):
@@ -65,14 +63,30 @@ class BorrowedSqlite:
                 self._connection, f"{reason}: its commit would not cover the job."
             )
         self._guarded(lambda: self._database.prepare_borrowed(self._connection))
+        if not write:
+            return run(build(self._database.sql), self._execute)
         self._database.remember_borrowed(self._connection)
         if not self._connection.in_transaction:
             self._guarded(lambda: self._connection.execute("begin immediate"))
-        return run(build(self._database.sql), self._execute)
+        return self._all_or_nothing(build)
 
-    async def atransact(self, build: Build[T]) -> T:
+    def _all_or_nothing(self, build: Build[T]) -> T:
+        """Undo what came before a failure: a caller may catch the error and commit."""
+        self._connection.execute("savepoint onefold")
+        try:
+            result = run(build(self._database.sql), self._execute)
+        except BaseException:
+            # Some errors (a full disk) have rolled the whole transaction back already.
+            if self._connection.in_transaction:
+                self._connection.execute("rollback to onefold")
+                self._connection.execute("release onefold")
+            raise
+        self._connection.execute("release onefold")
+        return result
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """sqlite3 blocks; there is nothing to await."""
-        del build
+        del build, write
         raise WrongConnection(
             self._connection, "is a sync connection. Call the method without the leading a."
         )
@@ -84,6 +98,7 @@ class BorrowedSqlite:
         return rows
 
     def _guarded(self, work: Any) -> Any:
+        asked = time.monotonic()
         try:
             return work()
         except sqlite3.OperationalError as error:
@@ -93,7 +108,8 @@ class BorrowedSqlite:
                 ) from error
             if sqlite_errors.is_busy(error):
                 raise DatabaseBusy(
-                    "another connection holds the write lock of the file.", waited=self._wait
+                    "another connection holds the write lock of the file.",
+                    waited=timedelta(seconds=round(time.monotonic() - asked, 3)),
                 ) from error
             raise
 

@@ -8,12 +8,15 @@
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from onefold.model.moment import MICROSECOND
 from onefold.model.retry import DEFAULT_BACKOFF, Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 POISON_DELIVERIES: Final = 5
 """So many deliveries in a row that ended by a vanished worker bury a job."""
@@ -37,6 +40,15 @@ class State(IntEnum):
     def is_final(self) -> bool:
         """True where nothing happens any more by itself."""
         return self >= State.COMPLETED
+
+
+_DAY: Final = 24 * 60 * 60 * 1_000_000
+KEEP: Final[Mapping[State, int]] = {
+    State.COMPLETED: _DAY,
+    State.DEAD: 30 * _DAY,
+    State.CANCELLED: 7 * _DAY,
+}
+"""How long a finished job stays, where it does not say so itself."""
 
 
 class Event(Enum):

@@ -12,7 +12,7 @@ import msgspec
 
 from onefold.model.delivery import Delivery, Ended
 from onefold.model.job import STATE_WORDS
-from onefold.model.lifecycle import Event, Standing, State, Step, allows, next_step
+from onefold.model.lifecycle import KEEP, Event, Standing, State, Step, allows, next_step
 from onefold.model.request import Options, backoff_of, read_options
 from onefold.operations.holders import insert_successors
 from onefold.operations.shards import ids_by_shard
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onefold.operations.statement import Operation, Row, Sql
-
-DAY: Final = 24 * 60 * 60 * 1_000_000
-KEEP: Final[Mapping[State, int]] = {
-    State.COMPLETED: DAY,
-    State.DEAD: 30 * DAY,
-    State.CANCELLED: 7 * DAY,
-}
-"""How long a finished job stays, where it does not say so itself."""
-
 
 ENDS: Final[Mapping[Event, frozenset[State]]] = {
     Event.FINISH: frozenset({State.COMPLETED}),
@@ -58,7 +49,7 @@ def end(sql: Sql, endings: Sequence[Ending]) -> Operation[list[Ended]]:
     # By delivery, not by job: a worker may have a stale and a present one of the same job.
     events = {ending.delivery: ending for ending in endings}
     for shard, wanted in ids_by_shard(sql, (delivery.id for delivery in events)):
-        rows = yield sql("lock_deliveries", ("shard", "id"), wanted)
+        rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=None)
         moves: list[Move] = []
         for locked in map(Locked.from_row, rows):
             delivery = Delivery(locked.id, locked.fence)
@@ -76,7 +67,6 @@ class Locked(msgspec.Struct, frozen=True):
 
     id: str
     shard: int
-    tenant: str
     state: int
     attempt: int
     max_attempts: int
@@ -272,11 +262,10 @@ def cancel(
     """Cancel queued and running jobs; answers with the state each had before, None if unknown."""
     before: dict[str, State | None] = dict.fromkeys(ids)
     for shard, wanted in ids_by_shard(sql, before):
-        rows = yield sql("lock_deliveries", ("shard", "id"), wanted)
+        rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=tenant)
         moves: list[Move] = []
-        for row in rows:
-            locked = Locked.from_row(row)
-            if locked.tenant != tenant or locked.stripped:
+        for locked in map(Locked.from_row, rows):
+            if locked.stripped:
                 continue
             before[locked.id] = state = State(locked.state)
             if allows(state, Event.CANCEL):

@@ -17,14 +17,25 @@ from onefold.model.lifecycle import State
 from onefold.model.moment import span
 from onefold.model.request import Prepared, Request, placed
 from onefold.operations.holders import Change, change_holders
-from onefold.operations.keys import ROUNDS, Stand, chunks_by_shard, lock_order, settle
-from onefold.operations.publish import claim_publish_keys, forget_publish_keys, point_publish_keys
+from onefold.operations.keys import (
+    ROUNDS,
+    NeverSettled,
+    Stand,
+    chunks_by_shard,
+    lock_order,
+    settle,
+)
+from onefold.operations.publish import (
+    Published,
+    claim_publish_keys,
+    forget_publish_keys,
+    point_publish_keys,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from onefold.operations.publish import Published
     from onefold.operations.statement import Operation, Sql
 
 # Tuples: an unhashable value must be refused, not crash.
@@ -66,25 +77,30 @@ def policy(
 def enqueue(sql: Sql, items: Sequence[Prepared], policy: Policy) -> Operation[list[Enqueued]]:
     """Store the jobs that are new, and answer for each item, in order.
 
-    All or nothing: with `raise`, what this call has written is taken back before the error leaves,
-    since a caller may catch it and commit.
+    All or nothing: what this call has stored is taken back before an error of ours leaves, since
+    a caller may catch it and commit.
     """
     items = placed(items, sql.shards)
-    published = yield from claim_publish_keys(sql, items, rounds=ROUNDS)
-    batch = _Batch(items, published, policy)
+    published: dict[int, Published] = {}
     try:
-        stands = yield from settle(sql, batch.requests)
-        answers = batch.answers(stands)
-    except (AlreadyEnqueued, KeyReused):
-        yield from _take_back(sql, batch)
+        yield from claim_publish_keys(sql, items, published, rounds=ROUNDS)
+        answers = yield from _answer(sql, _Batch(items, published, policy))
+    except (AlreadyEnqueued, KeyReused, NeverSettled):
+        yield from _take_back(sql, items, published)
         raise
-    if policy.on_duplicate in {"replace", "rerun"}:
-        change = Change(policy.on_duplicate == "rerun", batch.newest, policy.max_wait)
-        replaced = yield from change_holders(sql, batch.requests, stands, change)
-        answers = batch.answers(stands, replaced)
     yield from point_publish_keys(sql, items, published, [answer.id for answer in answers])
     yield from _log_duplicates(sql, items, answers)
     return answers
+
+
+def _answer(sql: Sql, batch: _Batch) -> Operation[list[Enqueued]]:
+    policy, requests = batch.policy, batch.requests
+    stands = yield from settle(sql, requests)
+    if not batch.takes_newest:
+        return batch.answers(stands)
+    change = Change(policy.on_duplicate == "rerun", batch.newest, policy.max_wait)
+    replaced = yield from change_holders(sql, requests, stands, change)
+    return batch.answers(stands, replaced)
 
 
 class _Batch:
@@ -117,7 +133,7 @@ class _Batch:
             self.leaders[index] = leader
             if leader == index:
                 self._requests[index] = item.request
-            elif self.policy.on_duplicate in {"replace", "rerun"}:
+            elif self.takes_newest:
                 self._requests[leader] = _with_content(self._requests[leader], item.request)
                 self.newest[self._requests[leader].id] = item.request
 
@@ -145,7 +161,7 @@ class _Batch:
             return Enqueued(stand.id, state=STATE_WORDS[stand.state])
 
         self._refuse_duplicate(index, stand)
-        changed = request.id in replaced or (stand.new and self._takes_newest)
+        changed = request.id in replaced or (stand.new and self.takes_newest)
         # A rerun's request is accepted also where it waits behind a running holder.
         waits = self.policy.on_duplicate == "rerun" and stand.state == State.RUNNING
         accepted = changed or waits
@@ -160,7 +176,8 @@ class _Batch:
         )
 
     @property
-    def _takes_newest(self) -> bool:
+    def takes_newest(self) -> bool:
+        """Whether a later request replaces what an earlier one, or a holder, has."""
         return self.policy.on_duplicate in {"replace", "rerun"}
 
     def _remembered(self, index: int, known: Published) -> Enqueued:
@@ -213,11 +230,14 @@ def _with_content(request: Request, newer: Request) -> Request:
     )
 
 
-def _take_back(sql: Sql, batch: _Batch) -> Operation[None]:
+def _take_back(
+    sql: Sql, items: Sequence[Prepared], published: dict[int, Published]
+) -> Operation[None]:
     """Remove what this call has stored, and nothing else: the ids are our own."""
-    for chunk in chunks_by_shard(batch.requests):
+    requests = sorted((item.request for item in items), key=lock_order)
+    for chunk in chunks_by_shard(requests):
         yield sql("delete_jobs", ("shard", "id"), [(r.shard, r.id) for r in chunk])
-    yield from forget_publish_keys(sql, batch.items, batch.published)
+    yield from forget_publish_keys(sql, items, published)
 
 
 def _log_duplicates(

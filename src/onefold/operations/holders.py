@@ -17,6 +17,7 @@ from onefold.operations.keys import (
     insert,
     lock_order,
     never_settled,
+    restart,
     settle,
 )
 
@@ -42,8 +43,8 @@ def change_holders(
     """Hand the newest request to its holder; answers with the requests that a queued one took.
 
     A holder that ended between the find and the lock has given its key up: that request goes round
-    again. Only there is a key asked for while rows are locked, which is why a deadlock remains
-    possible, and why our own transactions retry one.
+    again. Our own transactions begin anew for it; in a caller's, a key is then asked for while rows
+    are locked, which is why a deadlock remains possible there.
     """
     replaced: set[str] = set()
     pending = [request for request in requests if not stands[request.id].new]
@@ -52,6 +53,7 @@ def change_holders(
         for chunk in chunks_by_shard(pending):
             again += yield from _change(sql, chunk, stands, replaced, change)
         if again:
+            restart(sql, requests)
             stands.update((yield from settle(sql, again)))
         pending = [request for request in again if not stands[request.id].new]
         if not pending:

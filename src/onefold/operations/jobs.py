@@ -142,12 +142,12 @@ def delete(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[set[str]]:
     """
     deleted: set[str] = set()
     for shard, wanted in ids_by_shard(sql, ids):
-        rows = yield sql("lock_deliveries", ("shard", "id"), wanted)
-        locked = [row for row in map(Locked.from_row, rows) if row.tenant == tenant]
+        rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=tenant)
+        locked = [Locked.from_row(row) for row in rows]
         yield from remove(sql, shard, [row.id for row in locked], keep=set())
         if waiting := [row.next for row in locked if row.next is not None]:
             yield from insert_successors(sql, waiting)
-        deleted.update(row.id for row in locked if not row.stripped)
+        deleted.update(row.id for row in locked)
     return deleted
 
 
@@ -274,7 +274,7 @@ def _move_back(
 ) -> Operation[dict[str, Enqueued]]:
     answers: dict[str, Enqueued] = {}
     for shard, wanted in ids_by_shard(sql, ids):
-        rows = yield sql("lock_deliveries", ("shard", "id"), wanted)
+        rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=None)
         moves: list[Move] = []
         for locked in map(Locked.from_row, rows):
             state = State(locked.state)
@@ -302,9 +302,11 @@ _recent: Final = msgspec.json.Decoder(list[tuple[int, str | None]])
 
 def duplicates(sql: Sql, tenant: str, job_id: str) -> Operation[Duplicates]:
     """How many enqueues a job's keys have suppressed, and the last ones."""
-    if job_id not in (yield from get(sql, tenant, [job_id])):
+    shard = shard_of(job_id, sql.shards)
+    # Tombstones too: they still hold their key, and still suppress.
+    if not (yield sql("find_replayable", ("shard", "id"), [(shard, job_id)], tenant=tenant)):
         raise JobNotFound(job_id)
-    rows = yield sql("read_duplicates", shard=shard_of(job_id, sql.shards), id=job_id)
+    rows = yield sql("read_duplicates", shard=shard, id=job_id)
     recent: list[tuple[int, str | None]] = []
     for _, at, _, folded, request_id in rows:
         recent += [(at, request_id)] if folded is None else _recent.decode(folded)

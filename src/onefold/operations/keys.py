@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.errors import DatabaseBusy
-from onefold.model.lifecycle import State
+from onefold.model.lifecycle import KEEP, State
 from onefold.model.request import INSERT_COLUMNS, Request
 
 if TYPE_CHECKING:
@@ -25,6 +25,21 @@ ROUNDS: Final = 8
 
 CHUNK: Final = 2_000
 """Rows per statement: large enough to forget the round trip, small enough to stay in memory."""
+
+CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
+"""Payload per statement: far below what either database takes in one value."""
+
+
+class Restart(Exception):
+    """Keys would be asked for out of order: roll the transaction back and begin it anew.
+
+    Only raised where the transaction is our own. Going on could make two batches wait for each
+    other, until one of them gives up.
+    """
+
+
+class NeverSettled(DatabaseBusy):
+    """A key changed hands more often than anybody should have to look."""
 
 
 class Stand(msgspec.Struct, frozen=True):
@@ -43,17 +58,22 @@ def lock_order(request: Request) -> tuple[int, str, str, str, str]:
 
 
 def chunks_by_shard(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
-    """Runs of one shard, in order, none longer than a statement should be."""
-    start = 0
-    for end in range(1, len(requests) + 1):
-        full = end - start == CHUNK
-        if end == len(requests) or full or requests[end].shard != requests[start].shard:
+    """Runs of one shard, in order, none larger than a statement should be."""
+    start, size = 0, 0
+    for end, request in enumerate(requests, start=1):
+        size += len(request.payload)
+        full = end - start == CHUNK or size >= CHUNK_CHARACTERS
+        if end == len(requests) or full or requests[end].shard != request.shard:
             yield requests[start:end]
-            start = end
+            start, size = end, 0
 
 
 def settle(sql: Sql, requests: Sequence[Request]) -> Operation[dict[str, Stand]]:
-    """Insert what can be inserted and find who holds the rest, until each request has its job."""
+    """Insert what can be inserted and find who holds the rest, until each request has its job.
+
+    A holder may end between the insert and the look: its key must be asked for again, now that
+    greater keys are ours.
+    """
     stands: dict[str, Stand] = {}
     pending = list(requests)
     for _ in range(ROUNDS):
@@ -61,16 +81,24 @@ def settle(sql: Sql, requests: Sequence[Request]) -> Operation[dict[str, Stand]]
         pending = [request for request in pending if request.id not in stands]
         if not pending:
             return stands
-        yield from _find(sql, pending, stands)
+        released = yield from _find(sql, pending, stands)
         pending = [request for request in pending if request.id not in stands]
         if not pending:
             return stands
+        if len(pending) > len(released):
+            restart(sql, requests)
     raise never_settled(pending[0])
 
 
-def never_settled(request: Request) -> DatabaseBusy:
+def restart(sql: Sql, requests: Sequence[Request]) -> None:
+    """Begin anew rather than ask for keys out of order, where that is possible and matters."""
+    if sql.restarts and len(requests) > 1:
+        raise Restart
+
+
+def never_settled(request: Request) -> NeverSettled:
     """The error for a key that changed hands more often than anybody should have to look."""
-    return DatabaseBusy(
+    return NeverSettled(
         f"the key {request.unique_key!r} changed hands {ROUNDS} times while we looked",
         waited=timedelta(0),
     )
@@ -87,27 +115,40 @@ def insert(sql: Sql, requests: Sequence[Request], stands: dict[str, Stand]) -> O
 FIND_COLUMNS: Final = ("id", "shard", "tenant", "unique_kind", "unique_key")
 
 
-def _find(sql: Sql, requests: Sequence[Request], stands: dict[str, Stand]) -> Operation[None]:
-    """Who is in the way: the holder, or the job itself where an answer was lost before."""
+WINDOW_OVER: Final = 1
+EXPIRED: Final = 2
+
+
+def _find(sql: Sql, requests: Sequence[Request], stands: dict[str, Stand]) -> Operation[set[str]]:
+    """Who is in the way: the holder, or the job itself where an answer was lost before.
+
+    Holders whose time is over give their key up; answers with the requests that waited for it.
+    """
+    released: set[str] = set()
     for chunk in chunks_by_shard(requests):
         rows = yield sql(
             "find_holders",
             FIND_COLUMNS,
             [(r.id, r.shard, r.tenant, r.unique_kind, r.unique_key) for r in chunk],
         )
-        lapsed: set[str] = set()
+        over: dict[int, set[str]] = {WINDOW_OVER: set(), EXPIRED: set()}
         at = 0
-        for request_id, holder_id, state, fingerprint, now, is_lapsed in rows:
-            if is_lapsed and holder_id != request_id:
-                lapsed.add(holder_id)
+        for request_id, holder_id, state, fingerprint, now, lapsed in rows:
+            if lapsed and holder_id != request_id:
+                over[lapsed].add(holder_id)
+                released.add(request_id)
                 at = now
             else:
                 stands[request_id] = Stand(
                     holder_id, state, fingerprint, new=holder_id == request_id
                 )
-        if lapsed:
-            shard = chunk[0].shard
-            yield sql("release_holders", ("shard", "id"), id_rows(shard, lapsed), at=at)
+        shard = chunk[0].shard
+        if holders := over[WINDOW_OVER]:
+            yield sql("release_holders", ("shard", "id"), id_rows(shard, holders), at=at)
+        if holders := over[EXPIRED]:
+            rows = id_rows(shard, holders)
+            yield sql("expire_holders", ("shard", "id"), rows, at=at, keep=KEEP[State.DEAD])
+    return released
 
 
 def id_rows(shard: int, ids: Iterable[str]) -> list[tuple[int, str]]:

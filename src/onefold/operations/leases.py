@@ -12,9 +12,9 @@ import msgspec
 
 from onefold.model.delivery import Beat, Delivery, Ended
 from onefold.model.job import Job
-from onefold.model.lifecycle import Event, State
+from onefold.model.lifecycle import KEEP, Event, State
 from onefold.model.moment import from_micros
-from onefold.operations.endings import ENDS, KEEP, discard, judge
+from onefold.operations.endings import ENDS, discard, judge
 from onefold.operations.holders import insert_successors
 from onefold.operations.shards import by_shard
 

@@ -7,17 +7,18 @@ at before the unique key, and it never expires before its job has ended.
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onefold.errors import DatabaseBusy
 from onefold.model.claim import ClaimKey, Found, Holding, Place
 from onefold.model.lifecycle import State
+from onefold.operations.keys import CHUNK, NeverSettled
 from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from onefold.model.request import Prepared
     from onefold.operations.statement import Operation, Sql
@@ -65,11 +66,14 @@ class Keyed(msgspec.Struct, frozen=True):
 
 
 def claim_publish_keys(
-    sql: Sql, items: Sequence[Prepared], *, rounds: int
-) -> Operation[dict[int, Published]]:
-    """Record the keys that are new and find the jobs of the others; by index of the item."""
+    sql: Sql, items: Sequence[Prepared], published: dict[int, Published], *, rounds: int
+) -> Operation[None]:
+    """Record the keys that are new and find the jobs of the others.
+
+    `published` gets what each key means, by the index of its item, as it is found out: what has
+    been recorded must be known even where this fails.
+    """
     leaders, followers = _keyed(sql, items)
-    published: dict[int, Published] = {}
     pending = leaders
     for _ in range(rounds):
         if not pending:
@@ -81,13 +85,12 @@ def claim_publish_keys(
             yield from _find(sql, group, published)
         pending = [keyed for keyed in pending if keyed.index not in published]
     if pending:
-        raise DatabaseBusy(
+        raise NeverSettled(
             f"the publish key {pending[0].place[-1]!r} changed hands {rounds} times meanwhile",
             waited=timedelta(0),
         )
     for keyed, leader in followers:
         published[keyed.index] = _follow(keyed, leader, published[leader.index])
-    return published
 
 
 def _keyed(sql: Sql, items: Sequence[Prepared]) -> tuple[list[Keyed], list[tuple[Keyed, Keyed]]]:
@@ -104,11 +107,12 @@ def _keyed(sql: Sql, items: Sequence[Prepared]) -> tuple[list[Keyed], list[tuple
     return sorted(leaders.values(), key=lambda keyed: keyed.place), followers
 
 
-def _by_shard(pending: Sequence[Keyed]) -> list[list[Keyed]]:
-    groups: dict[int, list[Keyed]] = {}
-    for keyed in pending:
-        groups.setdefault(keyed.place[0], []).append(keyed)
-    return list(groups.values())
+def _by_shard(pending: Sequence[Keyed]) -> Iterator[list[Keyed]]:
+    """Runs of one shard, in lock order, none larger than a statement should be."""
+    for _, run in groupby(pending, key=lambda keyed: keyed.place[0]):
+        group = list(run)
+        for start in range(0, len(group), CHUNK):
+            yield group[start : start + CHUNK]
 
 
 def _follow(keyed: Keyed, leader: Keyed, first: Published) -> Published:

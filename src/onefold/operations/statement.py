@@ -66,11 +66,20 @@ def _json(value: object) -> str:
 class Sql:
     """The statements of one database, under one schema name, for so many shards."""
 
-    def __init__(self, dialect: Dialect, *, schema: str = "onefold", shards: int = 1) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        schema: str = "onefold",
+        shards: int = 1,
+        restarts: bool = False,
+    ) -> None:
         """`schema` is PostgreSQL's; SQLite's tables carry a prefix instead."""
         self.dialect: Dialect = dialect
         self.schema = schema
         self.shards = shards
+        self.restarts = restarts
+        """True where the transaction is our own, and an operation may ask to begin it anew."""
         self._texts = _texts(dialect, schema)
 
     def __call__(
@@ -85,7 +94,11 @@ class Sql:
 
     def with_shards(self, shards: int) -> Sql:
         """The same statements for another number of shards."""
-        return Sql(self.dialect, schema=self.schema, shards=shards)
+        return Sql(self.dialect, schema=self.schema, shards=shards, restarts=self.restarts)
+
+    def restarting(self) -> Sql:
+        """The same statements for transactions that can be begun anew."""
+        return Sql(self.dialect, schema=self.schema, shards=self.shards, restarts=True)
 
     @property
     def names(self) -> list[str]:

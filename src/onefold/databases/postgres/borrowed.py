@@ -68,6 +68,10 @@ class _Lent(ABC):
         So must be the database's name: a copy of the database is the same installation.
         """
         database, (text, name) = self._database, rows[0]
+        if isinstance(name, bytes):
+            raise WrongConnection(
+                self._connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."
+            )
         identity = database.known(rows) if text else None
         if identity is None or (identity.installation, name) != (own.installation, database.name):
             raise WrongConnection(
@@ -82,17 +86,18 @@ class _Lent(ABC):
 class _Blocking(_Lent):
     """A sync connection, in the caller's transaction."""
 
-    def transact(self, build: Build[T]) -> T:
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation, on the database that it is meant for."""
+        del write  # the caller's transaction serves both
         self.check()
         own = self._database.identity()
         if self.session not in self._database.checked:
             self._accept(self._guarded(self._database.sql("read_identity")), own)
         return run(build(self._database.sql), self._guarded)
 
-    async def atransact(self, build: Build[T]) -> T:
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """A sync connection would block the event loop."""
-        del build
+        del build, write
         raise WrongConnection(
             self._connection, "is a sync connection. Call the method without the leading a."
         )
@@ -112,16 +117,17 @@ class _Blocking(_Lent):
 class _Awaited(_Lent):
     """An async connection, in the caller's transaction."""
 
-    def transact(self, build: Build[T]) -> T:
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
         """An async connection can only be awaited."""
-        del build
+        del build, write
         raise WrongConnection(
             self._connection,
             "is an async connection. Await the method with the leading a (aenqueue).",
         )
 
-    async def atransact(self, build: Build[T]) -> T:
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation, on the database that it is meant for."""
+        del write  # the caller's transaction serves both
         self.check()
         own = await self._database.aidentity()
         if self.session not in self._database.checked:

@@ -2,8 +2,8 @@
 
 Each says READ COMMITTED itself, since the server's default may be another level, and sets a
 `lock_timeout` below the server's `deadlock_timeout`: if somebody must lose, it is us, who can try
-again, and not a caller's transaction. Nothing is left on the session, so a pooler in transaction
-mode may stand between.
+again, and not a caller's transaction. No setting is left on the session; psycopg's prepared
+statements are, so a pooler in transaction mode must know them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import psycopg
 import psycopg_pool
@@ -25,6 +26,7 @@ from onefold.databases.postgres.errors import translated
 from onefold.databases.postgres.process import CONNECTIONS, AsyncPool, Pool, Process, is_full
 from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
 from onefold.model.identity import new_id
+from onefold.operations.keys import Restart
 from onefold.operations.migrations import (
     Identity,
     Migration,
@@ -58,6 +60,7 @@ class PostgresDatabase:
         self.url = url
         self.label: str = _without_password(url)
         self.sql: Sql = Sql("postgres", schema=schema)
+        self._own = self.sql.restarting()
         self.schema = schema
         self._clock = clock
         self.busy_timeout = busy_timeout
@@ -80,21 +83,25 @@ class PostgresDatabase:
         effort = Effort(self.label, self.busy_timeout, self.busy)
         while True:
             pool, connection = self._get()
+            lost = False
             try:
                 return self._attempt(connection, build)
+            except Restart:
+                pause = effort.restart()
             except psycopg.Error as error:
                 lost = connection.broken or connection.closed
-                time.sleep(effort.pause(error, connection_lost=lost))
-                if lost:
-                    pool.check()
+                pause = effort.pause(error, connection_lost=lost)
             finally:
                 pool.putconn(connection)
+            time.sleep(pause)
+            if lost:
+                pool.check()
 
     def _attempt(self, connection: psycopg.Connection[TupleRow], build: Build[T]) -> T:
         cursor = connection.cursor()
         try:
             cursor.execute(self._begin, prepare=False)
-            result = run(build(self.sql), lambda s: execute(cursor, s, self._clock))
+            result = run(build(self._own), lambda s: execute(cursor, s, self._clock))
             cursor.execute(b"commit", prepare=False)
         except BaseException:
             with suppress(psycopg.Error):
@@ -109,15 +116,19 @@ class PostgresDatabase:
         effort = Effort(self.label, self.busy_timeout, self.busy)
         while True:
             pool, connection = await self._aget()
+            lost = False
             try:
                 return await self._aattempt(connection, build)
+            except Restart:
+                pause = effort.restart()
             except psycopg.Error as error:
                 lost = connection.broken or connection.closed
-                await asyncio.sleep(effort.pause(error, connection_lost=lost))
-                if lost:
-                    await pool.check()
+                pause = effort.pause(error, connection_lost=lost)
             finally:
                 await pool.putconn(connection)
+            await asyncio.sleep(pause)
+            if lost:
+                await pool.check()
 
     async def _aattempt(self, connection: psycopg.AsyncConnection[TupleRow], build: Build[T]) -> T:
         cursor = connection.cursor()
@@ -127,7 +138,7 @@ class PostgresDatabase:
 
         try:
             await cursor.execute(self._begin, prepare=False)
-            result = await run_async(build(self.sql), execute_here)
+            result = await run_async(build(self._own), execute_here)
             await cursor.execute(b"commit", prepare=False)
         except asyncio.CancelledError:
             # Whatever the server was doing, it is not for us any more.
@@ -155,7 +166,10 @@ class PostgresDatabase:
                 state.pool = None
         pool.close(timeout=0)
         pool = self._pool()
-        return pool, pool.getconn()
+        try:
+            return pool, pool.getconn()
+        except psycopg_pool.PoolTimeout as error:
+            raise self._exhausted() from error
 
     async def _aget(self) -> tuple[AsyncPool, psycopg.AsyncConnection[TupleRow]]:
         pool = await self._apool()
@@ -170,7 +184,10 @@ class PostgresDatabase:
             del state.pools[loop]
         await pool.close(timeout=0)
         pool = await self._apool()
-        return pool, await pool.getconn()
+        try:
+            return pool, await pool.getconn()
+        except psycopg_pool.PoolTimeout as error:
+            raise self._exhausted() from error
 
     def _exhausted(self) -> DatabaseBusy:
         return DatabaseBusy(
@@ -209,10 +226,15 @@ class PostgresDatabase:
         state, loop = self._current(), asyncio.get_running_loop()
         pool = state.pools.get(loop)
         if pool is None:
-            state.forget_ended_loops()
-            pool = psycopg_pool.AsyncConnectionPool(self.url, open=False, **self._pool_settings())
-            state.pools[loop] = pool
-            await pool.open()
+            async with state.opening_in(loop):
+                pool = state.pools.get(loop)
+                if pool is None:
+                    state.forget_ended_loops()
+                    pool = psycopg_pool.AsyncConnectionPool(
+                        self.url, open=False, **self._pool_settings()
+                    )
+                    await pool.open()
+                    state.pools[loop] = pool
         return pool
 
     def _pool_settings(self) -> dict[str, Any]:
@@ -223,6 +245,7 @@ class PostgresDatabase:
             "kwargs": {
                 "autocommit": True,
                 "row_factory": tuple_row,
+                "client_encoding": "utf8",
                 "connect_timeout": self._patience,
             },
             "name": "onefold",
@@ -230,14 +253,22 @@ class PostgresDatabase:
 
     def _connect(self) -> psycopg.Connection[TupleRow]:
         try:
-            return psycopg.connect(self.url, autocommit=True, connect_timeout=self._patience)
+            return psycopg.connect(
+                self.url,
+                autocommit=True,
+                client_encoding="utf8",
+                connect_timeout=self._patience,
+            )
         except psycopg.Error as error:
             raise translated(error, self.label, self._exhausted()) from error
 
     async def _aconnect(self) -> psycopg.AsyncConnection[TupleRow]:
         try:
             return await psycopg.AsyncConnection.connect(
-                self.url, autocommit=True, connect_timeout=self._patience
+                self.url,
+                autocommit=True,
+                client_encoding="utf8",
+                connect_timeout=self._patience,
             )
         except psycopg.Error as error:
             raise translated(error, self.label, self._exhausted()) from error
@@ -260,7 +291,10 @@ class PostgresDatabase:
         """`identity`, awaited."""
         state = self._current()
         if state.identity is None:
-            self._accept(state, await self._aread_identity())
+            # One at a time: a burst of first calls must not open a connection each.
+            async with state.opening_in(asyncio.get_running_loop()):
+                if state.identity is None:
+                    self._accept(state, await self._aread_identity())
         assert state.identity is not None
         return state.identity
 
@@ -281,6 +315,7 @@ class PostgresDatabase:
     def _accept(self, state: Process, rows: Rows) -> None:
         identity = self.known(rows)
         self.sql = self.sql.with_shards(identity.shards)
+        self._own = self.sql.restarting()
         self.name = rows[0][1]
         state.identity = identity
 
@@ -373,10 +408,14 @@ async def aexecute(
 
 
 def _without_password(url: str) -> str:
+    """The same URL, as it may be shown: a command that names it must work."""
     try:
-        parts = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise InvalidInput("url", f"is not a PostgreSQL URL: {error}") from None
-    user = f"{parts['user']}@" if "user" in parts else ""
-    port = f":{parts['port']}" if "port" in parts else ""
-    return f"postgresql://{user}{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # Its own sentence may quote the password.
+        raise InvalidInput("url", "is not a PostgreSQL URL that psycopg can read") from None
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    settings = [part for part in parts.query.split("&") if not part.startswith("password=")]
+    query = f"?{'&'.join(settings)}" if any(settings) else ""
+    return f"{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}{query}"

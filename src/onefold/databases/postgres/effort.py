@@ -34,6 +34,13 @@ class Effort:
         self._started = time.monotonic()
         self._tries = 0
 
+    def restart(self) -> float:
+        """Seconds to wait before an operation begins anew; raises ours where it has too often."""
+        waited = timedelta(seconds=time.monotonic() - self._started)
+        if waited >= self._patience:
+            raise self._busy(waited)
+        return random.random() * PAUSE
+
     def pause(self, error: psycopg.Error, *, connection_lost: bool) -> float:
         """Seconds to wait before the next try; raises ours where there is none."""
         waited = timedelta(seconds=time.monotonic() - self._started)

@@ -5,6 +5,7 @@ A forked child starts with nothing of its parent's.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -14,8 +15,6 @@ import psycopg_pool
 from psycopg.rows import TupleRow
 
 if TYPE_CHECKING:
-    import asyncio
-
     from onefold.operations.migrations import Identity
 
 Pool: TypeAlias = psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]]
@@ -39,6 +38,11 @@ class Process:
         self.identity: Identity | None = None
         self.pool: Pool | None = None
         self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    def opening_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
+        """The lock of a loop under which its pool is opened, and the identity read."""
+        return self._opening.setdefault(loop, asyncio.Lock())
 
     def forget_ended_loops(self) -> None:
         """Close the connections of event loops that have ended without `aclose`.
@@ -46,6 +50,8 @@ class Process:
         An `asyncio.run` after the other leaves them behind: nobody can use them any more, and the
         server would keep them for ever.
         """
+        for loop in [loop for loop in self._opening if loop.is_closed()]:
+            self._opening.pop(loop, None)
         for loop, pool in list(self.pools.items()):
             if loop.is_closed() and self.pools.pop(loop, None) is not None:
                 # The pool's own close would need the loop.

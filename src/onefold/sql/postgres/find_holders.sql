@@ -1,9 +1,13 @@
--- Who stands in the way of each request: the job with its id, or the holder of its key. Served by
+-- Who stands in the way of each request: the job with its id, or the holder of its key;
+-- and whether that one's time is over: 1 its window's, 2 its own. Served by
 -- the primary key and job_unique; the lateral limit keeps it at one probe a request. Locks nothing.
 select
     r.id, h.id::text, h.state, h.fingerprint, clock.now,
-    h.unique_until is not null and h.unique_until <= clock.now
-        and (h.unique_states >> h.state) & 1 = 0 as lapsed
+    case
+        when h.state = 0 and h.expires_at <= clock.now then 2
+        when h.unique_until <= clock.now and (h.unique_states >> h.state) & 1 = 0 then 1
+        else 0
+    end as lapsed
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
@@ -12,13 +16,15 @@ from
     ) as r (id, shard, tenant, unique_kind, unique_key)
 cross join lateral (
     (
-        select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states
+        select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states,
+            j.expires_at
         from onefold.job as j
         where j.shard = r.shard and j.id = r.id::uuid
     )
     union all
     (
-        select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states
+        select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states,
+            j.expires_at
         from onefold.job as j
         where
             j.shard = r.shard

@@ -1,11 +1,15 @@
 -- Lock jobs by id in (shard, id) order and say how they stand, for a decision that is made in lifecycle.
+-- Another tenant's are not locked, let alone told.
 select
-    j.id::text, j.shard, j.tenant, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
+    j.id::text, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from
     unnest(:shard::smallint[], :id::text[]) as r (shard, id),
     onefold.job as j
-where j.shard = r.shard and j.id = r.id::uuid
+where
+    j.shard = r.shard
+    and j.id = r.id::uuid
+    and (:tenant::text is null or j.tenant = :tenant::text)
 order by j.shard, j.id
 for update of j

@@ -1,7 +1,7 @@
 -- Running jobs whose lease is over. Reads the running rows (job_running), of which there are never more
 -- than workers can hold; passes over those that a heartbeat or a finish has locked just now.
 select
-    j.id::text, j.shard, j.tenant, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
+    j.id::text, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from onefold.job as j

@@ -1,7 +1,12 @@
--- Who stands in the way of each request: the job with its id, or the holder of its key.
+-- Who stands in the way of each request: the job with its id, or the holder of its key;
+-- and whether that one's time is over: 1 its window's, 2 its own.
 select
     r.id, j.id, j.state, j.fingerprint, :now,
-    j.unique_until is not null and j.unique_until <= :now and (j.unique_states >> j.state) & 1 = 0
+    case
+        when j.state = 0 and j.expires_at <= :now then 2
+        when j.unique_until <= :now and (j.unique_states >> j.state) & 1 = 0 then 1
+        else 0
+    end
 from (
     select
         json_extract(value, '$[0]') as id,

@@ -1,6 +1,6 @@
 -- How jobs stand, by id, for a decision that is made in lifecycle. SQLite's one writer is the lock.
 select
-    j.id, j.shard, j.tenant, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
+    j.id, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, :now
 from (
     select
@@ -9,3 +9,4 @@ from (
     from json_each(:rows)
 ) as r
 cross join onefold_job as j on j.shard = r.shard and j.id = r.id
+where :tenant is null or j.tenant = :tenant

@@ -1,7 +1,7 @@
 -- Running jobs whose lease is over. Reads the running rows (onefold_job_running), of which there are
 -- never more than workers can hold.
 select
-    j.id, j.shard, j.tenant, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
+    j.id, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, :now
 from onefold_job as j
 where j.shard = :shard and j.state = 1 and j.lease_until <= :now

@@ -7,6 +7,7 @@ set
     payload = 'null',
     result = null,
     error = null,
+    reason = null,
     options = null,
     worker = null
 from (

@@ -1,0 +1,22 @@
+-- Bury queued holders whose whole life is over, before a rescue does: a newcomer must not be answered with
+-- a job that will never run. Locks the rows in (shard, id) order.
+with expired as materialized (
+    select j.shard, j.id
+    from
+        unnest(:shard::smallint[], :id::text[]) as r (shard, id),
+        onefold.job as j
+    where j.shard = r.shard and j.id = r.id::uuid and j.state = 0 and j.expires_at <= :at::bigint
+    order by j.shard, j.id
+    for update of j
+)
+update onefold.job as j
+set
+    state = 3,
+    vanished = 0,
+    not_before = null,
+    reason = 'expired',
+    ended_at = :at::bigint,
+    keep_until = :at::bigint + coalesce((j.options::jsonb #>> '{keep,dead}')::bigint, :keep::bigint)
+from expired
+where j.shard = expired.shard and j.id = expired.id
+returning j.id::text

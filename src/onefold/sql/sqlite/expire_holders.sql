@@ -1,0 +1,22 @@
+-- Bury queued holders whose whole life is over, before a rescue does: a newcomer must not be answered with
+-- a job that will never run.
+update onefold_job
+set
+    state = 3,
+    vanished = 0,
+    not_before = null,
+    reason = 'expired',
+    ended_at = :at,
+    keep_until = :at + coalesce(json_extract(onefold_job.options, '$.keep.dead'), :keep)
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as id
+    from json_each(:rows)
+) as r
+where
+    onefold_job.shard = r.shard
+    and onefold_job.id = r.id
+    and onefold_job.state = 0
+    and onefold_job.expires_at <= :at
+returning id
