@@ -11,7 +11,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from onefold import Busy, Conflict, ConflictingOptions, DatabaseBusy, OutcomeUnknown, UsageError
+from onefold import (
+    Busy,
+    Conflict,
+    ConflictingOptions,
+    DatabaseBusy,
+    InvalidInput,
+    OutcomeUnknown,
+    UsageError,
+)
 from onefold.claims import Done, Replay, Unknown, Won
 from tests.fixtures.colours import Clock, Colour, Coloured, Dialect, Store
 from tests.fixtures.connections import Connection, Effects, Kind, alongside
@@ -190,6 +198,22 @@ async def test_an_error_that_the_caller_catches_and_commits_frees_the_key(
     assert effects.numbers == [1]
     answer = await onefold.claim("inbox", "m1")
     assert isinstance(answer, Won)
+
+
+async def test_a_result_that_cannot_be_stored_frees_the_key(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    """A joined claim has no lease: held, it would be unknown for ever if the caller commits."""
+    connection, within = await connect(kind, store, onefold)
+    with pytest.raises(InvalidInput) as caught:
+        async with within.once("inbox", "m1") as claim:
+            claim.result = object()
+    await connection.execute(effects.insert(1))
+    await connection.commit()
+
+    assert caught.value.field == "result"
+    assert effects.numbers == [1]
+    assert isinstance(await onefold.claim("inbox", "m1"), Won)
 
 
 async def test_a_savepoint_that_is_rolled_back_takes_its_claim_with_it(

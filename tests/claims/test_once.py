@@ -214,6 +214,8 @@ async def test_a_result_that_cannot_be_stored_leaves_the_outcome_unknown(
             claim.result = object()
 
     assert caught.value.field == "result"
+    (note,) = caught.value.__notes__
+    assert "'sha' stays unsettled until its lease ends; then its takeover decides" in note
     clock.advance(MINUTE)
     assert isinstance(await onefold.claim("import", "sha"), Unknown)
 

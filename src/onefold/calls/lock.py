@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 MARGIN: Final = 0.1
 """The part of a lease in which the holder no longer trusts it."""
 
-_held: ContextVar[tuple[tuple[_Mine, _Lock], ...]] = ContextVar("onefold_locks", default=())
+_held: ContextVar[tuple[tuple[_Mine, weakref.ref[_Lock]], ...]] = ContextVar(
+    "onefold_locks", default=()
+)
 """Locks taken in this context, and by which task or thread: a context is also inherited by tasks
-that are started here, and those may well wait for a lock that we hold."""
+that are started here, and those may well wait for a lock that we hold. A lock that is left to its
+ttl is kept alive by nothing here."""
 
 _Mine: TypeAlias = tuple[int, str, ClaimKey]
 """Whose lock it is, of which database, on what."""
@@ -64,6 +68,9 @@ class _Lock:
         self._ttl = ttl
         self._wait = wait
         self._claim: Claim | None = None
+        self._in_use = False
+        self._mutex = threading.Lock()
+        """Held for a moment, to change the two above together."""
         self._trusted_until = 0.0
 
     @property
@@ -99,8 +106,23 @@ class _Lock:
         return self._key.derived(f"{self.fence}:{name}")
 
     def _acquire(self) -> Procedure[None]:
+        """One holder an object: its release could not tell two of them apart."""
+        with self._mutex:
+            if self._in_use:
+                raise UsageError(
+                    f"This lock({self._key.key!r}) is in use: it was acquired and has not been"
+                    " released. Make a new lock() for each use."
+                )
+            self._in_use = True
+        try:
+            yield from self._ask()
+        except BaseException:
+            self._in_use = False
+            raise
+
+    def _ask(self) -> Procedure[None]:
         mine = self._mine()
-        if any(whose == mine and lock.is_held for whose, lock in _held.get()):
+        if any(whose == mine for whose, _ in _still_held()):
             raise UsageError(
                 f"The lock {self._key.key!r} is already held here; asking again would wait for"
                 " itself."
@@ -113,8 +135,6 @@ class _Lock:
             if isinstance(answer, Won):
                 self._claim = answer.claim
                 self._trust(asked)
-                held = (entry for entry in _held.get() if entry[1].is_held)
-                _held.set((*held, (mine, self)))
                 return
             assert isinstance(answer, Busy)
             pause = next(pauses, None)
@@ -127,12 +147,16 @@ class _Lock:
 
     def _trust(self, asked: float) -> None:
         self._trusted_until = asked + self._ttl.total_seconds() * (1 - MARGIN)
+        others = (entry for entry in _still_held() if entry[1]() is not self)
+        _held.set((*others, (self._mine(), weakref.ref(self))))
 
     def _release(self) -> Procedure[bool]:
-        claim, self._claim = self._claim, None
-        _held.set(tuple(entry for entry in _held.get() if entry[1] is not self))
-        if claim is None:
-            return False
+        with self._mutex:
+            claim, self._claim = self._claim, None
+            if claim is None:
+                return False
+            self._in_use = False
+        _held.set(_still_held())
         released: set[str] = yield Transaction(
             lambda sql: claims.release(sql, [claim], strict=True)
         )
@@ -146,6 +170,13 @@ class _Lock:
             self._trusted_until = 0.0
             raise LeaseLost(f"the lock {self._key.key!r}", fence=claim.fence)
         self._trust(asked)
+
+
+def _still_held() -> tuple[tuple[_Mine, weakref.ref[_Lock]], ...]:
+    """What this context has taken, less what was released, forgotten, or left to its ttl."""
+    return tuple(
+        entry for entry in _held.get() if (lock := entry[1]()) is not None and not lock.lost
+    )
 
 
 class Lock(_Lock):

@@ -9,7 +9,9 @@ return claim.result
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -18,7 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, c
 import msgspec
 
 from onefold.calls.procedure import Pause, Procedure, Transaction, waits
-from onefold.errors import Busy, ConflictingOptions, InvalidInput, KeyReused, OutcomeUnknown, TooOld
+from onefold.errors import (
+    Busy,
+    ConflictingOptions,
+    InvalidInput,
+    KeyReused,
+    OutcomeUnknown,
+    TooOld,
+    UsageError,
+)
 from onefold.model.canonical import sorted_payload
 from onefold.model.claim import (
     JOINED_RETRY,
@@ -135,6 +145,31 @@ class _Once:
         self._settings = settings
         self._wanted: Wanted | None = None
         self._entered: OnceClaim | None = None
+        self._in_use = threading.Lock()
+        """Locked from the entry to the exit, a skipped entry's too: what is remembered here is of
+        one body."""
+
+    @contextmanager
+    def _entering(self) -> Generator[None]:
+        """Keep this object for one body; an entry that fails gives it back."""
+        if not self._in_use.acquire(blocking=False):
+            raise UsageError(
+                "This once() is in use: another body that it was entered for has not ended. Make a"
+                " new once() for each use."
+            )
+        try:
+            yield
+        except BaseException:
+            self._in_use.release()
+            raise
+
+    @contextmanager
+    def _leaving(self) -> Generator[None]:
+        try:
+            yield
+        finally:
+            if self._in_use.locked():
+                self._in_use.release()
 
     def _key(self) -> str:
         key = self._settings.key
@@ -220,14 +255,28 @@ class _Once:
         entered.left = True
         _joined_here.set(tuple(here for here in _joined_here.get() if not here[1].left))
         if error is None:
-            text = encode_result(entered.result)
+            text = yield from self._encoded(claim, entered.result)
             yield Transaction(lambda sql: claims.settle(sql, claim, text))
         elif isinstance(error, Exception) or self._joined:
-            borrowed = self._settings.conductor.borrowed
-            if borrowed is None or not borrowed.failed():
-                yield from self._give_back(claim, error)
+            yield from self._give_back(claim, error)
         # Interrupted (a cancelled task, ctrl-C): nobody knows how far it came, so the lease runs
         # out and the stated takeover decides.
+
+    def _encoded(self, claim: Claim, result: Any) -> Procedure[str]:
+        """The text of a result. Where there is none, say what that means for the key."""
+        try:
+            return encode_result(result)
+        except InvalidInput as error:
+            if self._joined:
+                # No lease would ever end, should the caller commit all the same.
+                yield from self._give_back(claim, error)
+            else:
+                # The effect has happened, so it must not be given back for another run.
+                error.add_note(
+                    f"The key {claim.key.key!r} stays unsettled until its lease ends; then its"
+                    " takeover decides what the next caller is told."
+                )
+            raise
 
     def _is_at_work_here(self, key: ClaimKey) -> bool:
         """True inside the body of another `once` with this key, in the same transaction."""
@@ -239,6 +288,9 @@ class _Once:
 
     def _give_back(self, claim: Claim, error: BaseException) -> Procedure[None]:
         """Release after a failure, which is what the caller must see, whatever happens here."""
+        borrowed = self._settings.conductor.borrowed
+        if borrowed is not None and borrowed.failed():
+            return
         try:
             yield Transaction(lambda sql: claims.release(sql, [claim]))
         except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
@@ -256,6 +308,8 @@ class _Once:
         if isinstance(key, str):
             return key
         if key is not None:
+            if not callable(key):
+                raise InvalidInput("key", f"must be a string or a function, got {key!r}")
             return key(*args, **kwargs)
         bound = inspect.signature(function).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -274,15 +328,15 @@ class Once(_Once):
 
     def __enter__(self) -> OnceClaim | None:
         """Claim the key. None where it is busy and `busy="skip"`."""
-        conductor = self._settings.conductor
-        answer = conductor.run(self._claim(self._key()))
-        verify = self._settings.verify
-        while isinstance(answer, Unknown) and verify is not None:
-            verdict = verify(answer.key)
-            if verdict is None:
-                break
-            answer = conductor.run(self._verified(answer, verdict))
-        return self._enter(answer)
+        conductor, verify = self._settings.conductor, self._settings.verify
+        with self._entering():
+            answer = conductor.run(self._claim(self._key()))
+            while isinstance(answer, Unknown) and verify is not None:
+                verdict = verify(answer.key)
+                if verdict is None:
+                    break
+                answer = conductor.run(self._verified(answer, verdict))
+            return self._enter(answer)
 
     def __exit__(
         self,
@@ -291,7 +345,8 @@ class Once(_Once):
         trace: TracebackType | None,
     ) -> None:
         """Settle, or release after a failure."""
-        self._settings.conductor.run(self._leave(error))
+        with self._leaving():
+            self._settings.conductor.run(self._leave(error))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Decorate: the second call with the same key gets the first one's result."""
@@ -315,17 +370,17 @@ class AsyncOnce(_Once):
 
     async def __aenter__(self) -> OnceClaim | None:
         """Claim the key. None where it is busy and `busy="skip"`."""
-        conductor = self._settings.conductor
-        answer = await conductor.arun(self._claim(self._key()))
-        verify = self._settings.verify
-        while isinstance(answer, Unknown) and verify is not None:
-            verdict = verify(answer.key)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
-            if verdict is None:
-                break
-            answer = await conductor.arun(self._verified(answer, verdict))
-        return self._enter(answer)
+        conductor, verify = self._settings.conductor, self._settings.verify
+        with self._entering():
+            answer = await conductor.arun(self._claim(self._key()))
+            while isinstance(answer, Unknown) and verify is not None:
+                verdict = verify(answer.key)
+                if inspect.isawaitable(verdict):
+                    verdict = await verdict
+                if verdict is None:
+                    break
+                answer = await conductor.arun(self._verified(answer, verdict))
+            return self._enter(answer)
 
     async def __aexit__(
         self,
@@ -334,7 +389,8 @@ class AsyncOnce(_Once):
         trace: TracebackType | None,
     ) -> None:
         """Settle, or release after a failure."""
-        await self._settings.conductor.arun(self._leave(error))
+        with self._leaving():
+            await self._settings.conductor.arun(self._leave(error))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
         """Decorate: the second call with the same key gets the first one's result."""
