@@ -22,7 +22,7 @@ from onefold.model.request import INSERT_COLUMNS, Prepared, Request, prepare
 from onefold.operations import keys
 from onefold.operations.enqueue import Policy, enqueue, policy
 from onefold.operations.holders import REPLACE_COLUMNS, Holder, insert_successors
-from onefold.operations.keys import chunks_by_shard, lock_order
+from onefold.operations.keys import Restart, chunks_by_shard, lock_order
 from onefold.operations.statement import Sql, Statement
 from tests.fixtures.steps import Steps
 
@@ -180,8 +180,9 @@ def test_a_key_that_keeps_changing_hands_is_given_up_after_eight_rounds() -> Non
         run.answer("insert_jobs", [])
         run.answer("find_holders", [])
     run.answer("insert_jobs", [])
+    run.answer("find_holders", [])
     with pytest.raises(DatabaseBusy, match="the key 'k' changed hands 8 times while we looked"):
-        run.answer("find_holders", [])
+        run.answer("delete_jobs")
 
 
 def test_only_what_has_no_job_yet_goes_round_again() -> None:
@@ -480,8 +481,9 @@ def test_holders_that_keep_changing_are_given_up_after_eight_rounds() -> None:
 
     lose_holders(run, item, 7)
     run.answer("insert_jobs", [])
+    run.answer("find_holders", [held(item)])
     with pytest.raises(DatabaseBusy, match="the key 'k' changed hands 8 times while we looked"):
-        run.answer("find_holders", [held(item)])
+        run.answer("delete_jobs")
 
 
 def test_the_eighth_round_may_succeed() -> None:
@@ -648,8 +650,9 @@ def test_another_request_under_a_publish_key_is_flagged_or_raised() -> None:
             run.answer("log_duplicates")
             assert run.result == [Enqueued(HOLDER, duplicate=True, mismatch=True)]
         else:
+            run.answer("job_states", [(HOLDER, QUEUED)])
             with pytest.raises(KeyReused) as caught:
-                run.answer("job_states", [(HOLDER, QUEUED)])
+                run.answer("delete_jobs")
             assert (caught.value.key, caught.value.evidence["holder_id"]) == ("p", HOLDER)
 
 
@@ -716,8 +719,25 @@ def test_a_publish_key_that_keeps_changing_hands_is_given_up() -> None:
         run.answer("insert_claims", [])
         run.answer("find_claims", [gone])
     run.answer("insert_claims", [])
+    run.answer("find_claims", [gone])
     with pytest.raises(DatabaseBusy, match="the publish key 'p' changed hands 8 times"):
+        run.answer("delete_jobs")
+
+
+def test_publish_keys_recorded_before_a_failure_are_taken_back() -> None:
+    kept, lost = new(idempotency_key="a"), new(idempotency_key="b")
+    run = steps([kept, lost])
+    gone = (0, True, *[None] * 9, NOW)
+
+    run.answer("insert_claims", [(kept.request.id, 1, None)])
+    for _ in range(7):
         run.answer("find_claims", [gone])
+        run.answer("insert_claims", [])
+    run.answer("find_claims", [gone])
+    run.answer("delete_jobs")
+    assert [row[4] for row in run.asks("delete_claims").rows] == ["a"]
+    with pytest.raises(DatabaseBusy):
+        run.answer("delete_claims")
 
 
 def test_a_lost_takeover_of_a_publish_key_means_one_more_round() -> None:
@@ -846,3 +866,71 @@ def test_requests_sort_by_shard_and_key_and_without_a_key_as_they_came() -> None
 
     assert lock_order(one) < lock_order(two) < lock_order(new("a").request)
     assert lock_order(new("a").request) == lock_order(new("a").request)
+
+
+# --- beginning anew -------------------------------------------------------------------------------
+
+
+def test_our_own_transaction_begins_anew_rather_than_ask_for_keys_out_of_order() -> None:
+    first, second = new("a"), new("b")
+    run = Steps(enqueue(SQL.restarting(), [first, second], policy()))
+
+    run.answer("insert_jobs", [(second.request.id,)])
+
+    with pytest.raises(Restart):
+        run.answer("find_holders", [])
+
+
+def test_a_single_request_asks_again_since_it_holds_nothing() -> None:
+    item = new("a")
+    run = Steps(enqueue(SQL.restarting(), [item], policy()))
+
+    run.answer("insert_jobs", [])
+    run.answer("find_holders", [])
+    run.answer("insert_jobs", [(item.request.id,)])
+
+    assert run.result == [Enqueued(item.request.id)]
+
+
+def test_a_window_that_is_over_is_no_reason_to_begin_anew() -> None:
+    first, second = new("a"), new("b")
+    run = Steps(enqueue(SQL.restarting(), [first, second], policy()))
+
+    run.answer("insert_jobs", [(second.request.id,)])
+    run.answer("find_holders", [(first.request.id, HOLDER, COMPLETED, None, NOW, 1)])
+    run.answer("release_holders")
+    run.answer("insert_jobs", [(first.request.id,)])
+
+    assert [answer.inserted for answer in run.result] == [True, True]
+
+
+def test_our_own_transaction_begins_anew_where_a_holder_ended_before_its_lock() -> None:
+    first, second = new("a"), new("b")
+    run = Steps(enqueue(SQL.restarting(), [first, second], policy("replace")))
+
+    run.answer("insert_jobs", [(second.request.id,)])
+    run.answer("find_holders", [(first.request.id, HOLDER, QUEUED, None, NOW, 0)])
+
+    with pytest.raises(Restart):
+        run.answer("lock_holders", [])
+
+
+def test_an_expired_holder_is_buried_and_its_key_asked_for_again() -> None:
+    item = new("a")
+    run = Steps(enqueue(SQL, [item], policy()))
+
+    run.answer("insert_jobs", [])
+    run.answer("find_holders", [(item.request.id, HOLDER, QUEUED, None, NOW, 2)])
+    buried = run.answer("expire_holders")
+    run.answer("insert_jobs", [(item.request.id,)])
+
+    assert (buried.rows, buried.parameters["at"]) == ([(0, HOLDER)], NOW)
+    assert run.result == [Enqueued(item.request.id)]
+
+
+def test_large_payloads_are_cut_into_statements_by_size() -> None:
+    half = "x" * (keys.CHUNK_CHARACTERS // 2)
+    items = [prepare(NewJob("email"), "", now=NOW) for _ in range(5)]
+    requests = [msgspec.structs.replace(item.request, payload=half) for item in items]
+
+    assert [len(chunk) for chunk in keys.chunks_by_shard(requests)] == [2, 2, 1]

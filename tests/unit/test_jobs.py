@@ -208,7 +208,6 @@ def test_a_delete_frees_the_keys_and_stores_what_waited() -> None:
     rows = [
         locked_row(A, next=text),
         locked_row(B, state=DEAD, stripped=True),
-        locked_row(C, tenant="other"),
     ]
     lock = run.answer("lock_deliveries", rows)
     gone = [run.answer(name) for name in ("delete_jobs", "delete_duplicates", "delete_tallies")]
@@ -217,8 +216,8 @@ def test_a_delete_frees_the_keys_and_stores_what_waited() -> None:
     assert lock.rows == [(0, A), (0, B), (0, C)]
     assert [one.rows for one in gone] == [[(0, A), (0, B)]] * 3
     assert insert.rows == [waiting.row]
-    # A tombstone is removed too, but it was no job any more.
-    assert run.result == {A}
+    # Another tenant's is not even locked. A tombstone goes too, and its key with it.
+    assert run.result == {A, B}
 
 
 def test_a_delete_of_nothing_deletes_nothing() -> None:
@@ -421,7 +420,7 @@ def test_replays_ask_for_keys_and_rows_in_lock_order() -> None:
 def test_duplicates_are_counted_from_what_is_folded_and_what_is_not() -> None:
     run = Steps(duplicates(SQL, "", A))
 
-    run.answer("get_jobs", [job_row(A)])
+    run.answer("find_replayable", [replayable_row(A)])
     folded = f'[[{NOW + 2},"r-2"],[{NOW},null]]'
     statement = run.answer(
         "read_duplicates",
@@ -444,7 +443,7 @@ def test_duplicates_are_counted_from_what_is_folded_and_what_is_not() -> None:
 def test_the_last_duplicates_are_bounded() -> None:
     run = Steps(duplicates(SQL, "", A))
 
-    run.answer("get_jobs", [job_row(A)])
+    run.answer("find_replayable", [replayable_row(A)])
     run.answer("read_duplicates", [(1, NOW + n, NOW + n, None, str(n)) for n in range(30)])
 
     assert run.result.count == 30
@@ -456,7 +455,7 @@ def test_the_last_duplicates_are_bounded() -> None:
 def test_a_job_that_suppressed_nothing_says_so() -> None:
     run = Steps(duplicates(SQL, "", A))
 
-    run.answer("get_jobs", [job_row(A)])
+    run.answer("find_replayable", [replayable_row(A)])
     run.answer("read_duplicates")
 
     assert run.result == Duplicates(0, None, None, ())
@@ -466,4 +465,4 @@ def test_a_job_that_is_not_there_has_no_duplicates() -> None:
     run = Steps(duplicates(SQL, "", A))
 
     with pytest.raises(JobNotFound):
-        run.answer("get_jobs")
+        run.answer("find_replayable")
