@@ -3,7 +3,7 @@
 Times are whole seconds. Fences are the engine's own; the model only wants them to grow.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 Place: TypeAlias = tuple[str, str, str]
@@ -92,6 +92,10 @@ class ClaimModel:
         """The attempt has the key, under a fence that grew."""
         assert fence > self.highest.get(place, 0)
         self.highest[place] = fence
+        abandoned = self.entries.get(place)
+        if abandoned is not None and not abandoned.settled:
+            # Who says nothing about the request goes on with the one that was abandoned.
+            wish = replace(wish, fingerprint=wish.fingerprint or abandoned.wish.fingerprint)
         attempt = Attempt(place, claim_id, fence)
         self.entries[place] = Entry(attempt, wish, claim_id, fence, self.now + wish.lease)
         return attempt

@@ -105,7 +105,7 @@ class JobModel(KeyModel):
             record.keep_until = self.now + dict(KEEP, **dict(record.asked.retention))[record.state]
             if record.successor is not None:
                 successors.append((record, record.successor))
-                record.successor, record.handed_over, record.window_until = None, True, None
+                record.successor, record.yielded = None, True
         self._follow(successors)
         for record in ended:
             if record.keep_until == self.now:
@@ -118,8 +118,9 @@ class JobModel(KeyModel):
 
     def _discard(self, record: Record) -> str:
         """Delete a record, or strip it where its key is promised for longer."""
-        if record.window_until is not None and record.window_until > self.now:
-            record.stripped, record.keep_until = True, record.window_until
+        if self.now < (record.window_until or 0) and not record.yielded:
+            record.stripped, record.scope = True, None
+            record.keep_until = record.window_until
             return "stripped"
         self._forget(record)
         return "deleted"
@@ -183,13 +184,16 @@ class JobModel(KeyModel):
         if record.state == "completed" and not fresh:
             raise Refused("WrongState")
         holder = self.holder(record.key)
-        if record.scope is not None and holder is not None and holder is not record:
+        asks = record.scope is not None or record.yielded
+        if asks and holder is not None and holder is not record:
             assert holder.id is not None
             return Answer(holder.id, duplicate=True, state=holder.state)
+        if asks and holder is None:
+            self._yield_to_newcomer(record.key)
         record.state, record.attempt, record.vanished, record.run_at = "queued", 0, 0, self.now
         record.reason = record.keep_until = record.expires_at = record.not_before = None
         record.generation += fresh
-        record.handed_over = False
+        record.yielded = False
         return Answer(job_id)
 
     def delete(self, tenant: str, job_id: str) -> bool:

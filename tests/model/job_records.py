@@ -86,8 +86,8 @@ class Record:
     keep_until: int | None = None
     reason: str | None = None
     stripped: bool = False
-    handed_over: bool = False
-    """Its successor has the key; `exists` means nothing until a replay."""
+    yielded: bool = False
+    """The key went to another job: only a replay asks for it again."""
     successor: Asked | None = None
     successor_run_at: int = 0
 
@@ -96,14 +96,14 @@ class Record:
         return (self.asked.kind, self.asked.payload)
 
     def holds(self, now: int) -> bool:
-        if self.key is None:
+        if self.key is None or self.yielded:
             return False
         if self.window_until is not None and now < self.window_until:
             return True
         return self.scope is not None and (
             self.state == "queued"
             or (self.state == "running" and self.scope != "queued")
-            or (self.scope == "exists" and not self.handed_over)
+            or self.scope == "exists"
         )
 
 

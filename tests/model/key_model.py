@@ -137,9 +137,7 @@ class KeyModel:
         key = unique_key_of(tenant, asked)
         window = asked.unique_for
         scope = asked.unique_while or ("active" if window is None else None)
-        for other in self.records.values():
-            if key is not None and other.key == key:
-                other.successor = None  # older than this request
+        self._yield_to_newcomer(key)
         record = Record(
             number=next(self.numbers),
             id=None,
@@ -154,6 +152,15 @@ class KeyModel:
         )
         self.records[record.number] = record
         return record
+
+    def _yield_to_newcomer(self, key: Key | None) -> None:
+        """Somebody takes a key that is free: whose window is over has lost it for good.
+
+        What waits there is older than the newcomer, and covered by it.
+        """
+        for other in self.records.values():
+            if key is not None and other.key == key and other.window_until is not None:
+                other.yielded, other.successor = True, None
 
     def _change(self, holder: Record, asked: Asked, policy: Policy, *, is_new: bool) -> None:
         """Give a holder the newest request: into a queued one, behind a running one."""

@@ -11,9 +11,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import psycopg
+from hypothesis import settings
 from psycopg.rows import tuple_row
 
 from onefold import Onefold
+from tests.fixtures.soak import repetitions
+
+# An example is cheap here, and the interesting states are many steps away.
+LENGTH = settings(
+    deadline=None,
+    max_examples=repetitions(60, soak=2000),
+    stateful_step_count=repetitions(40, soak=60),
+)
+SHRINKING = 3600
+"""Seconds. A good run is short; one that fails takes minutes to find its simplest example."""
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 TABLES = ("job", "claim", "duplicate", "duplicate_tally")

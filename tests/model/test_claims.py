@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -21,7 +22,7 @@ from onefold import Busy, KeyReused, LeaseLost, OutcomeUnknown
 from onefold.calls.lock import Lock
 from onefold.claims import Claim, Done, Mismatch, NotDone, Replay, Unknown, Won
 from tests.model.claim_model import Attempt, ClaimModel, Place, Said, Wish
-from tests.model.store import Store, moment, seconds
+from tests.model.store import LENGTH, SHRINKING, Store, moment, seconds
 
 KEYS = st.sampled_from(["a", "a", "a", "b"])
 WISHES = st.builds(
@@ -361,9 +362,10 @@ def _refusal(work: Callable[[], None]) -> Said:
     return Said("nothing")
 
 
+@pytest.mark.timeout(SHRINKING)
 def test_claims_once_and_locks_behave_as_the_model_says(store: Store) -> None:
     class MachineOnThisStore(ClaimMachine):
         def __init__(self) -> None:
             super().__init__(store)
 
-    run_state_machine_as_test(MachineOnThisStore)
+    run_state_machine_as_test(MachineOnThisStore, settings=LENGTH)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -19,7 +20,7 @@ from onefold import Delivery, OnefoldError
 from tests.model.job_model import JobModel
 from tests.model.job_records import Asked, Policy, Record, Refused
 from tests.model.job_requests import POLICIES, QUEUES, REQUESTS, TENANTS, new_job, span, told
-from tests.model.store import Store, moment, seconds
+from tests.model.store import LENGTH, SHRINKING, Store, moment, seconds
 
 T = TypeVar("T")
 
@@ -190,6 +191,16 @@ class JobMachine(RuleBasedStateMachine):
         assert (rescued.requeued, rescued.buried, rescued.expired) == expected
         return self._seen()
 
+    @rule(target=jobs, times=st.integers(1, 6))
+    def let_workers_vanish(self, times: int) -> MultipleResults[str]:
+        made: list[str] = []
+        for _ in range(times):
+            self.take(QUEUES, 100, 5)
+            self.let_time_pass(10)
+            made += self.rescue().values
+            self.the_same_is_stored()
+        return multiple(*made)
+
     @rule(target=jobs, tenant=TENANTS, job_id=jobs, reason=st.sampled_from([None, "unwanted"]))
     def cancel(self, tenant: str, job_id: str, reason: str | None) -> MultipleResults[str]:
         onefold = self.store.onefold.tenant(tenant)
@@ -302,7 +313,8 @@ class JobMachine(RuleBasedStateMachine):
     def _compare_holders(self) -> None:
         now = int(moment(self.model.now).timestamp()) * 1_000_000
         rows = self.store.rows(
-            "select tenant, unique_kind, unique_key, id from {job} where unique_key is not null"
+            "select tenant, unique_kind, unique_key, id from {job}"
+            " where unique_key is not null and not yielded"
             f" and (unique_until > {now} or (unique_states >> state) & 1 = 1)"
         )
         held = {(tenant, kind, key): str(job_id) for tenant, kind, key, job_id in rows}
@@ -368,9 +380,10 @@ def _row(record: Record) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.timeout(SHRINKING)
 def test_jobs_and_keys_behave_as_the_model_says(store: Store) -> None:
     class MachineOnThisStore(JobMachine):
         def __init__(self) -> None:
             super().__init__(store)
 
-    run_state_machine_as_test(MachineOnThisStore)
+    run_state_machine_as_test(MachineOnThisStore, settings=LENGTH)
