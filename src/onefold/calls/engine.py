@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import msgspec
 
 from onefold.calls.procedure import Conductor, Procedure, Transaction
-from onefold.model.claim import encode_result
 from onefold.model.delivery import (
     Beat,
     Delivery,
@@ -17,11 +16,12 @@ from onefold.model.delivery import (
     TakeOrder,
     deliveries,
     encode_error,
+    results_by_id,
     take_order,
 )
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
-from onefold.model.names import text
+from onefold.model.names import REASON_BYTES, text
 from onefold.operations import endings, leases, maintenance
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BATCH: Final = 1_000
-REASON_BYTES: Final = 10_000
 
 
 class Engine:
@@ -120,7 +119,8 @@ class Engine:
         ended: list[Ended]
         taken: list[Job]
         ended, taken = yield Transaction(_finish_then_take(finishes, order, next(self._turn)))
-        lost = {item.id for item in ended if item.status == "lost" and item.state == "running"}
+        alive = {"running", "queued"}
+        lost = {item.id for item in ended if item.status == "lost" and item.state in alive}
         if lost:
             rest = [finish for finish in finishes if finish.delivery.id in lost]
             waited: list[Ended] = yield Transaction(lambda sql: leases.finish(sql, rest))
@@ -220,11 +220,9 @@ class Engine:
 def _finishes(
     jobs: Sequence[Job | Delivery], results: Mapping[str, Json] | None
 ) -> list[leases.Finish]:
-    given = results or {}
-    return [
-        leases.Finish(delivery, encode_result(given[delivery.id]) if delivery.id in given else None)
-        for delivery in deliveries(jobs)
-    ]
+    named = deliveries(jobs)
+    stored = results_by_id(results, named)
+    return [leases.Finish(delivery, stored.get(delivery.id)) for delivery in named]
 
 
 def _finish_then_take(
@@ -254,7 +252,8 @@ def _end(
     reason: str | None = None,
     error: object = None,
 ) -> Procedure[list[Ended]]:
-    delay = None if after is None else span(after, "after")
+    # Only a retry has a backoff to fall back on.
+    delay = None if after is None and event is not Event.DEFER else span(after, "after")
     why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
     failure = encode_error(error)
     words: list[Ending] = [

@@ -6,13 +6,19 @@ with held as materialized (
         unnest(:shard::smallint[], :id::text[], :fence::bigint[], :result::text[])
             as r (shard, id, fence, result),
         onefold.job as j
-    where j.shard = r.shard and j.id = r.id::uuid and j.state = 1 and j.fence = r.fence
+    where
+        j.shard = r.shard
+        and j.id = r.id::uuid
+        and j.fence = r.fence
+        -- Running, or given up for lost but taken by nobody since.
+        and (j.state = 1 or (j.state = 0 and j.vanished > 0))
     order by j.shard, j.id
     for update of j
 )
 update onefold.job as j
 set
     state = 2,
+    not_before = null,
     vanished = 0,
     worker = null,
     lease_until = null,

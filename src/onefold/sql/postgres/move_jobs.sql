@@ -9,6 +9,7 @@ set
     not_before = r.not_before,
     reason = r.reason,
     error = coalesce(r.error, j.error),
+    result = case when r.replayed then null else j.result end,
     worker = null,
     lease_until = null,
     ended_at = r.ended_at,

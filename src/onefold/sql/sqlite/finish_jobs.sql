@@ -2,6 +2,7 @@
 update onefold_job
 set
     state = 2,
+    not_before = null,
     vanished = 0,
     worker = null,
     lease_until = null,
@@ -21,6 +22,7 @@ from (
 where
     onefold_job.shard = r.shard
     and onefold_job.id = r.id
-    and onefold_job.state = 1
     and onefold_job.fence = r.fence
+    -- Running, or given up for lost but taken by nobody since.
+    and (onefold_job.state = 1 or (onefold_job.state = 0 and onefold_job.vanished > 0))
 returning id, fence, next, keep_until <= :now

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.delivery import Delivery
+from onefold.model.identity import new_id
 from onefold.model.job import NewJob, Retention
 from onefold.testing.contract.common import DAY, HOUR, MINUTE, SECOND, stored
 
@@ -45,10 +48,13 @@ BAD_KEYS: Final[list[Any]] = ["", "x" * 513, "ü" * 257, "a\x00b", "a\ud800b", 7
 BAD_PAYLOADS: Final[list[Any]] = [
     math.nan, math.inf, {"deep": [1, {"er": -math.inf}]}, object(), 1j, {"a": lambda: 1},
     {None: 1}, {(1, 2): 3}, "\ud800", {"\ud800": 1}, ENDLESS, "x" * (1024 * 1024),
-    ["ü" * (512 * 1024)],
+    ["ü" * (512 * 1024)], msgspec.Raw(b"nul"), [msgspec.Raw(b"nul")],
 ]  # fmt: skip
 
-BAD_MOMENTS: Final[list[Any]] = [NAIVE, "2040-01-01T00:00:00Z", 2_208_988_800, date(2040, 1, 1)]
+BAD_MOMENTS: Final[list[Any]] = [
+    NAIVE, "2040-01-01T00:00:00Z", 2_208_988_800, date(2040, 1, 1),
+    datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12))),
+]  # fmt: skip
 
 BAD_SPANS: Final[list[Any]] = [BACKWARDS, LONG, 60, 1.5, "PT1M"]
 
@@ -155,6 +161,29 @@ class TestBadInput:
         assert stored(subject) == 0
         assert subject.enqueue("email", unique_key="first", idempotency_key="first").inserted
 
+    @pytest.mark.parametrize("call", ["enqueue", "enqueue_many", "find", "replay_many"])
+    def test_an_option_that_does_not_exist(self, subject: Subject, call: str) -> None:
+        given: dict[str, list[Any]] = {"enqueue": ["email"], "enqueue_many": [[NewJob("email")]]}
+        unknown: dict[str, Any] = {"unique_kye": "k"}
+        with pytest.raises(InvalidInput) as caught:
+            getattr(subject.committing_errors(), call)(*given.get(call, []), **unknown)
+        assert caught.value.field == "unique_kye"
+        self._nothing_was_stored(subject)
+
+    @pytest.mark.parametrize("batch", [None, "email", 5, NewJob("email"), {"a": 1}], ids=repr)
+    def test_a_batch_that_is_no_list(self, subject: Subject, batch: Any) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            subject.committing_errors().enqueue_many(batch)
+        assert (caught.value.field, caught.value.item) == ("new_jobs", None)
+        self._nothing_was_stored(subject)
+
+    @pytest.mark.parametrize("job", [None, "email", {"kind": "email"}], ids=repr)
+    def test_an_item_that_is_no_job(self, subject: Subject, job: Any) -> None:
+        batch: list[Any] = [NewJob("email", unique_key="first", idempotency_key="first"), job]
+        with pytest.raises(InvalidInput, match="item 1: job must be a NewJob"):
+            subject.committing_errors().enqueue_many(batch)
+        self._nothing_was_stored(subject)
+
     @pytest.mark.parametrize("tenant", ["", "x" * 513, "a\x00b", "a\ud800b", None])
     def test_a_tenant_that_cannot_be_named(self, subject: Subject, tenant: Any) -> None:
         with pytest.raises(InvalidInput) as caught:
@@ -177,6 +206,11 @@ class TestBadQuestions:
         [
             ("limit", {"limit": 0}),
             ("limit", {"limit": 1.0}),
+            ("limit", {"limit": 10_001}),
+            ("queues", {"queues": 5}),
+            ("queues", {"queues": None}),
+            ("queues", {"queues": [["default"]]}),
+            ("queues", {"queues": {"default": 10_001}}),
             ("queues", {"queues": "default"}),
             ("queues", {"queues": []}),
             ("queues", {"queues": [""]}),
@@ -199,6 +233,8 @@ class TestBadQuestions:
         subject.enqueue("email")
         job = subject.take_one()
         fence: Any = "1"
+        nothing: Any = None
+        nobody: Any = [None]
         bad: dict[str, Any] = {
             "after": lambda: subject.engine.retry([job], after=BACKWARDS),
             "reason": lambda: subject.engine.bury([job], reason="a\x00b"),
@@ -206,11 +242,17 @@ class TestBadQuestions:
             "result": lambda: subject.engine.finish([job], results={job.id: math.nan}),
             "id": lambda: subject.engine.finish([Delivery("nope", 1)]),
             "fence": lambda: subject.engine.finish([Delivery(job.id, fence)]),
+            "fence of 65 bits": lambda: subject.engine.finish([Delivery(job.id, 2**63)]),
+            "jobs": lambda: subject.engine.finish(nothing),
+            "jobs that are none": lambda: subject.engine.finish(nobody),
+            "results of a typo": lambda: subject.engine.finish([job], results={"typo": 1}),
+            "results of no job": lambda: subject.engine.finish([job], results={new_id(): 1}),
+            "after nothing": lambda: subject.engine.defer([job], after=nothing),
         }
         for field, call in bad.items():
             with pytest.raises(InvalidInput) as caught:
                 call()
-            assert caught.value.field == field
+            assert caught.value.field == field.partition(" ")[0]
         assert subject.job(job.id) == job
 
     @pytest.mark.parametrize("limit", [0, -1, 1.5, "5"])
@@ -218,6 +260,35 @@ class TestBadQuestions:
         with pytest.raises(InvalidInput) as caught:
             subject.replay_many(limit=limit)
         assert caught.value.field == "limit"
+
+    @pytest.mark.parametrize(
+        ("field", "options"),
+        [
+            ("status", {"status": 5}),
+            ("status", {"status": []}),
+            ("status", {"status": [["dead"]]}),
+            ("status", {"status": "nope"}),
+            ("newest_first", {"newest_first": "no"}),
+            ("limit", {"limit": 0}),
+            ("limit", {"limit": 10_001}),
+        ],
+        ids=name,
+    )
+    def test_a_find(self, subject: Subject, field: str, options: Any) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            subject.find(**options)
+        assert caught.value.field == field
+
+    def test_a_replay_that_is_not_quite_fresh(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        fresh: Any = "no"
+        for call in (
+            lambda: subject.replay(answer.id, fresh=fresh),
+            lambda: subject.replay_many(fresh=fresh),
+        ):
+            with pytest.raises(InvalidInput) as caught:
+                call()
+            assert caught.value.field == "fresh"
 
     def test_a_reason_for_a_cancel(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
@@ -229,6 +300,23 @@ class TestBadQuestions:
 
 class TestGoodEdges:
     """What is just within bounds is accepted."""
+
+    def test_results_by_any_spelling_of_an_id(self, subject: Subject) -> None:
+        for spell in (str.upper, UUID):
+            subject.enqueue("email")
+            job = subject.take_one()
+            results: dict[Any, Any] = {spell(job.id): "done"}
+            subject.engine.finish([job], results=results)
+            assert subject.job(job.id).result == "done"
+
+    def test_a_payload_of_none_is_null_and_none_given_is_an_empty_object(
+        self, subject: Subject
+    ) -> None:
+        answers = [
+            subject.enqueue("email", None), *subject.enqueue_many([NewJob("email", None)]),
+            subject.enqueue("email"), *subject.enqueue_many([NewJob("email")]),
+        ]  # fmt: skip
+        assert [subject.job(answer.id).payload for answer in answers] == [None, None, {}, {}]
 
     @pytest.mark.parametrize(
         "options",

@@ -56,6 +56,32 @@ class TestFences:
         (ended,) = WORDS[word](subject, job)
         assert ended.status == "accepted"
 
+    def test_a_finish_after_the_rescue_counts_while_nobody_has_taken_the_job(
+        self, subject: Subject
+    ) -> None:
+        subject.enqueue("email", backoff=AT_ONCE, unique_key="k")
+        late = lapse(subject)
+        subject.engine.rescue()
+        (ended,) = subject.engine.finish([late], results={late.id: "done"})
+        assert (ended.status, subject.job(late.id).result) == ("accepted", "done")
+        assert not subject.enqueue("email", unique_key="k").duplicate, "its key is free"
+
+    def test_but_not_for_a_request_that_came_since(self, subject: Subject) -> None:
+        subject.enqueue("email", {"n": 1}, backoff=AT_ONCE, unique_key="k")
+        late = lapse(subject)
+        subject.engine.rescue()
+        subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="replace")
+        (ended,) = subject.engine.finish([late])
+        assert ended.status == "lost"
+        assert subject.take_one().payload == {"n": 2}
+
+    def test_nor_for_a_delivery_that_has_given_the_job_back(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        subject.engine.hand_back([job])
+        (ended,) = subject.engine.finish([job])
+        assert (ended.status, subject.job(job.id).state) == ("lost", "queued")
+
     @pytest.mark.parametrize("word", WORDS)
     def test_a_word_after_another_take_is_lost_and_writes_nothing(
         self, subject: Subject, word: str

@@ -64,6 +64,13 @@ class TestReplay:
         job = subject.job(first.id)
         assert (job.state, job.generation) == ("queued", 1), "new steps, new run.key"
 
+    def test_a_replay_forgets_the_earlier_result(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        job = subject.take_one()
+        subject.engine.finish([job], results={job.id: "done"})
+        subject.replay(first.id, fresh=True)
+        assert subject.job(first.id).result is None
+
     def test_a_plain_replay_is_the_same_generation(self, subject: Subject) -> None:
         first = subject.enqueue("email")
         bury(subject)
