@@ -223,3 +223,33 @@ def test_a_fresh_file_is_migrated_where_the_caller_has_no_transaction_yet(sqlite
         assert onefold.within(raw).enqueue("email").inserted
         raw.commit()
     raw.close()
+
+
+def test_a_look_begins_no_transaction(store: Store, raw: sqlite3.Connection) -> None:
+    onefold = store.open()
+    job = onefold.enqueue("email", unique_key="k")
+
+    assert onefold.within(raw).get(job.id) is not None
+    assert [found.id for found in onefold.within(raw).find()] == [job.id]
+
+    assert not raw.in_transaction
+
+
+def test_what_came_before_a_failed_statement_is_undone(
+    store: Store, raw: sqlite3.Connection
+) -> None:
+    onefold = store.open()
+    onefold.migrate()
+    raw.execute("create table invoice (id integer)")
+    raw.execute(
+        "create trigger refuse before insert on onefold_job when new.kind = 'bad'"
+        " begin select raise(abort, 'refused by the test'); end"
+    )
+    with raw:
+        raw.execute("insert into invoice values (7)")
+        with pytest.raises(sqlite3.IntegrityError, match="refused by the test"):
+            onefold.within(raw).enqueue("bad", idempotency_key="p")
+
+    assert raw.execute("select count(*) from invoice").fetchone() == (1,)
+    # Its publish key was recorded before the job was refused.
+    assert raw.execute("select count(*) from onefold_claim").fetchone() == (0,)

@@ -349,3 +349,13 @@ class TestCancelling:
                 return sum(answer.inserted for answer in answers)
 
         assert asyncio.run(cancel()) == 20
+
+
+def test_a_burst_of_first_calls_opens_no_connection_each(postgres_url: str, migrated: str) -> None:
+    async def burst() -> int:
+        async with Onefold(postgres_url, schema=migrated) as onefold:
+            answers = await asyncio.gather(*(onefold.aenqueue("email") for _ in range(300)))
+        return len(answers)
+
+    # More than the server has connections; the pool has ten.
+    assert asyncio.run(burst()) == 300

@@ -255,3 +255,13 @@ def test_a_full_disk_stores_nothing_and_works_again_after_room_was_made(tmp_path
         "again True",
         "stored ['before', 'after']",
     ]
+
+
+def test_a_table_that_somebody_dropped_is_not_called_a_lock(sqlite_url: str) -> None:
+    with Onefold(sqlite_url, busy_timeout=timedelta(minutes=5)) as onefold:
+        onefold.migrate()
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("drop table onefold_job")
+
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            onefold.enqueue("email")

@@ -273,6 +273,19 @@ class TestPoison:
 class TestExpiry:
     """`expires_at` bounds a job's whole life."""
 
+    @pytest.mark.parametrize("scope", ["queued", "active"])
+    def test_an_expired_holder_stands_in_nobodys_way(self, subject: Subject, scope: Any) -> None:
+        """A newcomer must not be answered with a job that will never run."""
+        old = subject.enqueue(
+            "email", unique_key="k", unique_while=scope, expires_at=subject.clock.now + HOUR
+        )
+        assert subject.enqueue("email", unique_key="k").duplicate
+        subject.clock.advance(HOUR)
+        new = subject.enqueue("email", unique_key="k")
+        assert not new.duplicate
+        assert (subject.job(old.id).state, subject.job(old.id).reason) == ("dead", "expired")
+        assert subject.take_one().id == new.id
+
     def test_past_it_a_waiting_job_is_not_taken_and_is_buried(self, subject: Subject) -> None:
         answer = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
         subject.clock.advance(HOUR)
