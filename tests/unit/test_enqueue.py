@@ -21,8 +21,8 @@ from onefold.model.identity import new_id, shard_of
 from onefold.model.request import INSERT_COLUMNS, Prepared, Request, prepare
 from onefold.operations import keys
 from onefold.operations.enqueue import Policy, enqueue, policy
-from onefold.operations.holders import REPLACE_COLUMNS, Holder, insert_successors
-from onefold.operations.keys import Restart, chunks_by_shard, lock_order
+from onefold.operations.holders import REPLACE_COLUMNS, Holder
+from onefold.operations.keys import Restart, chunks_by_shard, insert_successors, lock_order
 from onefold.operations.statement import Sql, Statement
 from tests.fixtures.steps import Steps
 

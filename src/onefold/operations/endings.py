@@ -14,7 +14,7 @@ from onefold.model.delivery import Delivery, Ended
 from onefold.model.job import STATE_WORDS
 from onefold.model.lifecycle import KEEP, Event, Standing, State, Step, allows, next_step
 from onefold.model.request import Options, backoff_of, read_options
-from onefold.operations.holders import insert_successors
+from onefold.operations.keys import insert_successors
 from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from onefold.operations.keys import (
     Stand,
     chunks_by_shard,
     id_rows,
-    insert,
     lock_order,
     never_settled,
     restart,
@@ -130,19 +129,7 @@ def _run_at(holder: Holder, request: Request) -> int:
     return holder.now + request.delay if request.run_at is None else request.run_at
 
 
-_decoder = msgspec.json.Decoder(Request)
-
-
 def _successor(holder: Holder, request: Request) -> str:
     """The whole request, its delay counted from the trigger and not from the holder's end."""
     run_at = _run_at(holder, request)
     return msgspec.json.encode(msgspec.structs.replace(request, run_at=run_at)).decode()
-
-
-def insert_successors(sql: Sql, waiting: Sequence[str]) -> Operation[None]:
-    """The holders have ended: what waited on them becomes jobs, in the same transaction.
-
-    One whose key somebody newer has got meanwhile is covered by that job and needs no row.
-    """
-    requests = sorted((_decoder.decode(text) for text in waiting), key=lock_order)
-    yield from insert(sql, requests, {})

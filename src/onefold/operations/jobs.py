@@ -14,8 +14,7 @@ from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.moment import from_micros, to_micros
 from onefold.model.request import Request
 from onefold.operations.endings import Locked, Move, apply, remove
-from onefold.operations.holders import insert_successors
-from onefold.operations.keys import settle
+from onefold.operations.keys import insert_successors, settle
 from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:

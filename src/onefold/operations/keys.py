@@ -146,9 +146,29 @@ def _find(sql: Sql, requests: Sequence[Request], stands: dict[str, Stand]) -> Op
         if holders := over[WINDOW_OVER]:
             yield sql("release_holders", ("shard", "id"), id_rows(shard, holders), at=at)
         if holders := over[EXPIRED]:
-            rows = id_rows(shard, holders)
-            yield sql("expire_holders", ("shard", "id"), rows, at=at, keep=KEEP[State.DEAD])
+            yield from _expire(sql, shard, holders, at)
     return released
+
+
+def _expire(sql: Sql, shard: int, holders: Iterable[str], at: int) -> Operation[None]:
+    """Bury holders whose life is over; a successor that waited on one is the next holder."""
+    rows = id_rows(shard, holders)
+    buried = yield sql("expire_holders", ("shard", "id"), rows, at=at, keep=KEEP[State.DEAD])
+    if followed := {job_id: waiting for job_id, waiting in buried if waiting is not None}:
+        yield from insert_successors(sql, list(followed.values()))
+        yield sql("clear_successors", ("shard", "id"), id_rows(shard, followed))
+
+
+_decoder: Final = msgspec.json.Decoder(Request)
+
+
+def insert_successors(sql: Sql, waiting: Sequence[str]) -> Operation[None]:
+    """The holders have ended: what waited on them becomes jobs, in the same transaction.
+
+    One whose key somebody newer has got meanwhile is covered by that job and needs no row.
+    """
+    requests = sorted((_decoder.decode(text) for text in waiting), key=lock_order)
+    yield from insert(sql, requests, {})
 
 
 def id_rows(shard: int, ids: Iterable[str]) -> list[tuple[int, str]]:

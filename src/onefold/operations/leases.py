@@ -15,7 +15,7 @@ from onefold.model.job import Job
 from onefold.model.lifecycle import KEEP, Event, State
 from onefold.model.moment import from_micros
 from onefold.operations.endings import ENDS, discard, judge
-from onefold.operations.holders import insert_successors
+from onefold.operations.keys import insert_successors
 from onefold.operations.shards import by_shard
 
 if TYPE_CHECKING:

@@ -16,7 +16,9 @@ set
     not_before = null,
     reason = 'expired',
     ended_at = :at::bigint,
-    keep_until = :at::bigint + coalesce((j.options::jsonb #>> '{keep,dead}')::bigint, :keep::bigint)
+    keep_until = :at::bigint + coalesce((j.options::jsonb #>> '{keep,dead}')::bigint, :keep::bigint),
+    -- A successor gets the key.
+    yielded = j.yielded or j.next is not null
 from expired
 where j.shard = expired.shard and j.id = expired.id
-returning j.id::text
+returning j.id::text, j.next

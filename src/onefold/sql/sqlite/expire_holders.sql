@@ -7,7 +7,9 @@ set
     not_before = null,
     reason = 'expired',
     ended_at = :at,
-    keep_until = :at + coalesce(json_extract(onefold_job.options, '$.keep.dead'), :keep)
+    keep_until = :at + coalesce(json_extract(onefold_job.options, '$.keep.dead'), :keep),
+    -- A successor gets the key.
+    yielded = onefold_job.yielded or onefold_job.next is not null
 from (
     select
         json_extract(value, '$[0]') as shard,
@@ -19,4 +21,4 @@ where
     and onefold_job.id = r.id
     and onefold_job.state = 0
     and onefold_job.expires_at <= :at
-returning id
+returning id, next
