@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from onefold.calls.claims import ClaimCalls
 from onefold.calls.engine import Engine
 from onefold.calls.jobs import JobCalls
+from onefold.calls.lock import AsyncLock, Lock
+from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from onefold.calls.lock import AsyncLock, Lock
-    from onefold.calls.once import OnceClaim
     from onefold.databases import Clock
     from onefold.operations.maintenance import Erased
     from onefold.operations.migrations import Migration
@@ -84,9 +84,9 @@ class Tenant(JobCalls, ClaimCalls):
     def _erase(self, key: str | None, tenant: str | None) -> Procedure[Erased]:
         if (key is None) == (tenant is None):
             raise InvalidInput("erase", "needs either key= or tenant=")
-        if tenant is not None and self._tenant not in {"", tenant}:
-            raise InvalidInput("tenant", f"must be {self._tenant!r} here, got {tenant!r}")
         owner = self._tenant if tenant is None else names.text(tenant, "tenant")
+        if self._tenant not in {"", owner}:
+            raise InvalidInput("tenant", f"must be {self._tenant!r} here, got {tenant!r}")
         wanted = None if key is None else names.key(key, "key")
         erased: Erased = yield Transaction(lambda sql: maintenance.erase(sql, owner, key=wanted))
         return erased
@@ -116,6 +116,8 @@ class Onefold(Tenant):
         """
         names.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
+        if clock is not None and not callable(clock):
+            raise InvalidInput("clock", f"must be a function that gives a datetime, got {clock!r}")
         ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
         database = open_database(url, schema=schema, clock=ticks, busy_timeout=busy_timeout)
         super().__init__(Conductor(database, ticks), "")
@@ -175,6 +177,8 @@ class Onefold(Tenant):
 def _claim_of(holder: Lock | AsyncLock | OnceClaim | Claim) -> Claim:
     if isinstance(holder, Claim):
         return holder
+    if not isinstance(holder, Lock | AsyncLock | OnceClaim):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("holder", f"must be a lock or a claim, got {holder!r}")
     if holder.claim is None:
         raise LeaseLost("a replayed claim", fence=0)
     return holder.claim

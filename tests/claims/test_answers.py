@@ -259,3 +259,36 @@ async def test_bad_input_is_refused_by_the_name_of_its_field(
         await onefold.claim(given.pop("scope"), given.pop("key"), **given)
 
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("leese", {"leese": MINUTE}),
+        ("wait", {"wait": MINUTE}),
+        ("takeover", {"takeover": []}),
+        ("takeover", {"takeover": ""}),
+        ("lease", {"lease": 60}),
+        ("surface", {"surface": []}),
+        ("surface", {"surface": "publish"}),
+    ],
+)
+async def test_a_bad_option_is_refused_by_name_and_claims_nothing(
+    onefold: Coloured, field: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await onefold.claim("import", "k", **options)
+
+    assert caught.value.field == field
+    await won(onefold)
+
+
+@pytest.mark.parametrize("call", ["settle", "release", "renew"])
+@pytest.mark.parametrize("claim", [None, "x", 5], ids=repr)
+async def test_what_is_no_claim_is_refused_by_name(
+    onefold: Coloured, call: str, claim: Any
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await getattr(onefold, call)(claim)
+
+    assert caught.value.field == "claim"

@@ -255,3 +255,22 @@ async def test_concurrent_calls_run_once(store: Store, colour: Colour) -> None:
 
     assert answers == [42] * 8
     assert calls == [21]
+
+
+async def test_a_key_that_is_neither_text_nor_a_function_is_refused(onefold: Coloured) -> None:
+    key: Any = 5
+    decorated = onefold.once("math", key)(onefold.function(lambda: 1))
+
+    with pytest.raises(InvalidInput) as caught:
+        await decorated()
+
+    assert caught.value.field == "key"
+
+
+async def test_the_first_call_gets_the_object_and_later_ones_its_json(onefold: Coloured) -> None:
+    def pair(number: int) -> tuple[int, int]:
+        return number, number
+
+    decorated = onefold.once("math")(onefold.function(pair))
+
+    assert [await decorated(1), await decorated(1)] == [(1, 1), [1, 1]]

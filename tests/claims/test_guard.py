@@ -2,10 +2,11 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from onefold import Busy, LeaseLost
+from onefold import Busy, InvalidInput, LeaseLost
 from tests.fixtures.colours import Clock, Coloured, Store
 from tests.fixtures.connections import Effects, Kind, alongside
 
@@ -198,3 +199,17 @@ async def test_the_lease_still_answers_for_a_guarded_lock(
 
     await connection.rollback()
     assert await lock.release()
+
+
+@pytest.mark.parametrize("holder", [None, "nightly", 5], ids=repr)
+async def test_what_is_neither_a_lock_nor_a_claim_is_refused_by_name(
+    kind: Kind, store: Store, onefold: Coloured, holder: Any
+) -> None:
+    connection = await kind.connect(store)
+    await connection.begin()
+
+    with pytest.raises(InvalidInput) as caught:
+        await onefold.within(connection.raw).guard(holder)
+
+    assert caught.value.field == "holder"
+    await connection.rollback()

@@ -319,6 +319,10 @@ async def test_f043_an_effect_outside_the_transaction_is_not_called_exactly_once
     ("field", "options"),
     [
         ("busy", {"busy": "wait"}),
+        ("busy", {"busy": []}),
+        ("bussy", {"bussy": "skip"}),
+        ("verify", {"verify": "yes"}),
+        ("takeover", {"takeover": []}),
         ("wait", {"wait": timedelta(seconds=-1)}),
         ("wait", {"wait": 5}),
         ("lease", {"lease": timedelta(0)}),

@@ -108,3 +108,13 @@ def test_a_schema_is_named_as_it_is_spelled_without_quotes(value: str) -> None:
 def test_a_schema_that_would_need_quotes_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="schema must be lower-case letters, digits and under"):
         names.schema(value, "schema")
+
+
+@pytest.mark.parametrize("value", ["pg_", "pg_catalog", "pg_onefold"])
+def test_a_schema_that_postgresql_keeps_for_itself_is_refused(value: str) -> None:
+    with pytest.raises(InvalidInput, match="schema must not begin with pg_"):
+        names.schema(value, "schema")
+
+
+def test_a_schema_may_begin_with_pg() -> None:
+    assert names.schema("pgqueue", "schema") == "pgqueue"

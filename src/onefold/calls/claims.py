@@ -9,6 +9,7 @@ from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import AsyncOnce, Once, OnceSettings
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.errors import Busy, DatabaseBusy, InvalidInput
+from onefold.model import given, names
 from onefold.model.claim import (
     JOINED_RETRY,
     Answer,
@@ -17,13 +18,13 @@ from onefold.model.claim import (
     Holding,
     Takeover,
     Wanted,
+    checked_claim,
     claim_key,
     encode_result,
     refuse_leased_within,
     want,
 )
 from onefold.model.moment import span
-from onefold.model.names import KEY_BYTES
 from onefold.model.unique import fingerprint
 from onefold.operations import claims
 
@@ -79,12 +80,14 @@ class ClaimCalls:
         the claim commits now, the work follows under a lease, and `takeover` says what happens when
         it vanishes.
         """
+        given.options(options, ClaimOptions.__optional_keys__)
         return self._conductor.run(self._claim(self._want(surface, scope, key, options)))
 
     async def aclaim(
         self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
     ) -> Answer:
         """`claim`, awaited."""
+        given.options(options, ClaimOptions.__optional_keys__)
         return await self._conductor.arun(self._claim(self._want(surface, scope, key, options)))
 
     def _want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
@@ -96,7 +99,7 @@ class ClaimCalls:
             self._key(scope, key, _open(surface)),
             fingerprint=options.get("fingerprint"),
             lease=None if joined else LEASE if lease is None else lease,
-            takeover=takeover or "refuse",
+            takeover="refuse" if takeover is None else takeover,
             retention=options.get("retention"),
         )
 
@@ -187,17 +190,21 @@ class ClaimCalls:
     def _settings(
         self, name: str, key: str | Callable[..., str] | None, options: OnceOptions
     ) -> OnceSettings:
+        given.options(options, OnceOptions.__optional_keys__)
         busy, wait = options.get("busy", "raise"), options.get("wait")
-        if busy not in {"raise", "skip"}:
+        if busy not in ("raise", "skip"):  # a tuple: what is unhashable is refused too
             raise InvalidInput("busy", f"must be raise or skip, got {busy!r}")
         if wait is not None:
             span(wait, "wait")
+        verify = options.get("verify")
+        if verify is not None and not callable(verify):
+            raise InvalidInput("verify", f"must be a function, got {verify!r}")
         return OnceSettings(
             conductor=self._conductor,
             claim=self._claim,
             want=lambda found: self._want(SURFACE, name, found, options),
             key=key,
-            verify=options.get("verify"),
+            verify=verify,
             retention=options.get("retention"),
             issued_at=options.get("issued_at"),
             busy=busy,
@@ -232,31 +239,32 @@ class ClaimCalls:
 
 def lock_key(name: object) -> str:
     """Any text may name a lock; one too long for a key is digested."""
-    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > KEY_BYTES:
+    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > names.KEY_BYTES:
         return f"digest:{fingerprint(name)}"
     return name  # type: ignore[return-value] # claim_key checks the rest
 
 
 def _open(surface: str) -> str:
     """A surface that anybody may claim and settle: not one whose rows mean something to us."""
-    if surface in {"publish", "lock"}:
+    if names.name(surface, "surface") in {"publish", "lock"}:
         raise InvalidInput("surface", f"{surface!r} is kept by enqueue() and lock(); take another")
     return surface
 
 
 def _settle(claim: Claim, result: Any) -> Procedure[None]:
-    text = encode_result(result)
-    yield Transaction(lambda sql: claims.settle(sql, claim, text))
+    held, text = checked_claim(claim), encode_result(result)
+    yield Transaction(lambda sql: claims.settle(sql, held, text))
 
 
 def _release(claim: Claim) -> Procedure[bool]:
-    released: set[str] = yield Transaction(lambda sql: claims.release(sql, [claim]))
+    held = checked_claim(claim)
+    released: set[str] = yield Transaction(lambda sql: claims.release(sql, [held]))
     return bool(released)
 
 
 def _renew(claim: Claim, lease: timedelta) -> Procedure[datetime | None]:
-    micros = span(lease, "lease")
-    until: datetime | None = yield Transaction(lambda sql: claims.renew(sql, claim, lease=micros))
+    held, micros = checked_claim(claim), span(lease, "lease")
+    until: datetime | None = yield Transaction(lambda sql: claims.renew(sql, held, lease=micros))
     return until
 
 

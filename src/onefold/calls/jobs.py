@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from onefold.calls.procedure import Conductor, Procedure, Transaction, once_through
 from onefold.errors import InvalidInput, JobNotFound, WrongState
+from onefold.model import given
 from onefold.model.identity import parse_id
 from onefold.model.job import (
     Duplicates,
@@ -22,12 +23,12 @@ from onefold.model.job import (
     UniqueWhile,
 )
 from onefold.model.lifecycle import Event, State, allows
-from onefold.model.names import text
+from onefold.model.names import REASON_BYTES, text
 from onefold.model.request import prepare_all
 from onefold.operations import endings, enqueue, jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime, timedelta
     from typing import Unpack
 
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from onefold.model.retry import Backoff
     from onefold.operations.statement import Operation, Sql
 
-REPLAY_BATCH = 500
+REPLAY_BATCH: Final = 500
+
+EMPTY: Final[Mapping[str, Json]] = {}
+"""The payload of a job that is given none. None is a payload: JSON's null."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -91,7 +95,7 @@ class JobCalls:
     _tenant: str
 
     def enqueue(
-        self, kind: str, payload: Json = None, **options: Unpack[EnqueueOptions]
+        self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
         """Store a job, or find the one that already stands for the request.
 
@@ -101,7 +105,7 @@ class JobCalls:
         return self._conductor.run(_one(self._enqueue(*_split(kind, payload, options))))
 
     async def aenqueue(
-        self, kind: str, payload: Json = None, **options: Unpack[EnqueueOptions]
+        self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
         """`enqueue`, awaited."""
         return await self._conductor.arun(_one(self._enqueue(*_split(kind, payload, options))))
@@ -119,9 +123,11 @@ class JobCalls:
         return await self._conductor.arun(self._enqueue(new_jobs, options))
 
     def _enqueue(self, new_jobs: Sequence[NewJob], options: CallOptions) -> Procedure[EnqueuedMany]:
+        given.options(options, CallOptions.__optional_keys__)
         policy = enqueue.policy(**options)
+        listed = given.listed(new_jobs, "new_jobs", "NewJob")
         # Prepared before the first try, so that every try stores the same ids.
-        items = prepare_all(new_jobs, self._tenant, now=self._conductor.now())
+        items = prepare_all(listed, self._tenant, now=self._conductor.now())
         if not items:
             return EnqueuedMany(())
         answers: list[Enqueued] = yield Transaction(lambda sql: enqueue.enqueue(sql, items, policy))
@@ -171,7 +177,8 @@ class JobCalls:
         newest_first: bool,  # noqa: FBT001 - passed on from a keyword
         filters: FindOptions,
     ) -> Procedure[Page]:
-        wanted = jobs.job_filter(**filters)
+        wanted = _filter(filters)
+        given.flag(newest_first, "newest_first")
         return once_through(
             lambda sql: jobs.find(
                 sql, self._tenant, wanted, limit=limit, after=after, newest_first=newest_first
@@ -192,7 +199,7 @@ class JobCalls:
 
     def _cancel(self, job_id: str, reason: str | None) -> Procedure[bool]:
         wanted = parse_id(job_id)
-        why = None if reason is None else text(reason, "reason", longest=10_000)
+        why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
         before: dict[str, State | None] = yield Transaction(
             lambda sql: endings.cancel(sql, self._tenant, [wanted], reason=why)
         )
@@ -218,6 +225,7 @@ class JobCalls:
 
     def _replay(self, job_id: str, *, fresh: bool) -> Procedure[Enqueued]:
         wanted = parse_id(job_id)
+        given.flag(fresh, "fresh")
         answers: list[Enqueued] = yield Transaction(
             lambda sql: jobs.replay(sql, self._tenant, [wanted], fresh=fresh)
         )
@@ -243,8 +251,9 @@ class JobCalls:
     ) -> Procedure[EnqueuedMany]:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
+        given.flag(fresh, "fresh")
         filters.setdefault("status", "dead")
-        wanted = jobs.job_filter(**filters)
+        wanted = _filter(filters)
         answers: list[Enqueued] = []
         cursor: str | None = None
         while True:
@@ -286,10 +295,24 @@ class JobCalls:
 
 def _split(kind: str, payload: Json, options: EnqueueOptions) -> tuple[list[NewJob], CallOptions]:
     """A single enqueue is the bulk call with one item."""
+    given.options(options, EnqueueOptions.__optional_keys__)
     rest: dict[str, Any] = dict(options)
-    call = {name: rest.pop(name) for name in CallOptions.__annotations__ if name in rest}
-    content: dict[str, Any] = {} if payload is None else {"payload": payload}
+    call = {name: rest.pop(name) for name in CallOptions.__optional_keys__ if name in rest}
+    # The job gets a dictionary of its own: a rule for its key is the caller's code.
+    content: dict[str, Any] = {} if payload is EMPTY else {"payload": payload}
     return [NewJob(kind, **content, **rest)], CallOptions(**call)  # type: ignore[typeddict-item]
+
+
+def _filter(filters: FindOptions) -> jobs.Filter:
+    """Check a filter. An empty list of states is a slip: it would let everything through."""
+    given.options(filters, FindOptions.__optional_keys__)
+    status = filters.get("status")
+    if status is not None and not isinstance(status, str):
+        words = given.listed(status, "status", "words")
+        if not words or not all(isinstance(word, str) for word in words):
+            raise InvalidInput("status", f"must be a word or a list of words, got {words!r}")
+        filters["status"] = words
+    return jobs.job_filter(**filters)
 
 
 def _one(procedure: Procedure[EnqueuedMany]) -> Procedure[Enqueued]:

@@ -170,6 +170,13 @@ class Claim(msgspec.Struct, frozen=True):
     """True where an earlier attempt vanished and its finished steps still count."""
 
 
+def checked_claim(value: object) -> Claim:
+    """A claim, as `claim()` gave it in a `Won`."""
+    if not isinstance(value, Claim):
+        raise InvalidInput("claim", f"must be a Claim (the claim of a Won), got {value!r}")
+    return value
+
+
 class Won(msgspec.Struct, frozen=True):
     """The key is yours; run."""
 

@@ -9,15 +9,19 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard
 import msgspec
 
 from onefold.errors import InvalidInput, LeaseLost
-from onefold.model import names
+from onefold.model import given, names
 from onefold.model.canonical import encode_payload
+from onefold.model.claim import encode_result
 from onefold.model.identity import parse_id
-from onefold.model.job import Job, StateWord
+from onefold.model.job import Job, Json, StateWord
 from onefold.model.moment import span
 
 EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
 
 ERROR_LENGTH: Final = 10_000
+TAKE_LIMIT: Final = 10_000
+FENCES: Final = range(-(2**63), 2**63)
+"""What a database can be asked about: numbers of 64 bits."""
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -71,33 +75,67 @@ def take_order(
     queues: Sequence[str] | Mapping[str, int], *, limit: int, worker: str, lease: timedelta
 ) -> TakeOrder:
     """Check what a worker asks for."""
-    if type(limit) is not int or limit < 1:
-        raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
-    if isinstance(queues, str):
-        raise InvalidInput("queues", f"must be a list of names, got the string {queues!r}")
-    wanted = dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, limit)
-    if not wanted:
-        raise InvalidInput("queues", "must name at least one queue")
-    for queue, most in wanted.items():
-        names.name(queue, "queues")
-        if type(most) is not int or most < 1:
-            raise InvalidInput("queues", f"must give {queue!r} a whole number from 1, got {most!r}")
+    if not _is_limit(limit):
+        raise InvalidInput("limit", f"must be a whole number from 1 to {TAKE_LIMIT}, got {limit!r}")
     return TakeOrder(
-        wanted,
+        _queues(queues, limit),
         limit,
         names.text(worker, "worker"),
         span(lease, "lease", least=timedelta(microseconds=1)),
     )
 
 
-def deliveries(items: Sequence[Job | Delivery]) -> list[Delivery]:
-    """Name the deliveries of taken jobs; bad ids are refused before anything is asked."""
+def _queues(queues: Sequence[str] | Mapping[str, int], limit: int) -> dict[str, int]:
+    wanted: dict[str, int] = {}
+    listed = queues if isinstance(queues, Mapping) else given.listed(queues, "queues", "names")
+    for queue in listed:
+        names.name(queue, "queues")
+        most = queues[queue] if isinstance(queues, Mapping) else limit
+        if not _is_limit(most):
+            raise InvalidInput(
+                "queues",
+                f"must give {queue!r} a whole number from 1 to {TAKE_LIMIT}, got {most!r}",
+            )
+        wanted[queue] = most
+    if not wanted:
+        raise InvalidInput("queues", "must name at least one queue")
+    return wanted
+
+
+def _is_limit(value: object) -> bool:
+    return type(value) is int and 1 <= value <= TAKE_LIMIT
+
+
+def deliveries(jobs: Sequence[Job | Delivery]) -> list[Delivery]:
+    """Name the deliveries of taken jobs; bad ones are refused before anything is asked."""
     named: list[Delivery] = []
-    for item in items:
-        if type(item.fence) is not int:
-            raise InvalidInput("fence", f"must be a whole number, got {item.fence!r}")
-        named.append(Delivery(parse_id(item.id), item.fence))
+    for item, job in enumerate(given.listed(jobs, "jobs", "taken jobs")):
+        if not isinstance(job, Job | Delivery):
+            raise InvalidInput("jobs", f"must hold jobs or deliveries, got {job!r}", item=item)
+        if type(job.fence) is not int or job.fence not in FENCES:
+            reason = f"must be a whole number of 64 bits, got {job.fence!r}"
+            raise InvalidInput("fence", reason, item=item)
+        try:
+            named.append(Delivery(parse_id(job.id), job.fence))
+        except InvalidInput as error:
+            raise error.at(item) from None
     return named
+
+
+def results_by_id(results: Mapping[str, Json] | None, named: Sequence[Delivery]) -> dict[str, str]:
+    """The stored form of results by job id, each of which must be of a job that is named."""
+    if results is None:
+        return {}
+    if not isinstance(results, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("results", f"must be a mapping from ids to results, got {results!r}")
+    ids = {delivery.id for delivery in named}
+    stored: dict[str, str] = {}
+    for job_id, result in results.items():
+        parsed = parse_id(job_id, "results")
+        if parsed not in ids:
+            raise InvalidInput("results", f"names {parsed}, which is none of the given jobs")
+        stored[parsed] = encode_result(result)
+    return stored
 
 
 def encode_error(error: object) -> str | None:

@@ -12,6 +12,7 @@ from onefold.errors import InvalidInput
 
 NAME_LENGTH = 200
 KEY_BYTES = 512
+REASON_BYTES = 10_000
 
 # Control characters, and what other systems read as lists or patterns.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f,*?\[\]{}\\]")
@@ -68,4 +69,6 @@ def schema(value: object, field: str) -> str:
         raise InvalidInput(
             field, f"must be lower-case letters, digits and underscores, got {value!r}"
         )
+    if value.startswith("pg_"):
+        raise InvalidInput(field, f"must not begin with pg_, which is PostgreSQL's, got {value!r}")
     return value

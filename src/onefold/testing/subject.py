@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from onefold.app import Onefold
+from onefold.calls.jobs import EMPTY
 from onefold.testing.clock import Clock
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Subject(ABC):
     # --- the calls, under their own names ---------------------------------------------------------
 
     def enqueue(
-        self, kind: str, payload: Json = None, **options: Unpack[EnqueueOptions]
+        self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
         """`Onefold.enqueue`."""
         answer: Enqueued = self._call("enqueue", kind, payload, **options)
