@@ -6,8 +6,9 @@ connection runs it in the caller's. Driver errors become ours here and nowhere e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from onefold.errors import InvalidInput
 from onefold.operations.statement import Operation, Sql
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from onefold.operations.migrations import Identity, Migration
 
 T = TypeVar("T")
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 Clock: TypeAlias = Callable[[], int | None]
 """Microseconds since the epoch; None leaves the time to the database."""
@@ -69,7 +72,7 @@ class Database(Protocol):
 def open_database(url: str, *, schema: str, clock: Clock, busy_timeout: timedelta) -> Database:
     """The database of a URL. Nothing is connected yet."""
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput("url", f"must be a string, got {url!r}")
+        raise InvalidInput("url", f"must be a string, got {type(url).__name__}")
     scheme = url.partition(":")[0]
     match scheme:
         case "sqlite":
@@ -85,4 +88,6 @@ def open_database(url: str, *, schema: str, clock: Clock, busy_timeout: timedelt
                 ) from error
             return PostgresDatabase(url, schema=schema, clock=clock, busy_timeout=busy_timeout)
         case _:
-            raise InvalidInput("url", f"must start with sqlite:/// or postgresql://, got {url!r}")
+            # Nothing else of it is shown: there may be a password anywhere.
+            got = f"the scheme {scheme!r}" if _SCHEME.fullmatch(scheme) and ":" in url else "none"
+            raise InvalidInput("url", f"must start with sqlite:/// or postgresql://, got {got}")
