@@ -353,8 +353,26 @@ def test_a_payload_with_a_lone_surrogate_is_refused(value: Any) -> None:
 
 
 def test_a_payload_with_raw_json_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="payload cannot be written as JSON"):
-        encode_payload([None, msgspec.Raw(b"nul")])
+    for value in ([None, msgspec.Raw(b"nul")], [msgspec.Raw(b"nul")], {"a": msgspec.Raw(b"")}):
+        with pytest.raises(InvalidInput, match="payload cannot be written as JSON"):
+            encode_payload(value)
+        with pytest.raises(InvalidInput, match="payload cannot be written as JSON"):
+            sorted_payload(value)
+
+
+@pytest.mark.parametrize("spelling", [b"nul", b"", b"NaN", b"1e999", b"[1,]", b'"\xff"'])
+def test_a_payload_that_is_raw_json_and_none_is_refused(spelling: bytes) -> None:
+    for encode in (encode_payload, sorted_payload):
+        with pytest.raises(InvalidInput) as caught:
+            encode(msgspec.Raw(spelling))
+        assert caught.value.field == "payload"
+
+
+def test_a_payload_that_is_raw_json_is_written_like_any_other() -> None:
+    raw = msgspec.Raw(b'{ "b": 1, "a": [2.0] }')
+
+    assert encode_payload(raw) == '{"b":1,"a":[2.0]}'
+    assert sorted_payload(raw) == '{"a":[2.0],"b":1}'
 
 
 @pytest.mark.parametrize("objects", [False, True])

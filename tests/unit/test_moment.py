@@ -33,6 +33,26 @@ def test_the_epoch_is_zero_and_earlier_is_negative() -> None:
     assert to_micros(EPOCH - timedelta(microseconds=1), "run_at") == -1
 
 
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-12))),
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))),
+    ],
+)
+def test_a_moment_that_utc_cannot_show_is_refused(moment: datetime) -> None:
+    with pytest.raises(InvalidInput, match="run_at must be in the years 1 to 9999 of UTC"):
+        to_micros(moment, "run_at")
+
+
+def test_a_stored_moment_is_always_shown() -> None:
+    """A delay may lead beyond the last datetime; looking at the job must not fail."""
+    for bound in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
+        assert from_micros(to_micros(bound, "run_at")) == bound
+    assert from_micros(2**63 - 1) == datetime.max.replace(tzinfo=UTC)
+    assert from_micros(-(2**63)) == datetime.min.replace(tzinfo=UTC)
+
+
 class Nowhere(tzinfo):
     """A time zone that does not say where it is."""
 

@@ -38,16 +38,26 @@ def encode_payload(value: Any) -> str:
     Datetimes, UUIDs, dataclasses and msgspec structs are written as msgspec writes them, and
     numbers that are keys of a dictionary become text. What JSON cannot hold is an `InvalidInput`.
     """
-    return _encode(_stored, value)
+    return _encode(_stored, _read(value))
 
 
 def sorted_payload(value: Any) -> str:
     """The payload's JSON with its members, and the elements of its sets, in sorted order."""
     try:
-        return _encode(_sorted, value)
+        return _encode(_sorted, _read(value))
     except InvalidInput:
         # msgspec sorts text only. The stored form has only text for names, and only lists.
         return _encode(_sorted, decode_payload(encode_payload(value)))
+
+
+def _read(value: Any) -> Any:
+    """The value of a `msgspec.Raw`, which is somebody else's spelling, and maybe no JSON at all."""
+    if not isinstance(value, msgspec.Raw):
+        return value
+    try:
+        return decode_payload(bytes(value).decode())
+    except UnicodeError as error:
+        raise _not_text() from error
 
 
 def decode_payload(text: str) -> Any:
@@ -178,6 +188,8 @@ def _ecmascript(value: float) -> str:
 def _encode(encoder: msgspec.json.Encoder, value: Any) -> str:
     try:
         text = _dump(encoder, value).decode()
+        # What a msgspec.Raw deep inside says has been copied unread. Skimming costs less than that.
+        _skimmer.decode(text)
         # msgspec writes null for NaN and the infinities: a null is the only sign of them.
         if "null" in text and _has_non_finite(value):
             raise _not_finite()
@@ -307,4 +319,5 @@ def _too_deep() -> InvalidInput:
 _stored: Final = msgspec.json.Encoder(enc_hook=_plain)
 _sorted: Final = msgspec.json.Encoder(enc_hook=_plain, order="sorted")
 _decoder: Final = msgspec.json.Decoder()
+_skimmer: Final = msgspec.json.Decoder(msgspec.Raw)
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode

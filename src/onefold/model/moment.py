@@ -13,6 +13,10 @@ from onefold.errors import InvalidInput
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
+# What a datetime can show in UTC.
+EARLIEST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+
 # Far enough for any schedule, and small enough that adding two of them still fits 64 bits.
 LONGEST = timedelta(days=365 * 200)
 
@@ -23,12 +27,15 @@ def to_micros(moment: datetime, field: str) -> int:
         raise InvalidInput(field, f"needs a datetime, got {moment!r}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidInput(field, f"needs a time zone, got the naive datetime {moment!r}")
-    return (moment - EPOCH) // MICROSECOND
+    micros = (moment - EPOCH) // MICROSECOND
+    if not EARLIEST <= micros <= LATEST:
+        raise InvalidInput(field, f"must be in the years 1 to 9999 of UTC, got {moment!r}")
+    return micros
 
 
 def from_micros(micros: int) -> datetime:
-    """The moment as an aware datetime in UTC."""
-    return EPOCH + timedelta(microseconds=micros)
+    """The moment as an aware datetime in UTC; one beyond what that can show is its bound."""
+    return EPOCH + timedelta(microseconds=min(max(micros, EARLIEST), LATEST))
 
 
 def span(duration: object, field: str, *, least: timedelta = timedelta(0)) -> int:
