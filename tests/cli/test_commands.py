@@ -66,3 +66,11 @@ def test_a_database_must_be_named(onefold_command: Run) -> None:
 
     assert done.returncode == 2
     assert "ONEFOLD_DATABASE" in done.stderr
+
+
+def test_the_package_is_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "onefold", "version"], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (0, f"onefold {__version__}\n")
