@@ -173,6 +173,21 @@ class WindowOver(Scenario):
         assert onefold.enqueue("crash", unique_key=self.key).id in ids - {self.old}
 
 
+class HolderExpired(Scenario):
+    """The holder expired while it waited: it is buried, and the newcomer stored."""
+
+    later = 2 * HOUR
+
+    def prepare(self, onefold: Onefold) -> None:
+        self.enqueue(onefold, "old", expires_at=self.clock() + HOUR)
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return self.enqueue(onefold, "new")
+
+    def check(self, onefold: Onefold) -> None:
+        assert self.payloads(onefold) == [("dead", "old"), ("queued", "new")]
+
+
 class WithinATransaction(Scenario):
     """The caller's row and the job are there together, or not at all."""
 
@@ -199,5 +214,6 @@ class WithinATransaction(Scenario):
 
 SCENARIOS: list[type[Scenario]] = [
     EnqueueNew, EnqueueDuplicate, EnqueueBatch, EnqueueRefused, Publish, PublishOfAHeldKey,
-    PublishExpired, Replace, RerunQueued, RerunRunning, WindowOver, WithinATransaction,
+    PublishExpired, Replace, RerunQueued, RerunRunning, WindowOver, HolderExpired,
+    WithinATransaction,
 ]  # fmt: skip

@@ -47,8 +47,11 @@ class Report(NamedTuple):
     counts: Counter[str]
 
 
-def hammer(racer: Racer, steps: int, seed: str) -> Report:
-    """Produce, work and administrate, in turns that the seed decides."""
+def hammer(racer: Racer, steps: int, seed: str, turn: int = 0) -> Report:
+    """Produce, work and administrate, in turns that the seed decides.
+
+    Every request of a run has a number of its own: of the turn, the racer and the step.
+    """
     dice = random.Random(f"{seed} {racer.rank}")
     report = Report(set(), set(), set(), Counter())
     hands: list[Job] = []
@@ -56,7 +59,9 @@ def hammer(racer: Racer, steps: int, seed: str) -> Report:
         role = dice.choices(["produce", "work", "administrate"], [5, 4, 1])[0]
         report.counts[role] += 1
         if role == "produce":
-            _produce(racer, dice, report, number=racer.rank * 10_000_000 + step * 10)
+            _produce(
+                racer, dice, report, number=(turn * 10_000 + racer.rank) * 1_000_000 + step * 10
+            )
         elif role == "work":
             _work(racer.onefold, dice, f"worker {racer.rank}", hands)
         else:

@@ -25,12 +25,12 @@ def test_whatever_happens_at_once_no_rule_is_broken_at_any_moment(
     audit.install(place)
     books = audit.Books(set(), set(), set())
     counts: Counter[str] = Counter()
-    for _ in range(repetitions(1, soak=30)):
+    for turn in range(repetitions(1, soak=10)):
         seed, steps = str(getrandbits(64)), repetitions(150, soak=1_000)
         if racers == "processes":
-            reports = values(crew.race(place, hammer, steps, seed))
+            reports = values(crew.race(place, hammer, steps, seed, turn))
         else:
-            reports = values(race_threads(place, hammer, steps, seed, size=4))
+            reports = values(race_threads(place, hammer, steps, seed, turn, size=4))
         for report in reports:
             books.answered.update(report.answered)
             books.undone.update(report.undone)

@@ -1,7 +1,7 @@
 """N enqueues of one key at once: one new, N-1 duplicates with its id, no error (rule 3)."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -13,7 +13,7 @@ from tests.fixtures.place import Place
 from tests.fixtures.soak import repetitions
 from tests.race.crew import Answer, Crew, Racer, errors, race_tasks, race_threads, values
 
-ROUNDS = repetitions(3, soak=200)
+ROUNDS = repetitions(2, soak=200)
 HOUR = timedelta(hours=1)
 INSTANT = timedelta(microseconds=1)
 FIRST: Any = {"worker": "first", "lease": HOUR}
@@ -121,6 +121,20 @@ def test_a_window_that_is_over_is_taken_by_one(race: Race, place: Place, *, runn
                 ["accepted"] if running else []
             )
             assert {job.id for job in onefold.find(unique_key=key)} == {holder.id, job_id}
+
+
+def test_a_holder_that_expired_while_it_waited_gives_its_key_to_one(
+    race: Race, place: Place
+) -> None:
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    for _ in range(ROUNDS):
+        key = uuid4().hex
+        with place.open(clock=lambda: long_ago) as past:
+            holder = past.enqueue("race", unique_key=key, expires_at=long_ago + HOUR)
+        job_id = winner(race(place, {"unique_key": key}))
+        with place.open() as onefold:
+            states = {job.id: (job.state, job.reason) for job in onefold.find(unique_key=key)}
+        assert states == {holder.id: ("dead", "expired"), job_id: ("queued", None)}
 
 
 HELD: dict[str, Options] = {
