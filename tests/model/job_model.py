@@ -4,12 +4,11 @@ Written from the rules, not from the statements. An id is the engine's own; a su
 until the machine has seen its row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from tests.model.job_records import FINAL, Answer, Asked, Record, Refused, take_order
+from tests.model.job_records import FINAL, Answer, Record, Refused, take_order
 from tests.model.key_model import KeyModel
 
-KEEP = {"completed": 24 * 3600, "dead": 30 * 24 * 3600, "cancelled": 7 * 24 * 3600}
 POISON = 5
 
 
@@ -98,28 +97,16 @@ class JobModel(KeyModel):
             record.not_before = record.run_at
 
     def _settle(self, moved: Iterable[Record]) -> None:
-        """What follows an end: the successor has the key, the record has its time."""
         ended = [record for record in moved if record.state in FINAL]
-        successors: list[tuple[Record, Asked]] = []
-        for record in ended:
-            record.keep_until = self.now + dict(KEEP, **dict(record.asked.retention))[record.state]
-            if record.successor is not None:
-                successors.append((record, record.successor))
-                record.successor, record.yielded = None, True
-        self._follow(successors)
+        self._end(ended)
         for record in ended:
             if record.keep_until == self.now:
                 self._discard(record)
 
-    def _follow(self, successors: Sequence[tuple[Record, Asked]]) -> None:
-        for record, asked in successors:
-            if self.holder(record.key) is None:
-                self._create(record.tenant, asked, record.successor_run_at)
-
     def _discard(self, record: Record) -> str:
         """Delete a record, or strip it where its key is promised for longer."""
         if self.now < (record.window_until or 0) and not record.yielded:
-            record.stripped, record.scope = True, None
+            record.stripped, record.scope, record.reason = True, None, None
             record.keep_until = record.window_until
             return "stripped"
         self._forget(record)
@@ -173,7 +160,7 @@ class JobModel(KeyModel):
         self._settle([record])
         return True
 
-    def replay(self, tenant: str, job_id: str, *, fresh: bool) -> Answer:
+    def replay(self, tenant: str, job_id: str, *, fresh: bool, new_id: Callable[[], str]) -> Answer:
         record = self.by_id(job_id)
         if record is None or record.tenant != tenant:
             raise Refused("JobNotFound")
@@ -183,10 +170,12 @@ class JobModel(KeyModel):
             return Answer(job_id, duplicate=True, state=record.state)
         if record.state == "completed" and not fresh:
             raise Refused("WrongState")
-        holder = self.holder(record.key)
         asks = record.scope is not None or record.yielded
+        if asks:
+            self._expire_holder(record.key)
+        holder = self.holder(record.key)
         if asks and holder is not None and holder is not record:
-            assert holder.id is not None
+            holder.id = self.ids[holder.number] = holder.id or new_id()
             return Answer(holder.id, duplicate=True, state=holder.state)
         if asks and holder is None:
             self._yield_to_newcomer(record.key)
@@ -203,7 +192,7 @@ class JobModel(KeyModel):
         self._forget(record)
         if record.successor is not None:
             self._follow([(record, record.successor)])
-        return not record.stripped
+        return True
 
     def prune(self) -> tuple[int, int]:
         over = [r for r in self.records.values() if (r.keep_until or self.now + 1) <= self.now]

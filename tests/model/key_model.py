@@ -18,6 +18,8 @@ from tests.model.job_records import (
     unique_key_of,
 )
 
+KEEP = {"completed": 24 * 3600, "dead": 30 * 24 * 3600, "cancelled": 7 * 24 * 3600}
+
 
 @dataclass
 class KeyModel:
@@ -92,13 +94,16 @@ class KeyModel:
             told = Answer(self.ids[known.record], duplicate=True, state=state, mismatch=mismatch)
             return known.record, told, False
 
-        holder = self.holder(unique_key_of(tenant, asked))
+        key = unique_key_of(tenant, asked)
+        self._expire_holder(key)
+        holder = self.holder(key)
         if holder is None:
             record = self._create(tenant, asked, self.now + asked.delay)
             record.id = self.ids[record.number] = new_id(index)
             answer, changes = Answer(record.id), False
         else:
             record = holder
+            holder.id = self.ids[holder.number] = holder.id or new_id(index)
             answer, changes = self._duplicate(record, asked, policy, index)
         if place is not None:
             self.published[place] = PublishKey(
@@ -117,9 +122,8 @@ class KeyModel:
         mismatch = holder.contents != (asked.kind, asked.payload) and not changes
         if mismatch and policy.on_mismatch == "raise":
             raise Refused("KeyReused", index)
-        assert holder.id is not None
         told = Answer(
-            holder.id, duplicate=True, state=holder.state, mismatch=mismatch, replaced=replaced
+            str(holder.id), duplicate=True, state=holder.state, mismatch=mismatch, replaced=replaced
         )
         return told, changes
 
@@ -152,6 +156,35 @@ class KeyModel:
         )
         self.records[record.number] = record
         return record
+
+    def _expire_holder(self, key: Key | None) -> None:
+        """A newcomer is not answered with a job that will never run: its life is over."""
+        expired = [
+            r
+            for r in self.records.values()
+            if key is not None and r.key == key and r.state == "queued" and not r.yielded
+            if r.expires_at is not None and r.expires_at <= self.now
+            if r.holds(self.now) or r.window_until is not None
+        ]
+        for record in expired:
+            record.state, record.reason = "dead", "expired"
+            record.vanished, record.not_before = 0, None
+        self._end(expired)
+
+    def _end(self, ended: Sequence[Record]) -> None:
+        """What follows an end: the record has its time, and the successor has the key."""
+        successors: list[tuple[Record, Asked]] = []
+        for record in ended:
+            record.keep_until = self.now + (KEEP | dict(record.asked.retention))[record.state]
+            if record.successor is not None:
+                successors.append((record, record.successor))
+                record.successor, record.yielded = None, True
+        self._follow(successors)
+
+    def _follow(self, successors: Sequence[tuple[Record, Asked]]) -> None:
+        for record, asked in successors:
+            if self.holder(record.key) is None:
+                self._create(record.tenant, asked, record.successor_run_at)
 
     def _yield_to_newcomer(self, key: Key | None) -> None:
         """Somebody takes a key that is free: whose window is over has lost it for good.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis.stateful import (
 
 from onefold import Delivery, OnefoldError
 from tests.model.job_model import JobModel
-from tests.model.job_records import Asked, Policy, Record, Refused
+from tests.model.job_records import Answer, Asked, Policy, Record, Refused
 from tests.model.job_requests import POLICIES, QUEUES, REQUESTS, TENANTS, new_job, span, told
 from tests.model.store import LENGTH, SHRINKING, Store, moment, seconds
 
@@ -210,16 +211,21 @@ class JobMachine(RuleBasedStateMachine):
         assert answer == _outcome(lambda: self.model.cancel(tenant, job_id, reason))
         return self._seen()
 
-    @rule(tenant=TENANTS, job_id=jobs, fresh=st.booleans())
-    def replay(self, tenant: str, job_id: str, *, fresh: bool) -> None:
+    @rule(target=jobs, tenant=TENANTS, job_id=jobs, fresh=st.booleans())
+    def replay(self, tenant: str, job_id: str, *, fresh: bool) -> MultipleResults[str]:
         onefold = self.store.onefold.tenant(tenant)
 
         answer = _outcome(lambda: told(onefold.replay(job_id, fresh=fresh)))
 
-        assert answer == _outcome(lambda: self.model.replay(tenant, job_id, fresh=fresh))
+        new_id = answer.id if isinstance(answer, Answer) else "refused"
+        expected = _outcome(
+            lambda: self.model.replay(tenant, job_id, fresh=fresh, new_id=lambda: new_id)
+        )
+        assert answer == expected
+        return self._seen()
 
-    @rule(tenant=TENANTS, state=st.sampled_from(["dead", "completed", "cancelled"]))
-    def replay_many(self, tenant: str, state: str) -> None:
+    @rule(target=jobs, tenant=TENANTS, state=st.sampled_from(["dead", "completed", "cancelled"]))
+    def replay_many(self, tenant: str, state: str) -> MultipleResults[str]:
         answers = self.store.onefold.tenant(tenant).replay_many(status=state, fresh=True)
 
         wanted = [
@@ -227,8 +233,13 @@ class JobMachine(RuleBasedStateMachine):
             for record in self._records()
             if record.tenant == tenant and record.state == state and not record.stripped
         ]
-        expected = [self.model.replay(tenant, str(r.id), fresh=True) for r in wanted]
-        assert [told(answer) for answer in answers] == expected
+        assert len(wanted) == len(answers)
+        for record, answer in zip(wanted, answers, strict=True):
+            expected = self.model.replay(
+                tenant, str(record.id), fresh=True, new_id=partial(str, answer.id)
+            )
+            assert told(answer) == expected
+        return self._seen()
 
     @rule(target=jobs, tenant=TENANTS, job_id=jobs)
     def delete(self, tenant: str, job_id: str) -> MultipleResults[str]:

@@ -1,0 +1,123 @@
+"""What the model has found, by name: the machine again, but with steps that are written down."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.model.job_records import Asked, Policy
+from tests.model.store import Store
+from tests.model.test_jobs import JobMachine
+
+KEYED = Asked("mail", 1, "left", unique_key="k")
+OTHER = Asked("mail", 2, "left", unique_key="k")
+RERUN = Policy("rerun")
+
+
+@pytest.fixture
+def machine(store: Store) -> Iterator[JobMachine]:
+    """The machine: every step compares answers, and the end what is stored."""
+    machine = JobMachine(store)
+    yield machine
+    machine.the_same_is_stored()
+    machine.teardown()
+
+
+def enqueue(machine: JobMachine, *asked: Asked, policy: Policy | None = None) -> list[str]:
+    made = machine._enqueue("one", asked, policy or Policy())
+    machine.the_same_is_stored()
+    return list(made.values)
+
+
+def take(machine: JobMachine) -> tuple[str, int]:
+    taken: list[tuple[str, int]] = list(machine.take(("left",), 1, 60).values)
+    return taken[0]
+
+
+def states(machine: JobMachine) -> list[str]:
+    return [record.state for record in machine.model.records.values()]
+
+
+@pytest.mark.parametrize("scope", ["active", "exists"])
+def test_a_replay_meets_the_successor_that_got_the_key(machine: JobMachine, scope: str) -> None:
+    (first,) = enqueue(machine, replace(KEYED, unique_while=scope))
+    delivery = take(machine)
+    enqueue(machine, OTHER, policy=RERUN)
+    machine.end_many("bury", [delivery], None)
+
+    machine.replay("one", first, fresh=False)
+
+    assert states(machine) == ["dead", "queued"]
+
+
+def test_a_replay_has_its_key_again_when_the_successor_has_ended(machine: JobMachine) -> None:
+    (first,) = enqueue(machine, replace(KEYED, unique_while="exists"))
+    delivery = take(machine)
+    enqueue(machine, OTHER, policy=RERUN)
+    machine.end_many("bury", [delivery], None)
+    machine.end_many("finish", [take(machine)], None)
+
+    machine.replay("one", first, fresh=False)
+    machine.end_many("finish", [take(machine)], None)
+    enqueue(machine, KEYED)
+
+    assert states(machine) == ["completed", "completed"]
+
+
+def test_the_newest_request_of_a_batch_follows_a_running_holder_whole(machine: JobMachine) -> None:
+    enqueue(machine, KEYED)
+    delivery = take(machine)
+    newest = replace(OTHER, queue="right", unique_while="exists", max_attempts=2)
+
+    enqueue(machine, replace(OTHER, unique_while="queued"), newest, policy=RERUN)
+    machine.end_many("finish", [delivery], None)
+
+    assert [record.asked.queue for record in machine.model.records.values()] == ["left", "right"]
+
+
+@pytest.mark.parametrize("scope", ["active", "exists"])
+def test_the_successor_of_an_expired_holder_is_the_next_holder(
+    machine: JobMachine, scope: str
+) -> None:
+    enqueue(machine, replace(KEYED, unique_while=scope, expires_in=30))
+    delivery = take(machine)
+    enqueue(machine, OTHER, policy=RERUN)
+    machine.end_many("retry", [delivery], 0)
+    machine.let_time_pass(60)
+
+    enqueue(machine, KEYED)
+
+    assert states(machine) == ["dead", "queued"]
+
+
+@pytest.mark.parametrize("word", ["finish", "retry", "defer", "bury", "hand_back"])
+def test_a_stale_word_beside_a_present_one_takes_nothing_from_it(
+    machine: JobMachine, word: str
+) -> None:
+    enqueue(machine, KEYED)
+    stale = take(machine)
+    machine.end_many("retry", [stale], 0)
+    present = take(machine)
+
+    machine.heartbeat([present, stale], 60)
+    machine.end_many(word, [present, stale], None)
+
+    assert states(machine) != ["running"]
+
+
+def test_each_item_is_compared_with_the_stored_publish_key(machine: JobMachine) -> None:
+    known = Asked("mail", 1, "left", publish_key="K")
+    enqueue(machine, known)
+
+    enqueue(machine, replace(known, payload=2), known)
+
+    assert states(machine) == ["queued"]
+
+
+def test_a_duplicate_of_a_job_that_is_gone_leaves_no_note(machine: JobMachine) -> None:
+    (job,) = enqueue(machine, Asked("mail", 1, "left", publish_key="K"))
+    machine.delete("one", job)
+
+    enqueue(machine, Asked("mail", 1, "left", publish_key="K"))
+
+    assert machine.store.rows("select * from {duplicate}") == []
