@@ -10,8 +10,8 @@ with held as materialized (
         j.shard = r.shard
         and j.id = r.id::uuid
         and j.fence = r.fence
-        -- Running, or given up for lost but taken by nobody since.
-        and (j.state = 1 or (j.state = 0 and j.vanished > 0))
+        -- Running, or given up for lost (and not handed back) but taken by nobody since.
+        and (j.state = 1 or (j.state = 0 and j.vanished > 0 and j.not_before is not null))
     order by j.shard, j.id
     for update of j skip locked
 )
