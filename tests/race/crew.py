@@ -18,11 +18,12 @@ import pytest
 
 from onefold import Onefold
 from tests.fixtures.place import Place
+from tests.fixtures.soak import SOAK
 
 T = TypeVar("T")
 
 SIZE = 4
-DEADLINE = 50.0
+DEADLINE = 1_000.0 if SOAK else 50.0
 IMPORTED = [
     "__main__", "pytest", "onefold.databases.postgres.borrowed", "tests.race.waiting",
     "tests.crash.enqueueing", "tests.crash.delivering", "tests.crash.operating",
