@@ -38,7 +38,7 @@ class JobModel(KeyModel):
             record.state, record.lease_until = "running", self.now + lease
             record.attempt += 1
             record.fence += 1
-            record.not_before = None
+            record.not_before, record.lapsed = None, False
             if record.scope == "queued":
                 record.scope = None
         return taken
@@ -51,12 +51,16 @@ class JobModel(KeyModel):
         ended: list[Record] = []
         for job_id, fence in deliveries:
             record = self.by_id(job_id)
-            if record is not None and record.state == "running" and record.fence == fence:
+            if record is not None and record.fence == fence and self._counts(record, word):
                 self._word(record, word, after)
                 said[job_id, fence] = record.state
                 ended.append(record)
         self._settle(ended)
         return [self._told(word, delivery, said.get(delivery)) for delivery in deliveries]
+
+    def _counts(self, record: Record, word: str) -> bool:
+        late = word == "finish" and record.state == "queued" and record.lapsed
+        return record.state == "running" or late
 
     def _told(
         self, word: str, delivery: tuple[str, int], said: str | None
@@ -75,7 +79,7 @@ class JobModel(KeyModel):
         return ("already" if same else "lost"), record.state
 
     def _word(self, record: Record, word: str, after: int | None) -> None:
-        record.lease_until = None
+        record.lease_until, record.lapsed = None, False
         record.vanished = record.vanished if word == "hand_back" else 0
         match word:
             case "finish":
@@ -135,6 +139,7 @@ class JobModel(KeyModel):
                 record.state, record.reason = "dead", "poison"
             else:
                 self._fail(record, "lease expired")
+                record.lapsed = record.state == "queued"
         self._settle(lapsed)
         buried = sum(record.state == "dead" for record in lapsed)
         expired = [
@@ -182,7 +187,7 @@ class JobModel(KeyModel):
         record.state, record.attempt, record.vanished, record.run_at = "queued", 0, 0, self.now
         record.reason = record.keep_until = record.expires_at = record.not_before = None
         record.generation += fresh
-        record.yielded = False
+        record.yielded = record.lapsed = False
         return Answer(job_id)
 
     def delete(self, tenant: str, job_id: str) -> bool:

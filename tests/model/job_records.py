@@ -86,6 +86,8 @@ class Record:
     keep_until: int | None = None
     reason: str | None = None
     stripped: bool = False
+    lapsed: bool = False
+    """Given up for lost, and taken by nobody since: its delivery may still finish."""
     yielded: bool = False
     """The key went to another job: only a replay asks for it again."""
     successor: Asked | None = None

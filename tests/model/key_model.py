@@ -213,3 +213,4 @@ class KeyModel:
             holder.asked, kind=asked.kind, payload=asked.payload, priority=asked.priority
         )
         holder.run_at, holder.attempt, holder.vanished, holder.successor = wanted, 0, 0, None
+        holder.lapsed = False
