@@ -1,4 +1,4 @@
-"""How a delivery ends: DESIGN's table of states, event by event."""
+"""How a delivery ends: the table of states, event by event."""
 
 from __future__ import annotations
 

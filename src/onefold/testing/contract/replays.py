@@ -1,4 +1,4 @@
-"""Sending ended jobs round again: the second half of rule 7, and DESIGN's table of states."""
+"""Sending ended jobs round again: the second half of rule 7, and the table of states."""
 
 from __future__ import annotations
 
