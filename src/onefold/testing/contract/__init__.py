@@ -20,7 +20,8 @@ A test file that has a fixture named `subject` becomes the exam:
 
 `onefold.testing.subjects` has the ways of making calls that ship with Onefold; derive from
 `Subject` for one of your own, and parametrize the fixture to examine several. The tests name the
-rule that they prove, by its number in docs/reference/rules.md. What needs two connections at once (races, isolation levels) is not here.
+rule that they prove, by its number in docs/reference/rules.md. What needs two connections at once
+(races, isolation levels) is not here.
 """
 
 from typing import Final
