@@ -11,6 +11,7 @@ import pytest
 
 from onefold import DatabaseBusy, NewJob, Onefold, WouldDeadlock
 from onefold.app import Within
+from onefold.claims import Replay
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 
@@ -253,3 +254,24 @@ def test_what_came_before_a_failed_statement_is_undone(
     assert raw.execute("select count(*) from invoice").fetchone() == (1,)
     # Its publish key was recorded before the job was refused.
     assert raw.execute("select count(*) from onefold_claim").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("isolation_level", ["", None])
+def test_a_statement_of_the_callers_may_still_be_open(store: Store, isolation_level: Any) -> None:
+    onefold = store.open()
+    onefold.migrate()
+    connection = sqlite3.connect(store.path, isolation_level=isolation_level)
+    connection.execute("create table invoice (id integer)")
+    if isolation_level is None:
+        connection.execute("begin")
+    cursor = connection.execute("insert into invoice values (7), (8) returning id")
+
+    with onefold.within(connection).once("invoice", "7") as claim:
+        assert claim is not None
+        for (number,) in cursor:
+            onefold.within(connection).enqueue("email", {"id": number})
+    connection.commit()
+    connection.close()
+
+    assert {job.payload["id"] for job in onefold.find()} == {7, 8}
+    assert isinstance(onefold.claim("invoice", "7"), Replay)

@@ -1,5 +1,6 @@
 """PostgreSQL in bad weather: gone, restarting, refusing, full, slow. A sentence for each."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -11,8 +12,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
-from onefold import DatabaseBusy, DatabaseUnavailable, Onefold
+from onefold import DatabaseBusy, DatabaseUnavailable, Enqueued, Onefold
 from tests.faults.callers import Caller
 from tests.faults.servers import PATIENCE, key_held, until, url_as
 from tests.fixtures.postgres import PostgresServer
@@ -263,3 +265,36 @@ def _refused(url: str) -> bool:
     except psycopg.OperationalError:
         return True
     return False
+
+
+def test_a_failure_is_shared_by_all_who_waited_for_it() -> None:
+    async def ask(url: str) -> list[BaseException | Enqueued]:
+        onefold = Onefold(url, busy_timeout=timedelta(seconds=2))
+        calls = (onefold.aenqueue("email") for _ in range(5))
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        errors = asyncio.run(ask(f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/db"))
+
+    assert isinstance(errors[0], DatabaseUnavailable)
+    assert all(error is errors[0] for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("url", "label"),
+    [
+        ("postgresql://u:secret@h/db", "postgresql://u@h/db"),
+        ("postgresql://u:se?cret@h:5433/db", "postgresql://u@h:5433/db"),
+        ("postgresql://u:se#cret@h/db", "postgresql://u@h/db"),
+        ("postgresql://u:se[cret@h/db", "postgresql://u@h/db"),
+        ("postgresql://h/db?password=secret&user=u", "postgresql://u@h/db"),
+        ("postgresql://u@h/db?sslpassword=secret", "postgresql://u@h/db"),
+        ("postgresql://u:secret@/db?host=/run/pg", "postgresql://u@/db?host=%2Frun%2Fpg"),
+        ("postgresql://u@h/db?sslmode=require", "postgresql://u@h/db?sslmode=require"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets_and_still_works(url: str, label: str) -> None:
+    shown = repr(Onefold(url))
+
+    assert shown == f"Onefold({label!r})"
+    assert "secret" not in conninfo_to_dict(label).values()

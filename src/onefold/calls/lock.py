@@ -143,7 +143,8 @@ class _Lock:
             yield Pause(min(pause, max(answer.retry_after.total_seconds(), 0.001)))
 
     def _mine(self) -> _Mine:
-        return (_whoami(), self._conductor.database.label, self._key)
+        database = self._conductor.database
+        return (_whoami(), f"{database.label} {database.sql.schema}", self._key)
 
     def _trust(self, asked: float) -> None:
         self._trusted_until = asked + self._ttl.total_seconds() * (1 - MARGIN)

@@ -72,7 +72,12 @@ class BorrowedSqlite:
 
     def _all_or_nothing(self, build: Build[T]) -> T:
         """Undo what came before a failure: a caller may catch the error and commit."""
-        self._connection.execute("savepoint onefold")
+        try:
+            self._connection.execute("savepoint onefold")
+        except sqlite3.OperationalError:
+            # A writing statement of the caller's is still being read (`returning`). An enqueue
+            # takes back what it stored by itself; only a failure of the file is not covered.
+            return run(build(self._database.sql), self._execute)
         try:
             result = run(build(self._database.sql), self._execute)
         except BaseException:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import psycopg
 import psycopg_pool
@@ -279,22 +280,24 @@ class PostgresDatabase:
 
     def identity(self) -> Identity:
         """Read once per process, by a connection of its own, so that a wrong URL fails at once."""
-        state = self._current()
+        state, asked = self._current(), time.monotonic()
         if state.identity is None:
             with state.opening:
                 if state.identity is None:
-                    self._accept(state, self._read_identity())
+                    with state.outcome(asked):
+                        self._accept(state, self._read_identity())
         assert state.identity is not None
         return state.identity
 
     async def aidentity(self) -> Identity:
         """`identity`, awaited."""
-        state = self._current()
+        state, asked = self._current(), time.monotonic()
         if state.identity is None:
             # One at a time: a burst of first calls must not open a connection each.
             async with state.opening_in(asyncio.get_running_loop()):
                 if state.identity is None:
-                    self._accept(state, await self._aread_identity())
+                    with state.outcome(asked):
+                        self._accept(state, await self._aread_identity())
         assert state.identity is not None
         return state.identity
 
@@ -408,14 +411,19 @@ async def aexecute(
 
 
 def _without_password(url: str) -> str:
-    """The same URL, as it may be shown: a command that names it must work."""
+    """The URL as it may be shown. A command that names it must work, given the password."""
     try:
-        conninfo_to_dict(url)
+        parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         # Its own sentence may quote the password.
         raise InvalidInput("url", "is not a PostgreSQL URL that psycopg can read") from None
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    settings = [part for part in parts.query.split("&") if not part.startswith("password=")]
-    query = f"?{'&'.join(settings)}" if any(settings) else ""
-    return f"{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}{query}"
+    for secret in ("password", "sslpassword"):
+        parts.pop(secret, None)
+    shown = {name: quote(str(value), safe="") for name, value in parts.items()}
+    user = f"{shown.pop('user')}@" if "user" in shown else ""
+    path = f"/{shown.pop('dbname', '')}"
+    # A folder of sockets, or several hosts, cannot stand before the path.
+    host = shown.pop("host") if re.fullmatch(r"[\w.-]+", shown.get("host", "")) else ""
+    port = f":{shown.pop('port')}" if host and shown.get("port", "").isdigit() else ""
+    rest = "&".join(f"{name}={value}" for name, value in shown.items())
+    return f"postgresql://{user}{host}{port}{path}{'?' if rest else ''}{rest}"

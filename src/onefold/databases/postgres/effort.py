@@ -8,13 +8,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from onefold.databases.postgres.errors import translated, verdict
+from onefold.errors import DatabaseBusy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import psycopg
-
-    from onefold.errors import DatabaseBusy
 
 # Spread retries, so that two who met once do not meet again.
 PAUSE: Final = 0.01
@@ -38,7 +37,7 @@ class Effort:
         """Seconds to wait before an operation begins anew; raises ours where it has too often."""
         waited = timedelta(seconds=time.monotonic() - self._started)
         if waited >= self._patience:
-            raise self._busy(waited)
+            raise DatabaseBusy("the keys of this call kept changing hands.", waited=waited)
         return random.random() * PAUSE
 
     def pause(self, error: psycopg.Error, *, connection_lost: bool) -> float:

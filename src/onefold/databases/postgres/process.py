@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg
@@ -15,6 +17,8 @@ import psycopg_pool
 from psycopg.rows import TupleRow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onefold.operations.migrations import Identity
 
 Pool: TypeAlias = psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]]
@@ -39,6 +43,18 @@ class Process:
         self.pool: Pool | None = None
         self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+        self._failure: tuple[float, Exception] | None = None
+
+    @contextmanager
+    def outcome(self, asked: float) -> Iterator[None]:
+        """Share a failure with those who have waited for it, instead of letting each fail anew."""
+        if self._failure is not None and self._failure[0] >= asked:
+            raise self._failure[1]
+        try:
+            yield
+        except Exception as error:
+            self._failure = (time.monotonic(), error)
+            raise
 
     def opening_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
         """The lock of a loop under which its pool is opened, and the identity read."""
@@ -50,7 +66,7 @@ class Process:
         An `asyncio.run` after the other leaves them behind: nobody can use them any more, and the
         server would keep them for ever.
         """
-        for loop in [loop for loop in self._opening if loop.is_closed()]:
+        for loop in [loop for loop in list(self._opening) if loop.is_closed()]:
             self._opening.pop(loop, None)
         for loop, pool in list(self.pools.items()):
             if loop.is_closed() and self.pools.pop(loop, None) is not None:
