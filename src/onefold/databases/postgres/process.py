@@ -17,7 +17,7 @@ import psycopg_pool
 from psycopg.rows import TupleRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from onefold.operations.migrations import Identity
 
@@ -46,7 +46,7 @@ class Process:
         self._failure: tuple[float, Exception] | None = None
 
     @contextmanager
-    def outcome(self, asked: float) -> Iterator[None]:
+    def outcome(self, asked: float) -> Generator[None]:
         """Share a failure with those who have waited for it, instead of letting each fail anew."""
         if self._failure is not None and self._failure[0] >= asked:
             raise self._failure[1]
