@@ -115,6 +115,9 @@ class PostgresStore:
     def transaction(self) -> Generator[psycopg.Connection]:
         with closing(psycopg.connect(self._url)) as connection:
             yield connection
+            # Not by closing alone: the server would notice that a moment later, and hold the
+            # transaction's locks until then.
+            connection.rollback()
 
     def close(self) -> None:
         self._connection.close()
