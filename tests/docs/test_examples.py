@@ -64,6 +64,8 @@ def evaluate_console(example: Example) -> None:
 PARSERS = (PythonCodeBlockParser(), CodeBlockParser("console", evaluate_console))
 
 
+# A short example closes nothing, and Python 3.13 warns of that.
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_examples_of_a_page_run(
     page: Path,
@@ -79,7 +81,7 @@ def test_the_examples_of_a_page_run(
 
     for example in document.examples():
         example.evaluate()
-    # A short example closes nothing; Python 3.13 would warn of it in some later test.
+    # Or it would be warned of in some later test.
     for name in document.namespace:
         if isinstance(left_open := document.namespace[name], sqlite3.Connection):
             left_open.close()
