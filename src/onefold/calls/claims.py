@@ -241,7 +241,7 @@ def lock_key(name: object) -> str:
     """Any text may name a lock; one too long for a key is digested."""
     if isinstance(name, str) and len(name.encode("utf-8", "replace")) > names.KEY_BYTES:
         return f"digest:{fingerprint(name)}"
-    return name  # type: ignore[return-value] # claim_key checks the rest
+    return names.key(name, "name")
 
 
 def _open(surface: str) -> str:

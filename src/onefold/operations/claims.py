@@ -21,6 +21,7 @@ from onefold.model.claim import (
     own,
 )
 from onefold.model.moment import from_micros
+from onefold.operations.keys import ROUNDS
 from onefold.operations.publish import (
     FIND_CLAIM_COLUMNS,
     INSERT_CLAIM_COLUMNS,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from onefold.operations.statement import Operation, Row, Rows, Sql
 
-ROUNDS: Final = 8
 HELD_COLUMNS: Final = (*KEY_COLUMNS, "owner", "fence")
 
 

@@ -296,7 +296,7 @@ def _replayed(locked: Locked, event: Event, *, reserved: bool) -> Move:
     return Move(locked.id, step, locked.now, keep=0, replayed=True, fresh=fresh, reserved=reserved)
 
 
-_recent: Final = msgspec.json.Decoder(list[tuple[int, str | None]])
+decode_notes: Final = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
 
 def duplicates(sql: Sql, tenant: str, job_id: str) -> Operation[Duplicates]:
@@ -308,7 +308,7 @@ def duplicates(sql: Sql, tenant: str, job_id: str) -> Operation[Duplicates]:
     rows = yield sql("read_duplicates", shard=shard, id=job_id)
     recent: list[tuple[int, str | None]] = []
     for _, at, _, folded, request_id in rows:
-        recent += [(at, request_id)] if folded is None else _recent.decode(folded)
+        recent += [(at, request_id)] if folded is None else decode_notes(folded)
     recent = sorted(recent, key=lambda note: note[0], reverse=True)[:RECENT_DUPLICATES]
     return Duplicates(
         count=sum(row[0] for row in rows),

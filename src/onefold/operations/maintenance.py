@@ -6,14 +6,14 @@ was full. Any process may do them, at any time: they only tidy what is over alre
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from onefold.model.identity import shard_of
 from onefold.model.lifecycle import State
 from onefold.operations.endings import remove
-from onefold.operations.jobs import RECENT_DUPLICATES
+from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
 from onefold.operations.publish import KEY_COLUMNS, SURFACE
 from onefold.operations.shards import ids_by_shard
 
@@ -79,9 +79,6 @@ def _jobs_alive(sql: Sql, rows: Rows) -> Operation[set[str]]:
     return alive
 
 
-_notes: Final = msgspec.json.Decoder(list[tuple[int, str | None]])
-
-
 def fold_duplicates(sql: Sql, *, shard: int = 0, limit: int = 5_000) -> Operation[int]:
     """Fold one batch of notes into a count per job and its last few; answers how many."""
     rows = yield sql("lock_unfolded_duplicates", shard=shard, limit=limit)
@@ -108,7 +105,7 @@ def _fold(
     count, first, last = len(notes), min(moments), max(moments)
     if tally is not None:
         known, known_first, known_last, recent = tally
-        notes += _notes.decode(str(recent))
+        notes += decode_notes(str(recent))
         count += int(str(known))
         first, last = min(first, int(str(known_first))), max(last, int(str(known_last)))
     notes.sort(key=lambda note: note[0], reverse=True)
