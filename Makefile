@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+BENCH_VENV ?= .venv-bench
 UV := uv>=0.13.7,<0.14
 
 BIN := $(VENV)/bin
@@ -17,7 +18,7 @@ SYNC := $(BIN)/uv sync --quiet --frozen --inexact
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format soak lock clean
+.PHONY: help run test check format soak bench lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,12 +48,15 @@ format: $(VENV)/.dev ## format the code and mend what ruff can mend
 soak: $(VENV)/.dev ## run races, crashes and models at length
 	ONEFOLD_SOAK=1 $(BIN)/pytest --timeout=3600 tests/race tests/crash tests/model
 
+bench: $(BENCH_VENV)/.bench ## measure Onefold beside raw SQL and its peers (ONLY=enqueue: a part)
+	@$(BENCH_VENV)/bin/python -m bench
+
 lock: $(VENV)/.uv ## bring uv.lock in step with pyproject.toml (UPGRADE=1: newest versions)
 	$(BIN)/uv lock $(if $(UPGRADE),--upgrade)
 
 clean: ## remove the environment, caches and builds
-	rm -rf $(VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) $(BENCH_VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps: a file of .venv is newer than what it was made from, or it is made again.
 
@@ -68,4 +72,10 @@ $(VENV)/.dev: $(VENV)/.uv pyproject.toml uv.lock
 
 $(VENV)/.run: $(VENV)/.uv pyproject.toml uv.lock
 	$(SYNC) --no-default-groups --extra cli
+	@touch $@
+
+# An environment of its own: the peers' dependencies must not decide what we are tested with.
+$(BENCH_VENV)/.bench: $(VENV)/.uv pyproject.toml uv.lock
+	UV_PROJECT_ENVIRONMENT=$(BENCH_VENV) $(BIN)/uv sync --quiet --frozen --python $(BIN)/python \
+		--no-default-groups --group bench --extra postgres
 	@touch $@
