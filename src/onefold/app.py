@@ -14,8 +14,9 @@ from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
 from onefold.errors import InvalidInput, LeaseLost
-from onefold.model import names
+from onefold.model import given, names
 from onefold.model.claim import Claim
+from onefold.model.identity import shard_count
 from onefold.model.moment import span, to_micros
 from onefold.operations import claims, maintenance
 
@@ -108,18 +109,33 @@ class Onefold(Tenant):
         schema: str = "onefold",
         busy_timeout: timedelta = timedelta(seconds=5),
         clock: Callable[[], datetime] | None = None,
+        shards: int | None = None,
+        prepared_statements: bool = True,
     ) -> None:
         """Nothing is connected yet.
 
         `schema` is PostgreSQL's; `busy_timeout` bounds the wait for what others hold; `clock`
-        replaces the database's clock, for tests.
+        replaces the database's clock, for tests. `shards` is how many parts the first migrate
+        makes, for good; left out, it is what the database has (1 for a new one), and where it has
+        another number, the first use raises `ShardsDiffer`. `prepared_statements=False` is for a
+        pooler in transaction mode that does not know them.
         """
         names.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
         if clock is not None and not callable(clock):
             raise InvalidInput("clock", f"must be a function that gives a datetime, got {clock!r}")
+        if shards is not None:
+            shard_count(shards)
+        given.flag(prepared_statements, "prepared_statements")
         ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
-        database = open_database(url, schema=schema, clock=ticks, busy_timeout=busy_timeout)
+        database = open_database(
+            url,
+            schema=schema,
+            clock=ticks,
+            busy_timeout=busy_timeout,
+            shards=shards,
+            prepared_statements=prepared_statements,
+        )
         super().__init__(Conductor(database, ticks), "")
         self.engine: Engine = Engine(self._conductor)
 

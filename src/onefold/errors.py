@@ -7,6 +7,7 @@
     │   ├── NoTransaction              `within` needs a transaction, and none is or will be open
     │   ├── WrongConnection            not a connection we can use, or to another database
     │   ├── WouldDeadlock              this thread would wait for its own open transaction
+    │   ├── ShardsDiffer               the database was made with another number of shards
     │   └── Closed                     the Onefold object has been closed
     ├── Conflict                   somebody else got there first; normal in life
     │   ├── AlreadyEnqueued            `on_duplicate="raise"` met a holder
@@ -120,6 +121,24 @@ class WouldDeadlock(UsageError):
         super().__init__(
             "This thread has an open write transaction on the same SQLite file, so this call would"
             " wait for itself. Use within(connection) to join that transaction, or commit it first."
+        )
+
+
+class ShardsDiffer(UsageError):
+    """The database was made with another number of shards. Two counts would both win one key."""
+
+    asked: int
+    found: int
+
+    def __init__(self, *, asked: int, found: int, where: str) -> None:
+        """`found` is what the first migrate has written."""
+        super().__init__(
+            f"{where} has {found} shard{'s' if found != 1 else ''}, and this process asks for"
+            f" {asked}. The number is fixed by the first migrate: say shards={found}, or leave"
+            " it out.",
+            asked=asked,
+            found=found,
+            where=where,
         )
 
 

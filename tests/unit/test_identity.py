@@ -274,7 +274,7 @@ def test_the_shard_is_the_remainder_of_the_hash(h: int, shards: int) -> None:
 
 @pytest.mark.parametrize("shards", [0, -1, 4097])
 def test_a_number_of_shards_that_the_hash_cannot_tell_apart_is_refused(shards: int) -> None:
-    with pytest.raises(InvalidInput, match="shards must be from 1 to 4096"):
+    with pytest.raises(InvalidInput, match="shards must be a whole number from 1 to 4096"):
         shard_of(new_id(), shards)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import count
+from random import randrange
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from onefold.model.delivery import (
     results_by_id,
     take_order,
 )
+from onefold.model.identity import HASHES
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
 from onefold.model.names import REASON_BYTES, text
@@ -46,7 +48,8 @@ class Engine:
     def __init__(self, conductor: Conductor) -> None:
         """On the database of `conductor`."""
         self._conductor = conductor
-        self._turn = count()
+        # Anywhere: processes that start together must not crowd on the first shard.
+        self._turn = count(randrange(HASHES))
 
     def take(
         self,

@@ -8,7 +8,7 @@ import typer
 
 from onefold import InvalidInput, Onefold
 from onefold.model import names
-from onefold.model.identity import new_id
+from onefold.model.identity import new_id, shard_count
 from onefold.operations.migrations import Identity, latest, pending, script
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ def migrate(
     schema: Annotated[
         str, typer.Option(metavar="NAME", help="The schema of the tables on PostgreSQL.")
     ] = "onefold",
+    shards: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="How many shards a new database gets, for good.  [1]"),
+    ] = None,
     *,
     sql: Annotated[
         bool,
@@ -43,21 +47,21 @@ def migrate(
 ) -> None:
     """Bring the tables of a database up to date. Safe to repeat."""
     if sql:
-        typer.echo(_text(database, schema), nl=False)
+        typer.echo(_text(database, schema, shards), nl=False)
         return
-    with Onefold(database, schema=schema) as onefold:
+    with Onefold(database, schema=schema, shards=shards) as onefold:
         applied = onefold.migrate()
         for migration in applied:
             typer.echo(f"Applied {migration.number:04} {migration.name}.")
         typer.echo(f"{onefold!r} is {'now ' if applied else ''}up to date.")
 
 
-def _text(url: str, schema: str) -> str:
+def _text(url: str, schema: str, shards: int | None) -> str:
     """The whole script in one transaction. Only the kind of database is read from the URL."""
     dialect = DIALECTS.get(url.partition(":")[0])
     if dialect is None:
         raise InvalidInput("url", f"must start with sqlite:/// or postgresql://, got {url!r}")
     names.schema(schema, "schema")
-    identity = Identity(new_id(), latest(dialect))
+    identity = Identity(new_id(), latest(dialect), 1 if shards is None else shard_count(shards))
     text = script(dialect, pending(dialect, 0, schema=schema), identity, schema=schema)
     return f"begin;\n\n{text}\ncommit;\n"

@@ -69,7 +69,15 @@ class Database(Protocol):
         ...
 
 
-def open_database(url: str, *, schema: str, clock: Clock, busy_timeout: timedelta) -> Database:
+def open_database(
+    url: str,
+    *,
+    schema: str,
+    clock: Clock,
+    busy_timeout: timedelta,
+    shards: int | None,
+    prepared_statements: bool,
+) -> Database:
     """The database of a URL. Nothing is connected yet."""
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput("url", f"must be a string, got {type(url).__name__}")
@@ -78,7 +86,7 @@ def open_database(url: str, *, schema: str, clock: Clock, busy_timeout: timedelt
         case "sqlite":
             from onefold.databases.sqlite import SqliteDatabase
 
-            return SqliteDatabase(url, clock=clock, busy_timeout=busy_timeout)
+            return SqliteDatabase(url, clock=clock, busy_timeout=busy_timeout, shards=shards)
         case "postgresql" | "postgres":
             try:
                 from onefold.databases.postgres import PostgresDatabase
@@ -86,7 +94,14 @@ def open_database(url: str, *, schema: str, clock: Clock, busy_timeout: timedelt
                 raise InvalidInput(
                     "url", "names PostgreSQL; install its driver: pip install 'onefold[postgres]'"
                 ) from error
-            return PostgresDatabase(url, schema=schema, clock=clock, busy_timeout=busy_timeout)
+            return PostgresDatabase(
+                url,
+                schema=schema,
+                clock=clock,
+                busy_timeout=busy_timeout,
+                shards=shards,
+                prepared_statements=prepared_statements,
+            )
         case _:
             # Nothing else of it is shown: there may be a password anywhere.
             got = f"the scheme {scheme!r}" if _SCHEME.fullmatch(scheme) and ":" in url else "none"

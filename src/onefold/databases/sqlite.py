@@ -81,12 +81,15 @@ _lent: dict[int, _Lent] = {}
 class SqliteDatabase:
     """One SQLite file. Safe in threads, in any number of event loops, and after fork."""
 
-    def __init__(self, url: str, *, clock: Clock, busy_timeout: timedelta) -> None:
+    def __init__(
+        self, url: str, *, clock: Clock, busy_timeout: timedelta, shards: int | None = None
+    ) -> None:
         """`url` is sqlite:///relative or sqlite:////absolute; nothing is opened yet."""
         self.path: Path = path_of(url)
         self.label: str = f"sqlite:///{self.path}"
         self.sql: Sql = Sql("sqlite")
         self._clock = clock
+        self._shards = shards
         self._busy_timeout = busy_timeout.total_seconds()
         self._state = _State()
         self._closed = False
@@ -267,23 +270,36 @@ class SqliteDatabase:
             identity = read(connection, self.sql)
             if identity is not None and identity.version >= latest("sqlite"):
                 connection.execute("pragma busy_timeout = 0")
+                self._adopt(identity)
                 state.identity = identity
                 return []
             connection.execute("begin immediate")
             try:
-                applied = apply_pending(connection, self.sql)
+                applied, identity = self._apply_pending(connection)
                 connection.execute("commit")
             except BaseException:
                 with suppress(sqlite3.Error):
                     connection.execute("rollback")
                 raise
-            state.identity = read(connection, self.sql)
+            state.identity = identity
             connection.execute("pragma busy_timeout = 0")
         except sqlite3.DatabaseError as error:
             raise self._translated(error) from error
         finally:
             state.give_back(connection)
         return applied
+
+    def _apply_pending(self, connection: sqlite3.Connection) -> tuple[list[Migration], Identity]:
+        applied, identity = apply_pending(
+            connection, self.sql, shards=self._shards, where=self.label
+        )
+        self._adopt(identity)
+        return applied, identity
+
+    def _adopt(self, identity: Identity) -> None:
+        """Keys are placed by the number of shards that the file has."""
+        identity.refuse_other_shards(self._shards, self.label)
+        self.sql = self.sql.with_shards(identity.shards)
 
     def check_borrowed(self, connection: sqlite3.Connection) -> str | None:
         """Why a caller's connection cannot be used, if so."""
@@ -308,7 +324,9 @@ class SqliteDatabase:
             return
         identity = read(connection, self.sql)
         if identity is None or identity.version < latest("sqlite"):
-            apply_pending(connection, self.sql)
+            self._apply_pending(connection)
+        else:
+            self._adopt(identity)
 
     def remember_borrowed(self, connection: sqlite3.Connection) -> None:
         """So that a plain call in the same thread can be told that it would wait for itself."""

@@ -6,10 +6,10 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from onefold.model.identity import new_id
 from onefold.operations.migrations import (
     Identity,
     Migration,
+    found_identity,
     latest,
     pending,
     read_identity,
@@ -36,20 +36,29 @@ def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) 
 
 def read(connection: sqlite3.Connection, sql: Sql) -> Identity | None:
     """The identity of a file, None where it has no tables of ours."""
+    text = _identity_text(connection, sql)
+    return None if text is None else read_identity(text)
+
+
+def _identity_text(connection: sqlite3.Connection, sql: Sql) -> str | None:
     if not execute(connection, sql("has_identity"), lambda: 0):
         return None
     rows = execute(connection, sql("read_identity"), lambda: 0)
-    return read_identity(rows[0][0])
+    text: str = rows[0][0]
+    return text
 
 
-def apply_pending(connection: sqlite3.Connection, sql: Sql) -> list[Migration]:
+def apply_pending(
+    connection: sqlite3.Connection, sql: Sql, *, shards: int | None, where: str
+) -> tuple[list[Migration], Identity]:
     """Bring the tables up to date, in the transaction that is open."""
-    found = read(connection, sql) or Identity(new_id())
+    found = found_identity(_identity_text(connection, sql), shards, where)
     migrations = pending("sqlite", found.version)
     identity = Identity(found.installation, latest("sqlite"), found.shards)
-    for text in statements(script("sqlite", migrations, identity)):
-        connection.execute(text)
-    return migrations
+    if migrations:
+        for text in statements(script("sqlite", migrations, identity)):
+            connection.execute(text)
+    return migrations, identity
 
 
 def statements(text: str) -> list[str]:

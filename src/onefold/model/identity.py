@@ -121,9 +121,14 @@ def shard_of(job_id: str, shards: int) -> int:
     """The shard on which the id lives, of so many."""
     if shards == 1:
         return 0
-    if not 1 < shards <= HASHES:
-        raise InvalidInput("shards", f"must be from 1 to {HASHES}, got {shards}")
-    return hash_of(job_id) % shards
+    return hash_of(job_id) % shard_count(shards)
+
+
+def shard_count(value: object) -> int:
+    """A number of shards that ids can tell apart."""
+    if type(value) is not int or not 1 <= value <= HASHES:
+        raise InvalidInput("shards", f"must be a whole number from 1 to {HASHES}, got {value!r}")
+    return value
 
 
 def hash12(*parts: str) -> int:

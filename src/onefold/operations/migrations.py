@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onefold.errors import ShardsDiffer
+from onefold.model.identity import new_id
 from onefold.operations.statement import Dialect, in_schema, quoted
 
 if TYPE_CHECKING:
@@ -58,6 +60,11 @@ class Identity(msgspec.Struct, frozen=True):
     version: int = 0
     shards: int = 1
 
+    def refuse_other_shards(self, asked: int | None, where: str) -> None:
+        """Raise where a process asks for another number of shards than the database has."""
+        if asked is not None and asked != self.shards:
+            raise ShardsDiffer(asked=asked, found=self.shards, where=where)
+
 
 _decoder = msgspec.json.Decoder(Identity)
 
@@ -65,6 +72,15 @@ _decoder = msgspec.json.Decoder(Identity)
 def read_identity(text: str) -> Identity:
     """From the JSON that `write_identity` gave."""
     return _decoder.decode(text)
+
+
+def found_identity(text: str | None, shards: int | None, where: str) -> Identity:
+    """What a database says it is, or what a new one will be."""
+    if not text:
+        return Identity(new_id(), shards=shards or 1)
+    identity = read_identity(text)
+    identity.refuse_other_shards(shards, where)
+    return identity
 
 
 def write_identity(identity: Identity) -> str:

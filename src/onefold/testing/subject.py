@@ -33,14 +33,18 @@ LEASE: Final = timedelta(seconds=60)
 class Subject(ABC):
     """One way of making Onefold's calls."""
 
-    def __init__(self, url: str, *, schema: str = "onefold") -> None:
+    def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
         """Nothing is connected yet; `open` migrates."""
         self.clock: Clock = Clock()
         # Through self, so that a reset replaces the clock of an Onefold that is in use.
-        self.onefold: Onefold = Onefold(url, schema=schema, clock=lambda: self._clocks[0].now)
+        self.onefold: Onefold = Onefold(
+            url, schema=schema, shards=shards, clock=lambda: self._clocks[0].now
+        )
         self._clocks = [self.clock]
         self.url = url
         self.schema = schema
+        self.shards: int = shards or 1
+        """Priority, and the order of takes, are strict within a shard only."""
         self._tenant = ""
         self._tenants = {""}
         self._commits_errors = False

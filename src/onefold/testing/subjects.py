@@ -50,9 +50,9 @@ class SyncSubject(Subject):
 class AsyncSubject(Subject):
     """The a-twins, awaited on one event loop, on Onefold's own pool."""
 
-    def __init__(self, url: str, *, schema: str = "onefold") -> None:
+    def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
         """The loop is the subject's own."""
-        super().__init__(url, schema=schema)
+        super().__init__(url, schema=schema, shards=shards)
         self._loop = asyncio.new_event_loop()
 
     def carry_out(self, target: object, name: str, *args: Any, **options: Any) -> Any:
@@ -91,9 +91,9 @@ class WithinSync(SyncSubject):
 class WithinSqlite3(WithinSync):
     """Within a transaction of sqlite3."""
 
-    def __init__(self, url: str, *, schema: str = "onefold") -> None:
+    def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
         """The connection is opened when it is first used."""
-        super().__init__(url, schema=schema)
+        super().__init__(url, schema=schema, shards=shards)
         self._connections: list[sqlite3.Connection] = []
 
     @contextmanager
@@ -114,9 +114,9 @@ class WithinSqlite3(WithinSync):
 class WithinPsycopg(WithinSync):
     """Within a transaction of psycopg's sync connection."""
 
-    def __init__(self, url: str, *, schema: str = "onefold") -> None:
+    def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
         """The connection is opened when it is first used."""
-        super().__init__(url, schema=schema)
+        super().__init__(url, schema=schema, shards=shards)
         self._connections: list[Any] = []
 
     @contextmanager
@@ -141,9 +141,9 @@ class WithinPsycopg(WithinSync):
 class WithinAsync(AsyncSubject):
     """Each call awaited in a transaction of the caller's, who commits; an error rolls back."""
 
-    def __init__(self, url: str, *, schema: str = "onefold") -> None:
+    def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
         """The connection is opened when it is first used."""
-        super().__init__(url, schema=schema)
+        super().__init__(url, schema=schema, shards=shards)
         self._connections: list[Any] = []
 
     @abstractmethod

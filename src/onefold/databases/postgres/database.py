@@ -3,7 +3,7 @@
 Each says READ COMMITTED itself, since the server's default may be another level, and sets a
 `lock_timeout` below the server's `deadlock_timeout`: if somebody must lose, it is us, who can try
 again, and not a caller's transaction. No setting is left on the session; psycopg's prepared
-statements are, so a pooler in transaction mode must know them.
+statements are, unless they are switched off for a pooler in transaction mode.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from onefold.databases.postgres.effort import Effort
 from onefold.databases.postgres.errors import translated
 from onefold.databases.postgres.process import CONNECTIONS, AsyncPool, Pool, Process, is_full
 from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
-from onefold.model.identity import new_id
 from onefold.operations.keys import Restart
 from onefold.operations.migrations import (
     Identity,
     Migration,
+    found_identity,
     latest,
     pending,
     read_identity,
@@ -56,7 +56,16 @@ _graveyard: list[object] = []
 class PostgresDatabase:
     """One PostgreSQL database. Safe in threads, in several event loops, and after fork."""
 
-    def __init__(self, url: str, *, schema: str, clock: Clock, busy_timeout: timedelta) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str,
+        clock: Clock,
+        busy_timeout: timedelta,
+        shards: int | None = None,
+        prepared_statements: bool = True,
+    ) -> None:
         """Nothing is connected yet."""
         self.url = url
         self.label: str = _without_password(url)
@@ -64,6 +73,10 @@ class PostgresDatabase:
         self._own = self.sql.restarting()
         self.schema = schema
         self._clock = clock
+        self._shards = shards
+        # psycopg prepares what it has seen five times; behind a pooler that hands the same session
+        # to many, the next one would not know of it.
+        self._prepare_threshold = 5 if prepared_statements else None
         self.busy_timeout = busy_timeout
         self._state = Process()
         self._closed = False
@@ -248,6 +261,7 @@ class PostgresDatabase:
                 "row_factory": tuple_row,
                 "client_encoding": "utf8",
                 "connect_timeout": self._patience,
+                "prepare_threshold": self._prepare_threshold,
             },
             "name": "onefold",
         }
@@ -259,6 +273,7 @@ class PostgresDatabase:
                 autocommit=True,
                 client_encoding="utf8",
                 connect_timeout=self._patience,
+                prepare_threshold=self._prepare_threshold,
             )
         except psycopg.Error as error:
             raise translated(error, self.label, self._exhausted()) from error
@@ -270,6 +285,7 @@ class PostgresDatabase:
                 autocommit=True,
                 client_encoding="utf8",
                 connect_timeout=self._patience,
+                prepare_threshold=self._prepare_threshold,
             )
         except psycopg.Error as error:
             raise translated(error, self.label, self._exhausted()) from error
@@ -317,6 +333,7 @@ class PostgresDatabase:
 
     def _accept(self, state: Process, rows: Rows) -> None:
         identity = self.known(rows)
+        identity.refuse_other_shards(self._shards, self.label)
         self.sql = self.sql.with_shards(identity.shards)
         self._own = self.sql.restarting()
         self.name = rows[0][1]
@@ -360,8 +377,7 @@ class PostgresDatabase:
         return await asyncio.to_thread(self.migrate)
 
     def _plan(self, rows: Rows) -> tuple[list[Migration], Identity]:
-        text = rows[0][0]
-        found = read_identity(text) if text else Identity(new_id())
+        found = found_identity(rows[0][0], self._shards, self.label)
         migrations = pending("postgres", found.version, schema=self.schema)
         return migrations, Identity(found.installation, latest("postgres"), found.shards)
 
