@@ -1,4 +1,4 @@
-"""A caller's psycopg or asyncpg connection.
+"""A caller's psycopg or asyncpg connection, its own or the one beneath another library.
 
 What differs between the libraries is how a statement is run and how a transaction is told; what a
 sync and an async connection do with an operation is written once each.
@@ -13,6 +13,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from onefold.databases.borrowed import refusals
 from onefold.databases.postgres.database import PostgresDatabase, aexecute, execute
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
 from onefold.errors import NoTransaction, SerializationConflict, WrongConnection
@@ -22,21 +23,20 @@ from onefold.operations.statement import Rows, Statement, compiled
 if TYPE_CHECKING:
     from onefold.databases import Build, Clock, Database
     from onefold.databases.borrowed import Borrowed
+    from onefold.databases.borrowed.answer import RunText
     from onefold.operations.migrations import Identity
 
 T = TypeVar("T")
 
 
-def borrow(library: tuple[str, str], connection: Any, database: Database, clock: Clock) -> Borrowed:
+def borrow(library: str, connection: Any, database: Database, clock: Clock) -> Borrowed:
     """The borrowed form of a connection whose library is known."""
     assert isinstance(database, PostgresDatabase)
-    match library:
-        case ("psycopg", "Connection"):
-            return BorrowedPsycopg(connection, database, clock)
-        case ("psycopg", "AsyncConnection"):
-            return BorrowedAsyncPsycopg(connection, database, clock)
-        case _:
-            return BorrowedAsyncpg(connection, database, clock)
+    if library == "asyncpg":
+        return BorrowedAsyncpg(connection, database, clock)
+    if isinstance(connection, psycopg.AsyncConnection):
+        return BorrowedAsyncPsycopg(connection, database, clock)
+    return BorrowedPsycopg(connection, database, clock)
 
 
 class _Lent(ABC):
@@ -98,9 +98,7 @@ class _Blocking(_Lent):
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """A sync connection would block the event loop."""
         del build, write
-        raise WrongConnection(
-            self._connection, "is a sync connection. Call the method without the leading a."
-        )
+        raise refusals.blocking(self._connection)
 
     def _guarded(self, statement: Statement) -> Rows:
         try:
@@ -120,10 +118,7 @@ class _Awaited(_Lent):
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """An async connection can only be awaited."""
         del build, write
-        raise WrongConnection(
-            self._connection,
-            "is an async connection. Await the method with the leading a (aenqueue).",
-        )
+        raise refusals.awaited(self._connection)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation, on the database that it is meant for."""
@@ -148,8 +143,14 @@ class _Awaited(_Lent):
 
 def _raise_refusal(error: Exception) -> None:
     """A refusal by isolation is part of our contract; any other error is the caller's own."""
-    if sqlstate(error) in SERIALIZATION:
-        raise SerializationConflict(str(error).partition("\n")[0]) from error
+    refused = [
+        cause
+        for cause in refusals.causes(error)
+        # psycopg2 calls it `pgcode`.
+        if (sqlstate(cause) or getattr(cause, "pgcode", None)) in SERIALIZATION
+    ]
+    if refused:
+        raise SerializationConflict(str(refused[-1]).partition("\n")[0]) from error
 
 
 class _Psycopg(_Lent):
@@ -157,6 +158,8 @@ class _Psycopg(_Lent):
 
     def check(self) -> None:
         """Autocommit without a transaction block would commit each statement by itself."""
+        if self._connection.closed:
+            raise refusals.closed(self._connection)
         idle = self._connection.info.transaction_status == TransactionStatus.IDLE
         if idle and self._connection.autocommit:
             raise NoTransaction(self._connection)
@@ -196,6 +199,8 @@ class BorrowedAsyncpg(_Awaited):
 
     def check(self) -> None:
         """Outside a transaction block, each statement would be committed by itself."""
+        if self._connection.is_closed():
+            raise refusals.closed(self._connection)
         if not self._connection.is_in_transaction():
             raise NoTransaction(self._connection)
 
@@ -204,8 +209,69 @@ class BorrowedAsyncpg(_Awaited):
         return not self._connection.is_in_transaction()
 
     async def _execute(self, statement: Statement) -> Rows:
-        text, names = compiled(statement.text, "numbered")
+        text, values = _numbered(statement, self._clock)
+        rows: Rows = await self._connection.fetch(text, *values)
+        return [tuple(row) for row in rows]
+
+
+def _numbered(statement: Statement, clock: Clock) -> tuple[str, tuple[Any, ...]]:
+    """Text and parameters as asyncpg has them."""
+    text, names = compiled(statement.text, "numbered")
+    parameters = statement.arrays()
+    parameters["now"] = clock()
+    return text, tuple(parameters[name] for name in names)
+
+
+class BorrowedThrough(_Blocking):
+    """A connection of a library that runs its statements by psycopg, psycopg2 or asyncpg."""
+
+    def __init__(
+        self,
+        lent: object,
+        database: Database,
+        clock: Clock,
+        *,
+        driver: Any,
+        autocommit: bool,
+        run_text: RunText,
+    ) -> None:
+        """`driver` has the transaction; `run_text` runs a text with its parameters."""
+        assert isinstance(database, PostgresDatabase)
+        super().__init__(lent, database, clock)
+        self._driver = driver
+        self._autocommit = autocommit
+        self._run_text = run_text
+        self._name = type(driver).__module__.partition(".")[0]
+        if self._name not in {"psycopg", "psycopg2", "asyncpg"}:
+            raise WrongConnection(
+                lent, f"uses the driver {self._name}. Use psycopg, psycopg2 or asyncpg."
+            )
+
+    @property
+    def session(self) -> object:
+        """What is remembered as checked."""
+        return self._driver
+
+    @property
+    def _status(self) -> TransactionStatus:
+        if self._name == "asyncpg":
+            begun = self._driver.is_in_transaction()
+            return TransactionStatus.INTRANS if begun else TransactionStatus.IDLE
+        return TransactionStatus(self._driver.info.transaction_status)
+
+    def check(self) -> None:
+        """In autocommit the library would commit each statement by itself."""
+        if self._autocommit and self._status == TransactionStatus.IDLE:
+            raise NoTransaction(self._connection)
+
+    def failed(self) -> bool:
+        """An error, or the caller, has ended the transaction already."""
+        return self._status != TransactionStatus.INTRANS
+
+    def _execute(self, statement: Statement) -> Rows:
+        if self._name == "asyncpg":
+            return self._run_text(*_numbered(statement, self._clock)).rows
+        text, _ = compiled(statement.text, "pyformat")
         parameters = statement.arrays()
         parameters["now"] = self._clock()
-        rows: Rows = await self._connection.fetch(text, *(parameters[name] for name in names))
-        return [tuple(row) for row in rows]
+        return self._run_text(text, parameters).rows

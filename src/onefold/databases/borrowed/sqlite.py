@@ -1,4 +1,4 @@
-"""A caller's sqlite3 connection."""
+"""A caller's sqlite3 connection, its own or the one beneath another library."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onefold.databases import sqlite_errors
+from onefold.databases.borrowed import refusals
 from onefold.databases.sqlite import SqliteDatabase
 from onefold.databases.sqlite_statements import execute
 from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, WrongConnection
@@ -23,33 +24,53 @@ T = TypeVar("T")
 class BorrowedSqlite:
     """A caller's sqlite3 connection."""
 
-    def __init__(self, connection: object, database: Database, clock: Clock) -> None:
-        """The two were matched by `borrow`."""
+    def __init__(
+        self,
+        connection: object,
+        database: Database,
+        clock: Clock,
+        *,
+        lent: object = None,
+        library: Any = None,
+    ) -> None:
+        """`lent` is what the caller gave, where that is not the connection itself.
+
+        `library` gives cursors like the connection's, whose statements its library knows of.
+        """
         assert isinstance(connection, sqlite3.Connection)
         assert isinstance(database, SqliteDatabase)
         self._connection = connection
+        self._lent = connection if lent is None else lent
+        self._library = connection if library is None else library
         self._database = database
         self._clock = clock
 
     @property
     def connection(self) -> object:
         """What was lent."""
-        return self._connection
+        return self._lent
 
     def check(self) -> None:
         """Legacy and PEP 249 modes open a transaction by themselves; autocommit does not."""
         connection: Any = self._connection
-        if connection.in_transaction:
+        try:
+            in_transaction = connection.in_transaction
+        except sqlite3.ProgrammingError as error:
+            raise refusals.closed(self._lent) from error
+        if in_transaction:
             return
         # Python 3.12 brought `autocommit`; -1 is "as isolation_level says".
         autocommit = getattr(connection, "autocommit", -1)
         opens = connection.isolation_level is not None if autocommit == -1 else not autocommit
         if not opens:
-            raise NoTransaction(connection)
+            raise NoTransaction(self._lent)
 
     def failed(self) -> bool:
         """A failed statement kills a SQLite transaction only where it was told to."""
-        return not self._connection.in_transaction
+        try:
+            return not self._connection.in_transaction
+        except sqlite3.ProgrammingError:  # closed
+            return True
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Begin what Python would begin at the first write anyway, but with the write lock.
@@ -59,22 +80,22 @@ class BorrowedSqlite:
         """
         self.check()
         if reason := self._database.check_borrowed(self._connection):
-            raise WrongConnection(
-                self._connection, f"{reason}: its commit would not cover the job."
-            )
+            raise WrongConnection(self._lent, f"{reason}: its commit would not cover the job.")
         self._guarded(lambda: self._database.prepare_borrowed(self._connection))
         if not write:
             return run(build(self._database.sql), self._execute)
         self._database.remember_borrowed(self._connection)
         if not self._connection.in_transaction:
-            self._guarded(lambda: self._connection.execute("begin immediate"))
+            self._guarded(lambda: self._say("begin immediate"))
         return self._all_or_nothing(build)
 
     def _all_or_nothing(self, build: Build[T]) -> T:
         """Undo what came before a failure: a caller may catch the error and commit."""
         try:
-            self._connection.execute("savepoint onefold")
-        except sqlite3.OperationalError:
+            self._say("savepoint onefold")
+        except Exception as error:
+            if not _is_operational(error):
+                raise
             # A writing statement of the caller's is still being read (`returning`). An enqueue
             # takes back what it stored by itself; only a failure of the file is not covered.
             return run(build(self._database.sql), self._execute)
@@ -83,40 +104,46 @@ class BorrowedSqlite:
         except BaseException:
             # Some errors (a full disk) have rolled the whole transaction back already.
             if self._connection.in_transaction:
-                self._connection.execute("rollback to onefold")
-                self._connection.execute("release onefold")
+                self._say("rollback to onefold")
+                self._say("release onefold")
             raise
-        self._connection.execute("release onefold")
+        self._say("release onefold")
         return result
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """sqlite3 blocks; there is nothing to await."""
         del build, write
-        raise WrongConnection(
-            self._connection, "is a sync connection. Call the method without the leading a."
-        )
+        raise refusals.blocking(self._lent)
 
     def _execute(self, statement: Statement) -> Rows:
-        rows: Rows = self._guarded(lambda: execute(self._connection, statement, self._clock))
+        rows: Rows = self._guarded(lambda: execute(self._library, statement, self._clock))
         if self._connection.text_factory is not str:
             return [[_text(value) for value in row] for row in rows]
         return rows
+
+    def _say(self, text: str) -> None:
+        self._library.cursor().execute(text)
 
     def _guarded(self, work: Any) -> Any:
         asked = time.monotonic()
         try:
             return work()
-        except sqlite3.OperationalError as error:
-            if sqlite_errors.is_stale_snapshot(error):
-                raise SerializationConflict(
-                    "it began by reading, and the file has changed since"
-                ) from error
-            if sqlite_errors.is_busy(error):
-                raise DatabaseBusy(
-                    "another connection holds the write lock of the file.",
-                    waited=timedelta(seconds=round(time.monotonic() - asked, 3)),
-                ) from error
+        except Exception as error:
+            for cause in refusals.causes(error):
+                if sqlite_errors.is_stale_snapshot(cause):
+                    raise SerializationConflict(
+                        "it began by reading, and the file has changed since"
+                    ) from error
+                if sqlite_errors.is_busy(cause):
+                    raise DatabaseBusy(
+                        "another connection holds the write lock of the file.",
+                        waited=timedelta(seconds=round(time.monotonic() - asked, 3)),
+                    ) from error
             raise
+
+
+def _is_operational(error: BaseException) -> bool:
+    return any(isinstance(cause, sqlite3.OperationalError) for cause in refusals.causes(error))
 
 
 def _text(value: object) -> object:

@@ -1,0 +1,121 @@
+"""A caller's Django connection: `django.db.connection`, or one of `connections`.
+
+Statements go through its cursor, so that Django's own checks, wrappers and logs see them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from onefold.databases.borrowed import refusals
+from onefold.databases.borrowed.answer import Answer, LibraryCursor
+from onefold.databases.borrowed.sqlite import BorrowedSqlite
+from onefold.errors import NoTransaction, WrongConnection
+
+if TYPE_CHECKING:
+    from onefold.databases import Build, Clock, Database
+    from onefold.databases.borrowed import Borrowed
+    from onefold.databases.borrowed.answer import Parameters
+
+T = TypeVar("T")
+
+
+def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
+    """The borrowed form of a connection of Django's."""
+    wrapper = lent
+    if not isinstance(wrapper, BaseDatabaseWrapper):
+        # `connection` stands for the thread's own; caches have such a proxy, too.
+        alias = getattr(lent, "alias", None)
+        if alias is None:
+            raise WrongConnection(lent, refusals.instead_of(()))
+        wrapper = connections[alias]
+    refusals.expect(refusals.SYSTEMS.get(wrapper.vendor, wrapper.vendor), wrapper, database)
+    return BorrowedDjango(wrapper, database, clock)
+
+
+class BorrowedDjango:
+    """A caller's Django connection."""
+
+    def __init__(self, wrapper: Any, database: Database, clock: Clock) -> None:
+        """Nothing is asked of the connection yet."""
+        self._wrapper = wrapper
+        self._database = database
+        self._clock = clock
+
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._wrapper
+
+    def check(self) -> None:
+        """Outside `atomic`, Django commits each statement by itself, unless told otherwise."""
+        wrapper = self._wrapper
+        if wrapper.closed_in_transaction:
+            raise refusals.closed(wrapper)
+        # Django says itself what to do where a block has failed and must be left.
+        wrapper.validate_no_broken_transaction()
+        try:
+            autocommit = wrapper.get_autocommit()
+        except SynchronousOnlyOperation as error:
+            raise WrongConnection(
+                wrapper,
+                "cannot be used in an event loop. Call a function that has the atomic block and"
+                " the enqueue in it, by asgiref's sync_to_async.",
+            ) from error
+        if autocommit and not wrapper.in_atomic_block:
+            raise NoTransaction(wrapper)
+
+    def failed(self) -> bool:
+        """As Django or the driver says."""
+        wrapper = self._wrapper
+        if wrapper.needs_rollback or wrapper.closed_in_transaction or wrapper.connection is None:
+            return True
+        return self._through().failed()
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation in the block that is open."""
+        self.check()
+        return self._through().transact(build, write=write)
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """A sync connection would block the event loop."""
+        del build, write
+        raise refusals.blocking(self._wrapper)
+
+    def _through(self) -> Borrowed:
+        """The driver's connection beneath, with statements that Django runs."""
+        wrapper = self._wrapper
+        if wrapper.vendor == "sqlite":
+            return BorrowedSqlite(
+                wrapper.connection,
+                self._database,
+                self._clock,
+                lent=wrapper,
+                library=LibraryCursor(partial(_run_on_sqlite, wrapper)),
+            )
+        from onefold.databases.postgres.borrowed import BorrowedThrough
+
+        return BorrowedThrough(
+            wrapper,
+            self._database,
+            self._clock,
+            driver=wrapper.connection,
+            autocommit=wrapper.connection.autocommit,
+            run_text=partial(_run, wrapper),
+        )
+
+
+def _run(wrapper: Any, text: str, parameters: Parameters) -> Answer:
+    with wrapper.cursor() as cursor:
+        cursor.execute(text, parameters or None)
+        return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+
+def _run_on_sqlite(wrapper: Any, text: str, parameters: Parameters) -> Answer:
+    # With parameters, Django reads the text as a format. What is doubled, it makes single.
+    return _run(wrapper, text.replace("%", "%%") if parameters else text, parameters)

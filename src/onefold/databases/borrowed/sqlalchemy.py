@@ -1,0 +1,212 @@
+"""A caller's SQLAlchemy connection or session, sync or async.
+
+1. Statements are run by `exec_driver_sql`: SQLAlchemy begins by itself before the first, its events
+   and logs see them, and their text goes to the driver as it is.
+2. The async twins do the same in SQLAlchemy's greenlet. So does a sync session inside `run_sync`.
+3. On aiosqlite the operation goes to the connection's thread in one piece, past SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import UnboundExecutionError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.util import await_only
+
+from onefold.databases.borrowed import refusals
+from onefold.databases.borrowed.aiosqlite import BorrowedAiosqlite
+from onefold.databases.borrowed.answer import Answer, LibraryCursor
+from onefold.databases.borrowed.sqlite import BorrowedSqlite
+from onefold.errors import NoTransaction, WrongConnection
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from onefold.databases import Build, Clock, Database
+    from onefold.databases.borrowed import Borrowed
+    from onefold.databases.borrowed.answer import Parameters
+
+T = TypeVar("T")
+
+Blocking: TypeAlias = "Connection | Session"
+Awaited: TypeAlias = "AsyncConnection | AsyncSession"
+
+# A caller who streams has his selects declared as cursors, which is no way to insert.
+_OPTIONS: Final = {"stream_results": False, "yield_per": None, "preserve_rowcount": True}
+
+
+def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
+    """The borrowed form of what SQLAlchemy gave the caller."""
+    if isinstance(lent, scoped_session | async_scoped_session):
+        lent = cast("Any", lent)()  # the session of this thread or task
+    if isinstance(lent, Connection | Session):
+        return BorrowedSqlalchemy(lent, database, clock)
+    return BorrowedAsyncSqlalchemy(lent, database, clock)
+
+
+class BorrowedSqlalchemy:
+    """A caller's connection or session."""
+
+    def __init__(
+        self, lent: Blocking, database: Database, clock: Clock, *, awaited: Awaited | None = None
+    ) -> None:
+        """`awaited` is the async twin, where the caller has given that."""
+        self._lent = lent
+        self._shown: object = lent if awaited is None else awaited
+        self._database = database
+        self._clock = clock
+        refusals.expect(self._system(), self._shown, database)
+        self._joined: Connection | None = lent if isinstance(lent, Connection) else None
+
+    def _system(self) -> str:
+        bind = self._lent if isinstance(self._lent, Connection) else self._bind(self._lent)
+        return refusals.SYSTEMS.get(bind.dialect.name, bind.dialect.name)
+
+    def _bind(self, session: Session) -> Engine | Connection:
+        try:
+            return session.get_bind()
+        except UnboundExecutionError as error:
+            raise WrongConnection(
+                self._shown,
+                "has no engine, or several. Give it the connection that is meant:"
+                " session.connection(bind_arguments={'mapper': Invoice}).",
+            ) from error
+
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._shown
+
+    def check(self) -> None:
+        """A session that has not begun has no connection to ask yet; the first call tells."""
+        connection = self._joined
+        if connection is None:
+            return
+        if connection.closed:
+            if connection is not self._lent:
+                return
+            raise refusals.closed(self._shown)
+        # On SQLite it is the beginning that tells: an event of the caller's may say BEGIN then.
+        if connection.dialect.name == "postgresql" or connection.in_transaction():
+            self._through(connection).check()
+
+    def failed(self) -> bool:
+        """Closed, over, or as the driver says."""
+        connection = self._joined
+        if connection is None or connection.closed or not connection.in_transaction():
+            return True
+        return self._through(connection).failed()
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation where SQLAlchemy has begun, or begins now."""
+        if isinstance(self._lent, Connection):
+            self.check()
+        else:
+            self._joined = self._lent.connection()
+        connection = self._joined
+        assert connection is not None
+        begun = None
+        if connection.dialect.name == "sqlite" and not connection.in_transaction():
+            begun = connection.begin()
+        if connection.dialect.name == "postgresql" and connection.dialect.is_async:
+            # Here, or our own look at the database would stop the event loop.
+            await_only(self._database.aidentity())
+        try:
+            return self._through(connection).transact(build, write=write)
+        except NoTransaction:
+            if begun is not None:
+                begun.rollback()
+            raise
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """A sync connection would block the event loop."""
+        del build, write
+        raise refusals.blocking(self._shown)
+
+    def _through(self, connection: Connection) -> Borrowed:
+        """The driver's connection beneath, with statements that SQLAlchemy runs."""
+        pooled: Any = connection.connection
+        driver = pooled.driver_connection
+        match connection.dialect.driver:
+            case "pysqlite":
+                return BorrowedSqlite(
+                    driver,
+                    self._database,
+                    self._clock,
+                    lent=self._shown,
+                    library=LibraryCursor(partial(_run, connection)),
+                )
+            case "aiosqlite":
+                return _AwaitedInside(driver, self._database, self._clock, lent=self._shown)
+            case name if connection.dialect.name == "sqlite":
+                raise WrongConnection(
+                    self._shown, f"uses the driver {name}. Use pysqlite or aiosqlite."
+                )
+            case _:
+                return self._through_postgres(connection, pooled.dbapi_connection, driver)
+
+    def _through_postgres(self, connection: Connection, adapted: Any, driver: Any) -> Borrowed:
+        from onefold.databases.postgres.borrowed import BorrowedThrough
+
+        return BorrowedThrough(
+            self._shown,
+            self._database,
+            self._clock,
+            driver=driver,
+            autocommit=adapted.autocommit,
+            run_text=partial(_run, connection),
+        )
+
+
+class BorrowedAsyncSqlalchemy:
+    """A caller's async connection or session: the sync one inside it, run in a greenlet."""
+
+    def __init__(self, lent: Awaited, database: Database, clock: Clock) -> None:
+        """Nothing is asked of the database yet."""
+        self._lent = lent
+        inside = lent.sync_session if isinstance(lent, AsyncSession) else lent.sync_connection
+        if inside is None:
+            raise WrongConnection(
+                lent, "is not open. Await it: async with engine.begin() as connection."
+            )
+        self._inside = BorrowedSqlalchemy(inside, database, clock, awaited=lent)
+
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._lent
+
+    def check(self) -> None:
+        """As for the sync one; the database is not asked."""
+        self._inside.check()
+
+    def failed(self) -> bool:
+        """As for the sync one."""
+        return self._inside.failed()
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """An async connection can only be awaited."""
+        del build, write
+        raise refusals.awaited(self._lent)
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation as the sync one does."""
+        return await self._lent.run_sync(lambda _: self._inside.transact(build, write=write))
+
+
+class _AwaitedInside(BorrowedAiosqlite):
+    """An aiosqlite connection inside a greenlet, where what is awaited looks sync."""
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation in one hop to the connection's thread."""
+        return await_only(self.atransact(build, write=write))
+
+
+def _run(connection: Connection, text: str, parameters: Parameters) -> Answer:
+    result = connection.exec_driver_sql(text, parameters or None, execution_options=_OPTIONS)
+    rows = [tuple(row) for row in result] if result.returns_rows else []
+    return Answer(rows, result.rowcount)
