@@ -1,0 +1,13 @@
+"""Onefold beside raw SQL and beside its peers, measured in one run on one machine.
+
+    values      what is measured, as data: orders, laps, runs, measurements, targets
+    plan        the measurements, their contestants and the ratios that are wanted
+    contestants what each contestant does between the start and the stop of the watch
+    play        the process of one run: reads an order, prints a lap
+    rounds      who runs when: contestants alternate; a run that was stolen from is set aside
+    verdict     medians, ratios, targets
+    postgres    a real server from a wheel, with the durability of production
+    report      the tables and the JSON
+
+Run it with `make bench`.
+"""

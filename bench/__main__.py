@@ -1,0 +1,167 @@
+"""`make bench`: run the measurements, show what came of them, write it down.
+
+ONLY=enqueue    the measurements whose name contains the word; several, parted by commas; `list`
+SCALE=0.1       a tenth of the jobs, for a quick look
+ROUNDS=3        how often each contestant runs
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench import postgres, report
+from bench.plan import MEASUREMENTS, chosen, scaled
+from bench.rounds import measure
+from bench.values import Contestant, Lap, Measurement, Order, Run
+from bench.verdict import complete
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+FOLDER: Final = Path("build/bench")
+LEAST_ROUNDS: Final = 3
+WIDTH: Final = 110
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the environment asks for."""
+
+    only: str
+    scale: float
+    rounds: int
+
+
+def main() -> None:
+    """Run what is asked for."""
+    console = _console()
+    if os.environ.get("ONLY") == "list":
+        for each in MEASUREMENTS:
+            console.print(f"{each.name:<32}{each.says}", soft_wrap=True)
+        return
+    settings = _settings()
+    measurements = scaled(chosen(settings.only), settings.scale)
+    if not measurements:
+        sys.exit(f"No measurement has {settings.only!r} in its name; ONLY=list prints them all.")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    runs: list[Run] = []
+    with _alone(), postgres.server(FOLDER.absolute() / "postgres") as url:
+        facts = _facts(settings, url)
+        console.print(report.facts_table(facts))
+        try:
+            _measure_all(console, measurements, settings.rounds, url, runs)
+        except KeyboardInterrupt:
+            console.print("Interrupted; what was measured until then:")
+    _conclude(console, facts, complete(measurements, runs), runs)
+
+
+def _conclude(
+    console: Console,
+    facts: dict[str, dict[str, Any]],
+    measurements: list[Measurement],
+    runs: list[Run],
+) -> None:
+    console.print(report.ratios_table(measurements, runs))
+    path = FOLDER / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}.json"
+    path.write_bytes(report.document(facts, measurements, runs))
+    console.print(f"Every run is in {path}", soft_wrap=True)
+
+
+def _console() -> Console:
+    """Wide enough for the tables where the output goes into a file."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(width=WIDTH, highlight=False)
+
+
+def _settings() -> Settings:
+    given = {
+        "only": os.environ.get("ONLY", ""),
+        "scale": os.environ.get("SCALE") or 1.0,
+        "rounds": os.environ.get("ROUNDS") or LEAST_ROUNDS,
+    }
+    try:
+        settings = msgspec.convert(given, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        sys.exit(f"SCALE must be a number and ROUNDS a whole one: {error}")
+    if settings.scale <= 0 or settings.rounds < 1:
+        sys.exit("SCALE must be above 0, and ROUNDS at least 1.")
+    return settings
+
+
+def _facts(settings: Settings, url: str) -> dict[str, dict[str, Any]]:
+    disk = report.file_system(FOLDER)
+    return {
+        "machine": {**report.machine(), "file_system": disk},
+        "versions": report.versions(),
+        "postgres": postgres.settings(url),
+        "sqlite": {"journal_mode": "wal", "synchronous": "full"},
+        "settings": {**msgspec.to_builtins(settings), "event_loop": "asyncio"},
+    }
+
+
+@contextmanager
+def _alone() -> Generator[None]:
+    """Two benchmarks at once would measure each other."""
+    with (FOLDER / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit("Another benchmark is running here. Wait until it has ended.")
+        yield
+
+
+def _measure_all(
+    console: Console, measurements: list[Measurement], rounds: int, url: str, runs: list[Run]
+) -> None:
+    columns = (
+        *(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        total = sum(len(each.contestants) * rounds for each in measurements)
+        bar = progress.add_task("", total=total)
+        for each in measurements:
+
+            def play(contestant: Contestant, each: Measurement = each) -> Lap:
+                progress.update(bar, description=f"{each.name}: {contestant.name}")
+                return _play(each, contestant, url)
+
+            for run in measure(each, rounds, play):
+                runs.append(run)
+                # It will be repeated: there is one more to come.
+                total += run.set_aside
+                progress.update(bar, advance=1, total=total)
+            progress.console.print(report.title(each))
+            progress.console.print(report.figures_table(each, runs))
+            progress.console.print()
+
+
+def _play(measurement: Measurement, contestant: Contestant, postgres_url: str) -> Lap:
+    """One run, in a process of its own."""
+    on_postgres = measurement.database == "postgres"
+    url = postgres_url if on_postgres else f"sqlite:///{FOLDER.absolute() / 'bench.db'}"
+    options = {**measurement.options, **contestant.options}
+    order = Order(contestant.plays, url, measurement.jobs, options)
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.play"],
+        input=msgspec.json.encode(order),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{contestant.name} failed in {measurement.name}; what it said is above.")
+    return msgspec.json.decode(done.stdout, type=Lap)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The watch of one run, and what the machine's host took from it meanwhile."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.values import Lap
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+PROC_STAT = Path("/proc/stat")
+STEAL = 7
+"""The place of steal among the counters of /proc/stat; guests after it are counted in user."""
+
+
+class Ticks(NamedTuple):
+    """The machine's time so far."""
+
+    total: int
+    stolen: int
+
+    @classmethod
+    def parse(cls, text: str) -> Ticks:
+        """From the first line of /proc/stat."""
+        words = text.splitlines()[0].split()
+        counters = [int(word) for word in words[1 : STEAL + 2]]
+        return cls(sum(counters), counters[STEAL] if len(counters) > STEAL else 0)
+
+    @classmethod
+    def now(cls) -> Ticks:
+        """Zero where the system does not say: then nothing is ever set aside."""
+        return cls.parse(PROC_STAT.read_text()) if PROC_STAT.exists() else cls(0, 0)
+
+    def steal_since(self, earlier: Ticks) -> float:
+        """The share that was stolen since."""
+        total = self.total - earlier.total
+        return (self.stolen - earlier.stolen) / total if total > 0 else 0.0
+
+
+class Stopwatch:
+    """Measures the one part of a run that counts."""
+
+    def __init__(self) -> None:
+        """Not started yet."""
+        self.lap: Lap | None = None
+
+    @contextmanager
+    def running(self, jobs: int) -> Generator[None]:
+        """Measure what happens inside."""
+        # What was made before the start shall not be looked through by a collection during it.
+        gc.collect()
+        gc.freeze()
+        ticks, cpu, start = Ticks.now(), process_time(), perf_counter()
+        yield
+        seconds, used = perf_counter() - start, process_time() - cpu
+        self.lap = Lap(jobs, seconds, Ticks.now().steal_since(ticks), used)

@@ -1,0 +1,35 @@
+"""Measurements and runs to do arithmetic on."""
+
+from __future__ import annotations
+
+from bench.values import Contestant, Lap, Measurement, Run, Target
+
+ONEFOLD = Contestant("onefold", "ours.bulk")
+RAW = Contestant("raw", "raw_postgres.bulk")
+PEER = Contestant("peer", "pgqueuer_peer.bulk")
+
+
+def measurement(*targets: Target) -> Measurement:
+    return Measurement(
+        "postgres.enqueue.bulk",
+        "bulk enqueue",
+        "postgres",
+        jobs=100,
+        contestants=(ONEFOLD, RAW, PEER),
+        targets=targets,
+    )
+
+
+def lap(rate: float, *, steal: float = 0.0) -> Lap:
+    return Lap(jobs=100, seconds=100 / rate, steal=steal, cpu_seconds=0.0)
+
+
+def run(contestant: Contestant, rate: float, *, turn: int = 0, set_aside: bool = False) -> Run:
+    return Run(
+        "postgres.enqueue.bulk",
+        contestant.name,
+        turn,
+        lap(rate),
+        load=0.0,
+        set_aside=set_aside,
+    )

@@ -1,0 +1,98 @@
+"""The measurements, as data."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench import contestants
+from bench.contestants.crowd import CALLERS
+from bench.payloads import BYTES, batches, encode, keys, payloads
+from bench.plan import MEASUREMENTS, TAKEN, chosen, scaled
+
+if TYPE_CHECKING:
+    from bench.values import Measurement
+
+each_measurement = pytest.mark.parametrize(
+    "measurement", MEASUREMENTS, ids=[each.name for each in MEASUREMENTS]
+)
+
+
+def functions(module: str) -> set[str]:
+    """Read, not imported: the peers are not installed here."""
+    path = Path(contestants.__path__[0]) / f"{module}.py"
+    tree = ast.parse(path.read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_measurement_has_a_name_of_its_own() -> None:
+    names = [each.name for each in MEASUREMENTS]
+
+    assert len(set(names)) == len(names)
+
+
+@each_measurement
+def test_a_contestant_plays_a_function_that_exists(measurement: Measurement) -> None:
+    for contestant in measurement.contestants:
+        module, function = contestant.plays.split(".")
+
+        assert function in functions(module)
+
+
+@each_measurement
+def test_a_target_names_contestants_of_its_measurement(measurement: Measurement) -> None:
+    names = {contestant.name for contestant in measurement.contestants}
+
+    assert len(names) == len(measurement.contestants)
+    for target in measurement.targets:
+        assert {target.contestant, target.against} <= names
+
+
+def test_a_part_is_chosen_by_any_of_its_words() -> None:
+    assert chosen("") == list(MEASUREMENTS)
+    assert {each.name for each in chosen("sqlite.take, keyed")} == {
+        "sqlite.take",
+        "postgres.enqueue.keyed",
+    }
+    assert chosen("no such thing") == []
+
+
+@pytest.mark.parametrize("scale", [0.0001, 0.1, 1.0, 1.7])
+def test_sizes_are_whole_takes_at_any_scale(scale: float) -> None:
+    for each in scaled(MEASUREMENTS, scale):
+        assert each.jobs >= TAKEN
+        assert each.jobs % TAKEN == 0
+
+
+def test_at_scale_one_the_callers_of_a_crowd_have_equal_shares() -> None:
+    for each in scaled(chosen("concurrent"), 1.0):
+        assert each.jobs % CALLERS == 0
+
+
+def test_a_payload_has_a_hundred_bytes() -> None:
+    contents = payloads(1000)
+
+    assert {len(encode(content)) for content in contents} == {BYTES}
+    assert len({encode(content) for content in contents}) == 1000
+
+
+def test_half_of_the_keys_are_duplicates() -> None:
+    wanted = keys(1000)
+
+    assert len(wanted) == 1000
+    assert len(set(wanted)) == 500
+    assert wanted == keys(1000)
+
+
+def test_batches_leave_nothing_out() -> None:
+    items = list(range(10))
+
+    assert [list(batch) for batch in batches(items, 4)] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9],
+    ]
+    assert [list(batch) for batch in batches(items, 0)] == [items]

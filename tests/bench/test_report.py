@@ -1,0 +1,87 @@
+"""What a reader gets."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from bench.report import document, facts_table, figures_table, file_system, ratios_table
+from bench.values import Target
+from tests.bench.laps import ONEFOLD, PEER, RAW, measurement, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+
+FACTS: dict[str, dict[str, Any]] = {"machine": {"cores": 2}, "versions": {"python": "3.11"}}
+RUNS = [
+    run(ONEFOLD, 100),
+    run(RAW, 200),
+    run(PEER, 50),
+    run(ONEFOLD, 1, turn=1, set_aside=True),
+]
+MEASUREMENT = measurement(Target("onefold", "raw", 0.85), Target("onefold", "peer", 1.5))
+
+
+def printed(table: Table) -> str:
+    console = Console(file=StringIO(), width=120)
+    console.print(table)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def rows(table: Table) -> list[list[str]]:
+    lines = [line.strip(" │").split("│") for line in printed(table).splitlines()]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+def test_the_ratios_say_what_was_wanted_and_whether_it_is_reached() -> None:
+    found = rows(ratios_table([MEASUREMENT], RUNS))
+
+    assert ["postgres.enqueue.bulk", "onefold", "raw", "0.50", "0.85", "no"] in found
+    assert ["postgres.enqueue.bulk", "onefold", "peer", "2.00", "1.50", "yes"] in found
+
+
+def test_a_ratio_of_noisy_figures_says_so() -> None:
+    noisy = [run(ONEFOLD, 100, set_aside=True), run(RAW, 100), run(PEER, 10)]
+
+    assert "yes (noisy)" in printed(ratios_table([MEASUREMENT], noisy))
+
+
+def test_the_figures_say_how_many_runs_were_set_aside() -> None:
+    lines = printed(figures_table(MEASUREMENT, RUNS)).splitlines()
+
+    assert any(line.split() == ["onefold", "100", "100", "100", "1", "1", "0.0"] for line in lines)
+
+
+def test_the_facts_are_printed() -> None:
+    assert "cores 2" in printed(facts_table(FACTS))
+
+
+def test_the_json_has_the_facts_the_rule_and_every_run() -> None:
+    content = json.loads(document(FACTS, [MEASUREMENT], RUNS))
+
+    assert content["machine"] == {"cores": 2}
+    assert content["rule"] == {"tolerated_steal": 0.1, "extra_rounds": 2}
+    assert len(content["runs"]) == len(RUNS)
+    assert content["runs"][3]["set_aside"] is True
+    assert set(content["runs"][0]) == {
+        *("measurement", "contestant", "turn", "rate", "lap", "load", "set_aside"),
+    }
+    assert set(content["runs"][0]["lap"]) == {"jobs", "seconds", "steal", "cpu_seconds"}
+
+
+def test_the_json_has_figures_and_verdicts_of_every_measurement() -> None:
+    (found,) = json.loads(document(FACTS, [MEASUREMENT], RUNS))["measurements"]
+
+    assert found["measurement"]["name"] == "postgres.enqueue.bulk"
+    assert [figure["contestant"] for figure in found["figures"]] == ["onefold", "raw", "peer"]
+    assert [verdict["reached"] for verdict in found["verdicts"]] == [False, True]
+
+
+def test_a_folder_lies_on_some_file_system(tmp_path: Path) -> None:
+    assert file_system(tmp_path)

@@ -1,0 +1,78 @@
+"""Medians, ratios, targets."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from bench.values import Target
+from bench.verdict import complete, figure, figures, verdicts
+from tests.bench.laps import ONEFOLD, PEER, RAW, lap, measurement, run
+
+
+def test_a_rate_is_jobs_by_seconds() -> None:
+    assert lap(250).rate == pytest.approx(250)
+
+
+def test_a_figure_is_the_median_of_its_contestants_runs() -> None:
+    runs = [run(ONEFOLD, 100), run(RAW, 7), run(ONEFOLD, 900), run(ONEFOLD, 200)]
+
+    found = figure("onefold", runs)
+
+    assert found.median == pytest.approx(200)
+    assert found.lowest == pytest.approx(100)
+    assert found.highest == pytest.approx(900)
+    assert (found.runs, found.set_aside, found.noisy) == (3, 0, False)
+
+
+def test_a_run_that_was_set_aside_is_counted_and_does_not_count() -> None:
+    runs = [run(ONEFOLD, 100), run(ONEFOLD, 1, set_aside=True), run(ONEFOLD, 300)]
+
+    found = figure("onefold", runs)
+
+    assert found.median == pytest.approx(200)
+    assert found.lowest == pytest.approx(100)
+    assert (found.runs, found.set_aside) == (2, 1)
+
+
+def test_a_contestant_without_a_quiet_run_has_a_figure_that_says_so() -> None:
+    found = figure("onefold", [run(ONEFOLD, 100, set_aside=True)])
+
+    assert found.median == pytest.approx(100)
+    assert found.noisy
+
+
+def test_the_runs_of_another_measurement_are_not_looked_at() -> None:
+    runs = [run(ONEFOLD, 100), run(RAW, 100), run(PEER, 100)]
+    other = [msgspec.structs.replace(each, measurement="sqlite.take") for each in runs]
+
+    found = figures(measurement(), [*runs, *other])
+
+    assert {name: each.runs for name, each in found.items()} == {"onefold": 1, "raw": 1, "peer": 1}
+
+
+def test_a_measurement_that_was_interrupted_has_nothing_to_compare() -> None:
+    runs = [run(ONEFOLD, 100), run(RAW, 100)]
+
+    assert complete([measurement()], runs) == []
+    assert complete([measurement()], [*runs, run(PEER, 100)]) == [measurement()]
+
+
+@pytest.mark.parametrize(("rate", "reached"), [(84, False), (85, True), (120, True)])
+def test_a_target_is_reached_by_the_ratio_of_medians(rate: float, *, reached: bool) -> None:
+    runs = [run(ONEFOLD, rate), run(RAW, 100), run(PEER, 40)]
+
+    (verdict,) = verdicts(measurement(Target("onefold", "raw", 0.85)), runs)
+
+    assert verdict.ratio == pytest.approx(rate / 100)
+    assert verdict.reached is reached
+
+
+def test_a_ratio_is_as_noisy_as_either_side() -> None:
+    runs = [run(ONEFOLD, 100), run(RAW, 100, set_aside=True), run(PEER, 100)]
+    both = measurement(Target("onefold", "raw", 1), Target("onefold", "peer", 1))
+
+    beside_raw, beside_peer = verdicts(both, runs)
+
+    assert beside_raw.noisy
+    assert not beside_peer.noisy
