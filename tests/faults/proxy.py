@@ -90,6 +90,7 @@ class Wire:
         self._client = client
         self._server = server
         self._deaf = threading.Event()
+        self._in_transaction = False
         proxy.add(client, server)
         for forward in (self._to_server, self._to_client):
             threading.Thread(target=forward, daemon=True).start()
@@ -97,10 +98,19 @@ class Wire:
     def _to_server(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._client.recv(65_536):
-                if b"commit" in data and self._proxy.loses_this():
+                if self._commits(data) and self._proxy.loses_this():
                     self._deaf.set()
                 self._server.sendall(data)
         self._cut()
+
+    def _commits(self, data: bytes) -> bool:
+        """True for a commit, and for an insert that is committed by itself."""
+        by_itself = b"insert into" in data and not self._in_transaction and b"begin" not in data
+        if b"begin" in data:
+            self._in_transaction = True
+        if b"commit" in data or b"ROLLBACK" in data:
+            self._in_transaction = False
+        return b"commit" in data or by_itself
 
     def _to_client(self) -> None:
         with contextlib.suppress(OSError):

@@ -68,8 +68,8 @@ def locked(holder: str = HOLDER, state: int = QUEUED, **fields: Any) -> tuple[An
 
 
 def column(statement: Statement, name: str) -> list[Any]:
-    values: list[Any] = statement.arrays()[name]
-    return values
+    place = statement.columns.index(name)
+    return [row[place] for row in statement.rows]
 
 
 # --- the options of a call ------------------------------------------------------------------------

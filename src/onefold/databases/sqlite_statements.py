@@ -15,7 +15,7 @@ from onefold.operations.migrations import (
     read_identity,
     script,
 )
-from onefold.operations.statement import Rows, Sql, Statement, compiled
+from onefold.operations.statement import Rows, Sql, Statement, compiled, ordinal
 
 if TYPE_CHECKING:
     from onefold.databases import Clock
@@ -23,15 +23,27 @@ if TYPE_CHECKING:
 
 def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) -> Rows:
     """Run one statement. The machine's clock is the database's clock here."""
-    text, _ = compiled(statement.text, "named")
     real = time.time_ns() // 1000
     now = clock()
+    if statement.each:
+        return _execute_each(connection, statement, real if now is None else now)
+    text, _ = compiled(statement.text, "named")
     parameters = statement.json()
     parameters["now"] = real if now is None else now
     parameters["clock"] = real
     cursor = connection.cursor()
     cursor.row_factory = None
     return cursor.execute(text, parameters).fetchall()
+
+
+def _execute_each(connection: sqlite3.Connection, statement: Statement, now: int) -> Rows:
+    text = ordinal(statement.text, statement.columns)
+    cursor = connection.cursor()
+    changed: list[tuple[object]] = []
+    for row in statement.rows:
+        if cursor.execute(text, (*row, now)).rowcount > 0:
+            changed.append((row[0],))
+    return changed
 
 
 def read(connection: sqlite3.Connection, sql: Sql) -> Identity | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 import time
 from hashlib import blake2b
 from threading import RLock
@@ -26,16 +25,14 @@ from uuid import UUID
 from onefold.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 HASHES: Final = 4096
 """How many values the hash in an id can have; the bound of the number of shards."""
 
-_RANDOM_BITS: Final = 44
-_RANDOM_MASK: Final = (1 << _RANDOM_BITS) - 1
+_RANDOM_DIGITS: Final = 11
 _COUNTER_END: Final = 1 << 18
-_VARIANT: Final = 0b10 << 62
-_POOL: Final = struct.Struct("512Q")
+_VARIANT: Final = 0b10 << 18
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -51,11 +48,11 @@ class IdMaker:
         """Forget everything: a forked child must not continue the sequence of its parent."""
         # Reentrant, since a signal handler may make an id in the middle of one being made.
         self._lock = RLock()
-        self._pool: list[int] = []
+        self._pool: list[str] = []
         self._millisecond = -1
         self._counter = _COUNTER_END
         self._prefix = ""
-        self._hash = 0
+        self._hash = ""
 
     def new(self, hash_: int | None = None) -> str:
         """A new id that carries the hash, or a random one."""
@@ -70,27 +67,31 @@ class IdMaker:
                 if self._counter >= _COUNTER_END:
                     # Borrowed from the future; the clock catches up.
                     self._begin(self._millisecond + 1)
-            noise = self._noise()
+            if not self._pool:
+                self._pool.extend(_random_digits())
+            noise = self._pool.pop()
             prefix = self._prefix
-            counter = self._counter
-            if hash_ is None:
-                hash_ = self._hash
-        tail = f"{_VARIANT | counter << _RANDOM_BITS | noise & _RANDOM_MASK:x}"
-        return f"{prefix}{hash_:03x}-{tail[:4]}-{tail[4:]}"
+            count = f"{_VARIANT | self._counter:x}"
+            hashed = self._hash if hash_ is None else f"{hash_:03x}"
+        return f"{prefix}{hashed}-{count[:4]}-{count[4]}{noise}"
 
     def _begin(self, millisecond: int) -> None:
         text = f"{millisecond:012x}"
         self._prefix = f"{text[:8]}-{text[8:]}-7"
         self._millisecond = millisecond
+        noise = int.from_bytes(os.urandom(4), "big")
         # In the lower half, for room to count; random, for two processes in one millisecond.
-        self._counter = self._noise() & (_COUNTER_END // 2 - 1)
+        self._counter = noise & (_COUNTER_END // 2 - 1)
         # One for the whole millisecond: a batch without keys runs in the order it was given.
-        self._hash = self._noise() >> 52
+        self._hash = f"{noise >> 20:03x}"
 
-    def _noise(self) -> int:
-        if not self._pool:
-            self._pool.extend(_POOL.unpack(os.urandom(_POOL.size)))
-        return self._pool.pop()
+
+def _random_digits() -> Iterator[str]:
+    """Random tails for many ids at once: asking the system for each would cost more than the id."""
+    digits = os.urandom(_RANDOM_DIGITS * 256).hex()
+    return (
+        digits[start : start + _RANDOM_DIGITS] for start in range(0, len(digits), _RANDOM_DIGITS)
+    )
 
 
 _maker: Final = IdMaker()

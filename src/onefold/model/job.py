@@ -61,7 +61,7 @@ class NewJob(msgspec.Struct, frozen=True):
     """Kept with a suppressed duplicate, to answer "why was I deduplicated?"."""
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The job that now stands for the request, new or not."""
 
     id: str

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from onefold.model.retry import Backoff
 
 PAYLOAD_BYTES: Final = 1024 * 1024
-MAX_ATTEMPTS: Final = 100
+ATTEMPTS: Final = range(1, 101)
 PRIORITIES: Final = range(-32768, 32768)
 
 # The states in which a key is held, as bits of State: the index tests one of them.
 SCOPES: Final = {"queued": 0b00001, "active": 0b00011, "exists": 0b11111}
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """What is stored for a new job. The fields are in the order of INSERT_COLUMNS."""
 
     id: str
@@ -72,7 +72,7 @@ class Request(msgspec.Struct, frozen=True):
 INSERT_COLUMNS: Final = Request.__struct_fields__
 
 
-class Publish(msgspec.Struct, frozen=True):
+class Publish(msgspec.Struct, frozen=True, gc=False):
     """A publish key to be claimed for a request."""
 
     key: ClaimKey
@@ -81,7 +81,7 @@ class Publish(msgspec.Struct, frozen=True):
     """How long the key is remembered, in microseconds."""
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """One item of an enqueue: the job, its publish key, and what to log of a duplicate."""
 
     request: Request
@@ -137,24 +137,25 @@ def prepare(job: NewJob, tenant: str, *, now: int) -> Prepared:
     states, unique_for = _scope(job, unique_key)
     publish_key = _publish_key(job, tenant, queue)
 
+    # By position: names cost a bulk enqueue a tenth of its time.
     request = Request(
-        id=_new_id(tenant, unique_kind, unique_key, publish_key),
-        shard=0,
-        tenant=tenant,
-        queue=queue,
-        kind=kind,
-        priority=_whole(job.priority, "priority", PRIORITIES),
-        run_at=None if job.run_at is None else to_micros(job.run_at, "run_at"),
-        delay=_delay(job),
-        max_attempts=_whole(job.max_attempts, "max_attempts", range(1, MAX_ATTEMPTS + 1)),
-        payload=payload,
-        fingerprint=None if unique_key is None else request_fingerprint(kind, payload=job.payload),
-        unique_kind=unique_kind,
-        unique_key=unique_key,
-        unique_states=states,
-        unique_for=unique_for,
-        expires_at=None if job.expires_at is None else to_micros(job.expires_at, "expires_at"),
-        options=_encode_options(job, states),
+        _new_id(tenant, unique_kind, unique_key, publish_key),
+        0,
+        tenant,
+        queue,
+        kind,
+        _whole(job.priority, "priority", PRIORITIES),
+        None if job.run_at is None else to_micros(job.run_at, "run_at"),
+        0 if job.delay is None else _delay(job, job.delay),
+        _whole(job.max_attempts, "max_attempts", ATTEMPTS),
+        payload,
+        None if unique_key is None else request_fingerprint(kind, payload=job.payload),
+        unique_kind,
+        unique_key,
+        states,
+        unique_for,
+        None if job.expires_at is None else to_micros(job.expires_at, "expires_at"),
+        None if job.backoff is None and job.retention is None else _encode_options(job, states),
     )
     if publish_key is None and job.request_id is None:
         return Prepared(request)
@@ -229,12 +230,10 @@ def _scope(job: NewJob, unique_key: str | None) -> tuple[int, int | None]:
     return SCOPES[word], window
 
 
-def _delay(job: NewJob) -> int:
-    if job.delay is None:
-        return 0
+def _delay(job: NewJob, delay: timedelta) -> int:
     if job.run_at is not None:
         raise ConflictingOptions("delay", "cannot be given together with run_at")
-    return span(job.delay, "delay")
+    return span(delay, "delay")
 
 
 def _whole(value: object, field: str, allowed: range) -> int:
@@ -245,9 +244,7 @@ def _whole(value: object, field: str, allowed: range) -> int:
     return value
 
 
-def _encode_options(job: NewJob, states: int) -> str | None:
-    if job.backoff is None and job.retention is None:
-        return None
+def _encode_options(job: NewJob, states: int) -> str:
     options = Options(
         backoff=_backoff(job.backoff),
         keep=_keep(job.retention, exists=states == SCOPES["exists"]),

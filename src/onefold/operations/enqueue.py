@@ -95,7 +95,9 @@ def enqueue(sql: Sql, items: Sequence[Prepared], policy: Policy) -> Operation[li
 
 def _answer(sql: Sql, batch: _Batch) -> Operation[list[Enqueued]]:
     policy, requests = batch.policy, batch.requests
-    stands = yield from settle(sql, requests)
+    # With a duplicate inside the batch, or a publish key, there is more to keep or to take back.
+    alone = len(requests) == len(batch.items) and not batch.published
+    stands = yield from settle(sql, requests, alone=alone)
     if not batch.takes_newest:
         return batch.answers(stands)
     change = Change(policy.on_duplicate == "rerun", batch.newest, policy.max_wait)

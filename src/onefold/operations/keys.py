@@ -7,7 +7,7 @@ whom. Keys are asked for in one order everywhere, so that two batches never wait
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from onefold.model.request import INSERT_COLUMNS, Request
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from onefold.operations.statement import Operation, Sql
+    from onefold.operations.statement import Operation, Sql, Statement
 
 ROUNDS: Final = 8
 """A key that changes hands so often while we look is somebody's busy loop, not bad luck."""
@@ -42,7 +42,7 @@ class NeverSettled(DatabaseBusy):
     """A key changed hands more often than anybody should have to look."""
 
 
-class Stand(msgspec.Struct, frozen=True):
+class Stand(msgspec.Struct, frozen=True, gc=False):
     """The job that stands for a request after the keys are settled."""
 
     id: str
@@ -68,16 +68,18 @@ def chunks_by_shard(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
             start, size = end, 0
 
 
-def settle(sql: Sql, requests: Sequence[Request]) -> Operation[dict[str, Stand]]:
+def settle(
+    sql: Sql, requests: Sequence[Request], *, alone: bool = False
+) -> Operation[dict[str, Stand]]:
     """Insert what can be inserted and find who holds the rest, until each request has its job.
 
     A holder may end between the insert and the look: its key must be asked for again, now that
-    greater keys are ours.
+    greater keys are ours. `alone` says that nothing but these requests hangs on the insert.
     """
     stands: dict[str, Stand] = {}
     pending = list(requests)
     for _ in range(ROUNDS):
-        yield from insert(sql, pending, stands)
+        yield from insert(sql, pending, stands, alone=alone)
         pending = [request for request in pending if request.id not in stands]
         if not pending:
             return stands
@@ -104,12 +106,25 @@ def never_settled(request: Request) -> NeverSettled:
     )
 
 
-def insert(sql: Sql, requests: Sequence[Request], stands: dict[str, Stand]) -> Operation[None]:
+def insert(
+    sql: Sql, requests: Sequence[Request], stands: dict[str, Stand], *, alone: bool = False
+) -> Operation[None]:
     """Insert in lock order; `stands` gets those that went in."""
+    waits = any(request.unique_key is not None for request in requests)
+    # One job goes in or does not; jobs without keys meet nobody and all go in.
+    alone = alone and (len(requests) == 1 or not waits)
     for chunk in chunks_by_shard(requests):
-        rows = yield sql("insert_jobs", INSERT_COLUMNS, [request.row for request in chunk])
+        statement = _insert_statement(sql, [request.row for request in chunk])
+        whole = len(chunk) == len(requests)
+        rows = yield msgspec.structs.replace(statement, alone=alone and whole, waits=waits)
         for (job_id,) in rows:
             stands[job_id] = Stand(job_id)
+
+
+def _insert_statement(sql: Sql, rows: Sequence[tuple[Any, ...]]) -> Statement:
+    if sql.runs_each or len(rows) == 1:
+        return sql.each("insert_job", INSERT_COLUMNS, rows)
+    return sql("insert_jobs", INSERT_COLUMNS, rows)
 
 
 FIND_COLUMNS: Final = ("id", "shard", "tenant", "unique_kind", "unique_key")

@@ -31,7 +31,7 @@ def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
     if sql.takes_by_priority:
         rows = yield from _take_by_priority(sql, order, shard)
     else:
-        rows = yield sql(
+        statement = sql(
             "take_jobs",
             ("queues", "limits"),
             list(order.queues.items()),
@@ -40,6 +40,8 @@ def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
             worker=order.worker,
             lease=order.lease,
         )
+        # Of several takes, the first must not be kept where the last one fails.
+        rows = yield msgspec.structs.replace(statement, alone=sql.shards == 1, waits=False)
     places = {queue: place for place, queue in enumerate(order.queues)}
     jobs = [Job.from_row(row) for row in rows]
     jobs.sort(key=lambda job: (places[job.queue], job.priority, job.run_at_micros, job.id))

@@ -13,7 +13,6 @@ import os
 import re
 import time
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -22,8 +21,10 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
+from onefold.databases.postgres.attempt import AsyncAttempt, Attempt
 from onefold.databases.postgres.effort import Effort
 from onefold.databases.postgres.errors import translated
+from onefold.databases.postgres.execute import aexecute, execute
 from onefold.databases.postgres.process import CONNECTIONS, AsyncPool, Pool, Process, is_full
 from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
 from onefold.operations.keys import Restart
@@ -36,8 +37,7 @@ from onefold.operations.migrations import (
     read_identity,
     script,
 )
-from onefold.operations.run import run, run_async
-from onefold.operations.statement import Rows, Sql, Statement, compiled
+from onefold.operations.statement import Rows, Sql
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -80,8 +80,6 @@ class PostgresDatabase:
         self.busy_timeout = busy_timeout
         self._state = Process()
         self._closed = False
-        begin = f"begin isolation level read committed; set local lock_timeout = {LOCK_TIMEOUT_MS}"
-        self._begin = begin.encode()
         self.name: str = ""
         """The database's own name, known with its identity."""
         self.checked: weakref.WeakKeyDictionary[Any, Identity] = weakref.WeakKeyDictionary()
@@ -92,14 +90,16 @@ class PostgresDatabase:
         A lost answer to the commit is no different: the operation's ids are the client's, so the
         second try finds what the first one stored.
         """
-        del write  # one kind of transaction serves both
         self.identity()
         effort = Effort(self.label, self.busy_timeout, self.busy)
         while True:
             pool, connection = self._get()
             lost = False
             try:
-                return self._attempt(connection, build)
+                attempt = Attempt(
+                    connection, self._clock, write=write, lock_timeout=LOCK_TIMEOUT_MS
+                )
+                return attempt.run(build, self._own)
             except Restart:
                 pause = effort.restart()
             except psycopg.Error as error:
@@ -111,28 +111,18 @@ class PostgresDatabase:
             if lost:
                 pool.check()
 
-    def _attempt(self, connection: psycopg.Connection[TupleRow], build: Build[T]) -> T:
-        cursor = connection.cursor()
-        try:
-            cursor.execute(self._begin, prepare=False)
-            result = run(build(self._own), lambda s: execute(cursor, s, self._clock))
-            cursor.execute(b"commit", prepare=False)
-        except BaseException:
-            with suppress(psycopg.Error):
-                connection.rollback()
-            raise
-        return result
-
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """`transact`, awaited."""
-        del write
         await self.aidentity()
         effort = Effort(self.label, self.busy_timeout, self.busy)
         while True:
             pool, connection = await self._aget()
             lost = False
             try:
-                return await self._aattempt(connection, build)
+                attempt = AsyncAttempt(
+                    connection, self._clock, write=write, lock_timeout=LOCK_TIMEOUT_MS
+                )
+                return await attempt.run(build, self._own)
             except Restart:
                 pause = effort.restart()
             except psycopg.Error as error:
@@ -143,26 +133,6 @@ class PostgresDatabase:
             await asyncio.sleep(pause)
             if lost:
                 await pool.check()
-
-    async def _aattempt(self, connection: psycopg.AsyncConnection[TupleRow], build: Build[T]) -> T:
-        cursor = connection.cursor()
-
-        async def execute_here(statement: Statement) -> Rows:
-            return await aexecute(cursor, statement, self._clock)
-
-        try:
-            await cursor.execute(self._begin, prepare=False)
-            result = await run_async(build(self._own), execute_here)
-            await cursor.execute(b"commit", prepare=False)
-        except asyncio.CancelledError:
-            # Whatever the server was doing, it is not for us any more.
-            await connection.close()
-            raise
-        except BaseException:
-            with suppress(psycopg.Error):
-                await connection.rollback()
-            raise
-        return result
 
     def _get(self) -> tuple[Pool, psycopg.Connection[TupleRow]]:
         pool = self._pool()
@@ -397,33 +367,6 @@ class PostgresDatabase:
         if pool is not None:
             await pool.close()
         await asyncio.to_thread(self.close)
-
-
-def execute(cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock) -> Rows:
-    """Run one statement on a psycopg cursor that gives tuples."""
-    text, _ = compiled(statement.text, "pyformat")
-    parameters = statement.arrays()
-    parameters["now"] = clock()
-    cursor.execute(text.encode(), parameters)
-    if cursor.description is None and cursor.connection.pgconn.pipeline_status:
-        # The caller's pipeline would answer later; we need the rows now.
-        with cursor.connection.pipeline() as pipeline:
-            pipeline.sync()
-    return cursor.fetchall() if cursor.description else ()
-
-
-async def aexecute(
-    cursor: psycopg.AsyncCursor[TupleRow], statement: Statement, clock: Clock
-) -> Rows:
-    """`execute`, awaited."""
-    text, _ = compiled(statement.text, "pyformat")
-    parameters = statement.arrays()
-    parameters["now"] = clock()
-    await cursor.execute(text.encode(), parameters)
-    if cursor.description is None and cursor.connection.pgconn.pipeline_status:
-        async with cursor.connection.pipeline() as pipeline:
-            await pipeline.sync()
-    return await cursor.fetchall() if cursor.description else ()
 
 
 def _without_password(url: str) -> str:

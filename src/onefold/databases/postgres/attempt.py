@@ -1,0 +1,138 @@
+"""One try of a transaction of our own, in as few round trips as it needs.
+
+`begin` travels with the first statement, and the commit too where the statement may be committed by
+itself. What may be committed by itself and waits for nobody needs no transaction block at all, and
+neither does what only reads.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import psycopg
+
+from onefold.databases.postgres.execute import aexecute, execute
+from onefold.operations.run import run, run_async
+
+if TYPE_CHECKING:
+    from psycopg.rows import TupleRow
+
+    from onefold.databases import Build, Clock
+    from onefold.operations.statement import Rows, Sql, Statement
+
+T = TypeVar("T")
+
+PIPELINES: Final = psycopg.Pipeline.is_supported()
+"""libpq has them since version 14; without them, the same statements go one by one."""
+
+BEGIN: Final = b"begin isolation level read committed"
+COMMIT: Final = b"commit"
+
+
+class Attempt:
+    """One try, on a connection in autocommit mode."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[TupleRow],
+        clock: Clock,
+        *,
+        write: bool,
+        lock_timeout: int,
+    ) -> None:
+        """`lock_timeout` is in milliseconds."""
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._clock = clock
+        self._write = write
+        self._patience = _patience(lock_timeout)
+        self._begun = False
+
+    def run(self, build: Build[T], sql: Sql) -> T:
+        """Run the operation and commit, or undo it."""
+        try:
+            result = run(build(sql), self._execute)
+            if self._begun:
+                self._cursor.execute(COMMIT, prepare=False)
+        except BaseException:
+            with suppress(psycopg.Error):
+                self._connection.rollback()
+            raise
+        return result
+
+    def _execute(self, statement: Statement) -> Rows:
+        if self._begun or not self._write or (statement.alone and not statement.waits):
+            return execute(self._cursor, statement, self._clock)
+        with self._flight():
+            self._connection.execute(BEGIN, prepare=False)
+            self._connection.execute(self._patience, prepare=False)
+            self._begun = True
+            rows = execute(self._cursor, statement, self._clock, fetch=not statement.alone)
+            if statement.alone:
+                self._connection.execute(COMMIT, prepare=False)
+        if statement.alone:
+            self._begun = False
+            rows = self._cursor.fetchall()
+        return rows
+
+    def _flight(self) -> AbstractContextManager[Any]:
+        return self._connection.pipeline() if PIPELINES else nullcontext()
+
+
+class AsyncAttempt:
+    """`Attempt`, awaited."""
+
+    def __init__(
+        self,
+        connection: psycopg.AsyncConnection[TupleRow],
+        clock: Clock,
+        *,
+        write: bool,
+        lock_timeout: int,
+    ) -> None:
+        """`lock_timeout` is in milliseconds."""
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._clock = clock
+        self._write = write
+        self._patience = _patience(lock_timeout)
+        self._begun = False
+
+    async def run(self, build: Build[T], sql: Sql) -> T:
+        """Run the operation and commit, or undo it."""
+        try:
+            result = await run_async(build(sql), self._execute)
+            if self._begun:
+                await self._cursor.execute(COMMIT, prepare=False)
+        except Exception:
+            with suppress(psycopg.Error):
+                await self._connection.rollback()
+            raise
+        except BaseException:
+            # Cancelled: whatever the server was doing, it is not for us any more.
+            await self._connection.close()
+            raise
+        return result
+
+    async def _execute(self, statement: Statement) -> Rows:
+        if self._begun or not self._write or (statement.alone and not statement.waits):
+            return await aexecute(self._cursor, statement, self._clock)
+        async with self._flight():
+            await self._connection.execute(BEGIN, prepare=False)
+            await self._connection.execute(self._patience, prepare=False)
+            self._begun = True
+            rows = await aexecute(self._cursor, statement, self._clock, fetch=not statement.alone)
+            if statement.alone:
+                await self._connection.execute(COMMIT, prepare=False)
+        if statement.alone:
+            self._begun = False
+            rows = await self._cursor.fetchall()
+        return rows
+
+    def _flight(self) -> AbstractAsyncContextManager[Any]:
+        return self._connection.pipeline() if PIPELINES else nullcontext()
+
+
+def _patience(lock_timeout: int) -> bytes:
+    return b"set local lock_timeout = %d" % lock_timeout
