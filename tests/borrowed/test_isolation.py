@@ -13,7 +13,8 @@ import pytest
 from onefold import Busy, DatabaseBusy, Job, Onefold, SerializationConflict
 from onefold.claims import Replay, Won
 from tests.fixtures.colours import Coloured, Dialect, Store
-from tests.fixtures.connections import PLAIN, Connection, Effects, Kind, alongside
+from tests.fixtures.connection import Connection, Kind
+from tests.fixtures.connections import PLAIN, Effects, alongside
 
 LEVELS = ["read committed", "repeatable read", "serializable"]
 

@@ -1,11 +1,8 @@
 """What `within` refuses: no transaction, another database, the other colour, something else."""
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import asyncpg
 import psycopg
@@ -18,16 +15,6 @@ from tests.fixtures.connections import Effects
 on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
 on_postgres = pytest.mark.parametrize("dialect", ["postgres"])
 on_both = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
-
-
-@pytest.fixture
-def other_database(postgres_url: str) -> Iterator[str]:
-    """The URL of another, empty database of the same server."""
-    name = f"test_{uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"create database {name}".encode())
-        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
-        connection.execute(f"drop database {name} with (force)".encode())
 
 
 @on_sqlite

@@ -5,7 +5,8 @@ import pytest
 from onefold import AlreadyEnqueued, Busy, Conflict, InvalidInput, KeyReused, NewJob
 from onefold.claims import Replay, Won
 from tests.fixtures.colours import Coloured, Store
-from tests.fixtures.connections import Connection, Effects, Kind
+from tests.fixtures.connection import Connection, Kind
+from tests.fixtures.connections import Effects
 
 
 async def begun(kind: Kind, store: Store) -> Connection:
@@ -153,11 +154,11 @@ async def test_a_savepoint_takes_what_was_done_since(
     await connection.execute(effects.insert(1))
     kept = await within.enqueue("email", unique_key="kept")
 
-    await connection.execute("savepoint here")
+    await connection.savepoint()
     await connection.execute(effects.insert(2))
     gone = await within.enqueue("email", unique_key="gone", idempotency_key="K")
     await within.claim("import", "sha")
-    await connection.execute("rollback to savepoint here")
+    await connection.rollback_to_savepoint()
 
     again = await within.enqueue("email", unique_key="gone", idempotency_key="K")
     assert isinstance(await within.claim("import", "sha"), Won)
@@ -168,6 +169,23 @@ async def test_a_savepoint_takes_what_was_done_since(
     assert effects.numbers == [1]
     assert effects.jobs == [("email", "gone"), ("email", "kept")]
     assert (await onefold.get(kept.id)).kind == "email"
+
+
+async def test_a_savepoint_that_is_released_keeps_what_was_done_since(
+    kind: Kind, store: Store, onefold: Coloured, effects: Effects
+) -> None:
+    connection = await begun(kind, store)
+    within = onefold.within(connection.raw)
+    await connection.execute(effects.insert(1))
+
+    await connection.savepoint()
+    await within.enqueue("email", unique_key="kept", idempotency_key="K")
+    await connection.release_savepoint()
+    await connection.commit()
+
+    assert effects.numbers == [1]
+    assert effects.jobs == [("email", "kept")]
+    assert [key for key, _ in effects.claims] == ["K"]
 
 
 async def test_our_errors_can_be_caught_and_the_transaction_goes_on(

@@ -8,7 +8,8 @@ import pytest
 
 from onefold import Busy, InvalidInput, LeaseLost
 from tests.fixtures.colours import Clock, Coloured, Store
-from tests.fixtures.connections import Effects, Kind, alongside
+from tests.fixtures.connection import Kind
+from tests.fixtures.connections import Effects, alongside
 
 TTL = timedelta(seconds=10)
 

@@ -22,7 +22,8 @@ from onefold import (
 )
 from onefold.claims import Done, Replay, Unknown, Won
 from tests.fixtures.colours import Clock, Colour, Coloured, Dialect, Store
-from tests.fixtures.connections import Connection, Effects, Kind, alongside
+from tests.fixtures.connection import Connection, Kind
+from tests.fixtures.connections import Effects, alongside
 
 MINUTE = timedelta(minutes=1)
 

@@ -1,0 +1,621 @@
+"""What is SQLAlchemy's alone: autobegin, sessions, events, AUTOCOMMIT, what is no connection."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    scoped_session,
+    sessionmaker,
+)
+
+from onefold import (
+    DatabaseBusy,
+    NewJob,
+    NoTransaction,
+    Onefold,
+    SerializationConflict,
+    WouldDeadlock,
+    WrongConnection,
+)
+from tests.fixtures.colours import Dialect, Store
+from tests.fixtures.connections import Effects
+from tests.fixtures.sqlalchemy_connections import async_engine_of, begins_by_hand, engine_of
+
+SHORT = timedelta(milliseconds=200)
+
+DRIVERS = {"postgres": "psycopg", "sqlite": "pysqlite"}
+ASYNC_DRIVERS = {"postgres": "asyncpg", "sqlite": "aiosqlite"}
+
+on_sqlite = pytest.mark.parametrize("dialect", ["sqlite"])
+on_postgres = pytest.mark.parametrize("dialect", ["postgres"])
+on_both = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+on_every_driver = pytest.mark.parametrize(
+    ("dialect", "driver"),
+    [("postgres", "psycopg"), ("postgres", "psycopg2"), ("sqlite", "pysqlite")],
+)
+on_every_async_driver = pytest.mark.parametrize(
+    ("dialect", "driver"),
+    [("postgres", "psycopg"), ("postgres", "asyncpg"), ("sqlite", "aiosqlite")],
+)
+
+
+class Base(DeclarativeBase):
+    """The caller's tables."""
+
+
+class Invoice(Base):
+    """A table of the caller's own."""
+
+    __tablename__ = "invoice"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+@pytest.fixture
+def engine(store: Store) -> Iterator[Engine]:
+    engine = engine_of(store, DRIVERS[store.dialect])
+    if store.dialect == "postgres":
+        engine = engine.execution_options(schema_translate_map={None: store.schema})
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def invoices(engine: Engine) -> None:
+    Base.metadata.create_all(engine)
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@on_both
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_objects_that_are_not_flushed_yet_go_with_the_job(
+    store: Store, engine: Engine, invoices: None, effects: Effects, end: str
+) -> None:
+    onefold = store.open()
+    with Session(engine) as session:
+        session.add(Invoice(id=7))
+        onefold.within(session).enqueue("invoice.email", unique_key="7")
+        assert list(session.new), "an enqueue flushes nothing"
+        getattr(session, end)()
+
+        stored = session.get(Invoice, 7) is not None
+
+    assert stored == (end == "commit")
+    assert len(effects.jobs) == (end == "commit")
+
+
+@on_both
+def test_a_session_begun_by_its_maker_is_accepted(
+    store: Store, engine: Engine, invoices: None, effects: Effects
+) -> None:
+    onefold, make_session = store.open(), sessionmaker(engine)
+    with make_session.begin() as session:
+        session.add(Invoice(id=1))
+        onefold.within(session).enqueue("email", unique_key="kept")
+    with pytest.raises(ZeroDivisionError), make_session.begin() as session:  # noqa: PT012
+        session.add(Invoice(id=2))
+        onefold.within(session).enqueue("email", unique_key="gone")
+        raise ZeroDivisionError
+
+    assert effects.jobs == [("email", "kept")]
+
+
+@on_both
+def test_a_session_that_failed_to_flush_says_so_itself(
+    store: Store, engine: Engine, invoices: None
+) -> None:
+    onefold = store.open()
+    with Session(engine) as session:
+        session.add_all([Invoice(id=7)])
+        session.commit()
+        session.expunge_all()
+        session.add(Invoice(id=7))
+        with pytest.raises(DBAPIError):
+            session.flush()
+
+        with pytest.raises(PendingRollbackError):
+            onefold.within(session).enqueue("email")
+
+        session.rollback()
+        assert onefold.within(session).enqueue("email").inserted
+
+
+@on_both
+def test_a_session_of_several_engines_is_told_to_name_one(
+    store: Store, engine: Engine, invoices: None, effects: Effects
+) -> None:
+    onefold = store.open()
+    with Session(binds={Invoice: engine}) as session:
+        with pytest.raises(WrongConnection, match=r"session\.connection\("):
+            onefold.within(session)
+
+        session.add(Invoice(id=7))
+        chosen = session.connection(bind_arguments={"mapper": Invoice})
+        onefold.within(chosen).enqueue("email", unique_key="k")
+        session.commit()
+
+    assert effects.jobs == [("email", "k")]
+
+
+@on_both
+def test_a_session_and_its_connection_are_in_one_transaction(
+    store: Store, engine: Engine, effects: Effects
+) -> None:
+    onefold = store.open()
+    with Session(engine) as session:
+        first = onefold.within(session).enqueue("email", unique_key="k")
+        again = onefold.within(session.connection()).enqueue("email", unique_key="k")
+        session.rollback()
+
+    assert again.id == first.id
+    assert effects.jobs == []
+
+
+@on_both
+def test_a_scoped_session_is_the_one_of_its_thread(
+    store: Store, engine: Engine, effects: Effects
+) -> None:
+    onefold, session = store.open(), scoped_session(sessionmaker(engine))
+
+    onefold.within(session).enqueue("email", unique_key="gone")
+    session.rollback()
+    onefold.within(session).enqueue("email", unique_key="kept")
+    session.commit()
+    session.remove()
+
+    assert effects.jobs == [("email", "kept")]
+
+
+@on_both
+def test_what_failed_in_a_nested_block_leaves_the_outer_one_alone(
+    store: Store, engine: Engine, effects: Effects
+) -> None:
+    onefold = store.open()
+    with Session(engine) as session, session.begin():
+        onefold.within(session).enqueue("email", unique_key="kept")
+        with pytest.raises(ZeroDivisionError), session.begin_nested():  # noqa: PT012
+            onefold.within(session).enqueue("email", unique_key="gone")
+            raise ZeroDivisionError
+
+    assert effects.jobs == [("email", "kept")]
+
+
+@on_postgres
+def test_a_two_phase_session_prepares_the_job_too(
+    store: Store, dialect: Dialect, engine: Engine, effects: Effects
+) -> None:
+    """This server keeps no prepared transactions, so the first phase fails: nothing is stored."""
+    onefold = store.open()
+    with Session(engine, twophase=True) as session:
+        onefold.within(session).enqueue("email")
+        with pytest.raises(DBAPIError, match="prepared transaction"):
+            session.commit()
+        session.rollback()
+
+    assert effects.jobs == []
+
+
+@on_every_async_driver
+async def test_an_async_session_commits_what_it_has_added_and_the_job(
+    store: Store, driver: str, effects: Effects
+) -> None:
+    onefold = store.open()
+    engine = async_engine_of(store, driver)
+    if store.dialect == "postgres":
+        engine = engine.execution_options(schema_translate_map={None: store.schema})
+    async with engine.begin() as connection:
+        await connection.run_sync(Base.metadata.create_all)
+    make_session = async_sessionmaker(engine)
+    async with make_session.begin() as session:
+        session.add(Invoice(id=7))
+        await onefold.within(session).aenqueue("email", unique_key="kept")
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the body is what fails
+        async with make_session.begin() as session:
+            await onefold.within(session).aenqueue("email", unique_key="gone")
+            raise ZeroDivisionError
+    async with make_session() as session:
+        assert await session.get(Invoice, 7) is not None
+    await engine.dispose()
+
+    assert effects.jobs == [("email", "kept")]
+
+
+@on_every_async_driver
+async def test_a_sync_session_inside_run_sync_is_accepted(
+    store: Store, driver: str, effects: Effects
+) -> None:
+    """Code that is written for sync sessions runs there, and ours with it."""
+    onefold = store.open()
+    engine = async_engine_of(store, driver)
+
+    def work(session: Session) -> None:
+        onefold.within(session).enqueue("email", unique_key="k")
+        with onefold.within(session).once("import", "sha") as claim:
+            assert claim is not None
+            claim.result = 1
+
+    async with AsyncSession(engine) as session:
+        await session.run_sync(work)
+        await session.commit()
+    await engine.dispose()
+
+    assert effects.jobs == [("email", "k")]
+    assert effects.claims == [("sha", 1)]
+
+
+# --- autobegin and AUTOCOMMIT ---------------------------------------------------------------------
+
+
+@on_every_driver
+def test_an_enqueue_begins_as_any_statement_would(store: Store, driver: str) -> None:
+    onefold, engine = store.open(), engine_of(store, driver)
+    with engine.connect() as connection:
+        assert not connection.in_transaction()
+        job = onefold.within(connection).enqueue("email")
+        assert connection.in_transaction()
+        connection.rollback()
+        assert onefold.get(job.id) is None
+
+        job = onefold.within(connection).enqueue("email")
+        connection.commit()
+        assert onefold.get(job.id) is not None
+
+        onefold.within(connection).enqueue("email", unique_key="left open")
+    engine.dispose()
+
+    assert len(onefold.find()) == 1, "a connection that is closed rolls back"
+
+
+@on_every_driver
+@pytest.mark.parametrize("where", ["engine", "engine option", "connection option"])
+def test_autocommit_is_no_transaction(
+    store: Store, driver: str, where: str, effects: Effects
+) -> None:
+    onefold = store.open()
+    option: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+    engine = engine_of(store, driver, **(option if where == "engine" else {}))
+    source = engine.execution_options(**(option if where == "engine option" else {}))
+    with source.connect() as connection:
+        if where == "connection option":
+            connection.execution_options(**option)
+
+        with pytest.raises(NoTransaction, match="Open a transaction around the call"):
+            onefold.within(connection).enqueue("email")
+
+        assert not connection.in_transaction(), "nothing was begun by the refusal"
+    with Session(source) as session:
+        if where == "connection option":
+            session.connection(execution_options=option)
+        with pytest.raises(NoTransaction):
+            onefold.within(session).enqueue("email")
+    engine.dispose()
+
+    assert effects.jobs == []
+
+
+@on_every_async_driver
+async def test_autocommit_is_no_transaction_when_awaited(
+    store: Store, driver: str, effects: Effects
+) -> None:
+    onefold = store.open()
+    engine = async_engine_of(store, driver, isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        with pytest.raises(NoTransaction, match="AsyncConnection"):
+            await onefold.within(connection).aenqueue("email")
+        assert not connection.in_transaction()
+    async with AsyncSession(engine) as session:
+        with pytest.raises(NoTransaction, match="AsyncSession"):
+            await onefold.within(session).aenqueue("email")
+    await engine.dispose()
+
+    assert effects.jobs == []
+
+
+@on_sqlite
+def test_the_recipe_that_begins_by_an_event_is_a_transaction(
+    store: Store, dialect: Dialect, effects: Effects
+) -> None:
+    """The driver is in autocommit there, and yet nothing is committed by itself."""
+    onefold, engine = store.open(), engine_of(store, "pysqlite")
+    begins_by_hand(engine)
+    with engine.connect() as connection:
+        onefold.within(connection).enqueue("email", unique_key="gone")
+        connection.rollback()
+        onefold.within(connection).enqueue("email", unique_key="kept")
+        connection.commit()
+    engine.dispose()
+
+    assert effects.jobs == [("email", "kept")]
+
+
+# --- statements -----------------------------------------------------------------------------------
+
+
+@on_every_driver
+def test_events_see_our_statements_as_the_driver_gets_them(store: Store, driver: str) -> None:
+    onefold, engine = store.open(), engine_of(store, driver)
+    seen: list[str] = []
+
+    @event.listens_for(engine, "before_cursor_execute", retval=True)
+    def _(
+        _1: object, _2: object, statement: str, parameters: Any, _3: object, many: object
+    ) -> tuple[str, Any]:
+        assert not many
+        seen.append(statement)
+        return f"{statement} /* by the caller's hook */", parameters
+
+    with engine.begin() as connection:
+        job = onefold.within(connection).enqueue("email", {"text": "100 % %s %(x)s :x $1 ?"})
+    engine.dispose()
+
+    assert any("insert into" in statement for statement in seen)
+    stored = onefold.get(job.id)
+    assert stored is not None
+    assert stored.payload == {"text": "100 % %s %(x)s :x $1 ?"}
+
+
+@on_postgres
+@pytest.mark.parametrize("options", [{"stream_results": True}, {"yield_per": 10}])
+def test_a_connection_that_streams_is_accepted(
+    store: Store, dialect: Dialect, engine: Engine, options: dict[str, Any]
+) -> None:
+    """Its selects are declared as cursors, which an insert cannot be."""
+    onefold = store.open()
+    with engine.execution_options(**options).begin() as connection:
+        answers = onefold.within(connection).enqueue_many([NewJob("a"), NewJob("b")])
+        rows = connection.execute(text("select n from generate_series(1, 30) as n")).fetchall()
+
+    assert answers.inserted == 2
+    assert len(rows) == 30
+
+
+@on_both
+def test_a_driver_error_is_sqlalchemys_as_the_caller_expects(
+    store: Store, engine: Engine, effects: Effects
+) -> None:
+    onefold = store.open()
+    with engine.connect() as connection:
+        table = store.table("job")
+        onefold.within(connection).claim("import", "sha")
+        connection.execute(text(f"alter table {table} rename to {table.split('.')[-1]}_away"))
+
+        with pytest.raises(DBAPIError):
+            onefold.within(connection).enqueue("email")
+
+        connection.rollback()
+        assert onefold.within(connection).enqueue("email").inserted
+
+
+# --- SQLite ---------------------------------------------------------------------------------------
+
+
+@on_sqlite
+def test_a_transaction_that_began_by_reading_is_refused_after_another_commit(
+    store: Store, dialect: Dialect, engine: Engine
+) -> None:
+    onefold = store.open()
+    with engine.connect() as connection:
+        connection.exec_driver_sql("begin")
+        connection.execute(text("select count(*) from onefold_job")).fetchall()
+        store.open().enqueue("email", unique_key="other")
+
+        with pytest.raises(SerializationConflict, match="began by reading"):
+            onefold.within(connection).enqueue("email", unique_key="k")
+
+        connection.rollback()
+        assert onefold.within(connection).enqueue("email", unique_key="k").inserted
+
+
+@on_sqlite
+def test_a_file_that_another_transaction_has_is_busy(
+    store: Store, dialect: Dialect, engine: Engine
+) -> None:
+    onefold = store.open()
+    holder = sqlite3.connect(store.path)
+    holder.execute("begin immediate")
+    with engine.connect() as connection:
+        with pytest.raises(DatabaseBusy, match="write lock"):
+            onefold.within(connection).enqueue("email")
+
+        holder.rollback()
+        assert onefold.within(connection).enqueue("email").inserted
+    holder.close()
+
+
+@on_sqlite
+def test_a_plain_enqueue_beside_a_session_of_this_thread_is_an_error(
+    store: Store, dialect: Dialect, engine: Engine
+) -> None:
+    onefold = store.open()
+    with Session(engine) as session:
+        onefold.within(session).enqueue("email", unique_key="k")
+
+        with pytest.raises(WouldDeadlock):
+            onefold.enqueue("email", unique_key="k")
+
+        session.commit()
+    assert onefold.enqueue("email", unique_key="k").duplicate
+
+
+@on_sqlite
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_fresh_file_is_migrated_in_the_callers_transaction(
+    sqlite_url: str, dialect: Dialect, end: str
+) -> None:
+    store = Store("sqlite", sqlite_url)
+    engine = engine_of(store, "pysqlite")
+    Base.metadata.create_all(engine)
+    with Onefold(sqlite_url, busy_timeout=SHORT) as onefold, Session(engine) as session:
+        session.add(Invoice(id=7))
+        session.flush()
+        first = onefold.within(session).enqueue("email", unique_key="k")
+        getattr(session, end)()
+
+        again = onefold.within(session).enqueue("email", unique_key="k")
+        session.commit()
+
+        assert (again.id == first.id) == (end == "commit")
+    engine.dispose()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@on_both
+def test_what_makes_connections_is_no_connection(store: Store, engine: Engine) -> None:
+    onefold = store.open()
+    aengine = async_engine_of(store, ASYNC_DRIVERS[store.dialect])
+    hints: list[tuple[object, str]] = [
+        (engine, r"with engine\.begin\(\) as connection"),
+        (aengine, r"async with engine\.begin\(\) as connection"),
+        (sessionmaker(engine), r"with make_session\.begin\(\) as session"),
+        (async_sessionmaker(aengine), r"async with make_session\.begin\(\) as session"),
+    ]
+    for thing, hint in hints:
+        with pytest.raises(WrongConnection, match=hint):
+            onefold.within(thing)
+
+
+@on_both
+def test_a_transaction_is_no_connection(store: Store, engine: Engine) -> None:
+    onefold = store.open()
+    with (
+        Session(engine) as session,
+        session.begin() as transaction,
+        pytest.raises(WrongConnection, match="is a transaction"),
+    ):
+        onefold.within(transaction)
+    with (
+        engine.connect() as connection,
+        connection.begin() as begun,
+        pytest.raises(WrongConnection, match="is a transaction"),
+    ):
+        onefold.within(begun)
+
+
+@on_both
+def test_a_closed_connection_is_refused(store: Store, engine: Engine) -> None:
+    onefold = store.open()
+    connection = engine.connect()
+    within = onefold.within(connection)
+    connection.close()
+
+    with pytest.raises(WrongConnection, match="is not open"):
+        onefold.within(connection)
+    with pytest.raises(WrongConnection, match="is not open"):
+        within.enqueue("email")
+
+
+@on_both
+async def test_an_async_connection_that_is_not_started_is_refused(store: Store) -> None:
+    engine = async_engine_of(store, ASYNC_DRIVERS[store.dialect])
+
+    with pytest.raises(WrongConnection, match="is not open"):
+        store.open().within(engine.connect())
+
+    await engine.dispose()
+
+
+@on_both
+async def test_the_other_colour_is_refused(store: Store, engine: Engine) -> None:
+    onefold = store.open()
+    with (
+        engine.connect() as connection,
+        pytest.raises(WrongConnection, match="without the leading a"),
+    ):
+        await onefold.within(connection).aenqueue("email")
+    aengine = async_engine_of(store, ASYNC_DRIVERS[store.dialect])
+    async with aengine.connect() as aconnection, AsyncSession(aengine) as session:
+        with pytest.raises(WrongConnection, match="with the leading a"):
+            onefold.within(aconnection).enqueue("email")
+        with pytest.raises(WrongConnection, match="with the leading a"):
+            onefold.within(session).enqueue("email")
+    await aengine.dispose()
+
+
+@on_both
+def test_an_engine_of_another_database_system_is_refused(
+    store: Store, postgres_url: str, sqlite_url: str
+) -> None:
+    other = Store("sqlite", sqlite_url) if store.dialect == "postgres" else None
+    other = other or Store("postgres", postgres_url)
+    engine = engine_of(other, DRIVERS[other.dialect])
+    with Session(engine) as session, pytest.raises(WrongConnection, match="this Onefold is on"):
+        store.open().within(session)
+    engine.dispose()
+
+
+@on_postgres
+def test_an_engine_that_nobody_here_knows_is_refused(store: Store, dialect: Dialect) -> None:
+    """No server of it is needed: the dialect of the engine says it."""
+    engine = create_engine("mysql+pymysql://nobody@nowhere/nothing", module=sqlite3)
+    with Session(engine) as session, pytest.raises(WrongConnection, match="is mysql's"):
+        store.open().within(session)
+
+
+@on_sqlite
+def test_another_file_is_refused(store: Store, dialect: Dialect, tmp_path: Any) -> None:
+    onefold = store.open()
+    elsewhere = engine_of(Store("sqlite", f"sqlite:///{tmp_path / 'other.db'}"), "pysqlite")
+    with (
+        elsewhere.connect() as connection,
+        pytest.raises(WrongConnection, match="its commit would not cover the job"),
+    ):
+        onefold.within(connection).enqueue("email")
+    elsewhere.dispose()
+
+
+@on_postgres
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_another_database_is_refused(
+    store: Store, dialect: Dialect, other_database: str, driver: str
+) -> None:
+    onefold = store.open()
+    elsewhere = engine_of(Store("postgres", other_database), driver)
+    with elsewhere.connect() as connection:
+        with pytest.raises(WrongConnection, match="which is not the one of this Onefold"):
+            onefold.within(connection).enqueue("email")
+        assert connection.execute(text("select 1")).scalar() == 1, "still alive"
+    elsewhere.dispose()
+
+
+@on_postgres
+async def test_another_database_is_refused_when_awaited(
+    store: Store, dialect: Dialect, other_database: str
+) -> None:
+    onefold = store.open()
+    elsewhere = async_engine_of(Store("postgres", other_database), "asyncpg")
+    async with AsyncSession(elsewhere) as session:
+        with pytest.raises(WrongConnection, match="which is not the one of this Onefold"):
+            await onefold.within(session).aenqueue("email")
+        assert (await session.execute(text("select 1"))).scalar() == 1, "still alive"
+    await elsewhere.dispose()
+
+
+@on_both
+def test_subclasses_of_sessions_are_sessions(
+    store: Store, engine: Engine, effects: Effects
+) -> None:
+    class OurSession(Session):
+        """As SQLModel and many an application have one."""
+
+    make: Callable[[], Session] = sessionmaker(engine, class_=OurSession)
+    with make() as session:
+        connection: Connection = session.connection()
+        store.open().within(session).enqueue("email", unique_key="k")
+        assert connection.in_transaction()
+        session.commit()
+
+    assert effects.jobs == [("email", "k")]
