@@ -11,7 +11,7 @@ from onefold.model.delivery import Beat, Ended, TakeOrder, take_order
 from onefold.model.identity import new_id, shard_of
 from onefold.model.moment import from_micros
 from onefold.model.request import prepare
-from onefold.operations.leases import Finish, finish, heartbeat, take
+from onefold.operations.leases import Finish, finish, heartbeat, take, take_in_turn
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW, job_row
 from tests.fixtures.steps import Steps
@@ -104,6 +104,39 @@ def test_sqlite_goes_on_to_the_next_queue_where_one_has_nothing() -> None:
     run.answer("ready_priorities", [])
     run.answer("ready_priorities", [])
 
+    assert run.result == []
+
+
+def test_a_take_begins_at_the_shard_whose_turn_it_is_and_ends_when_it_has_enough() -> None:
+    run = Steps(take_in_turn(SHARDED, order({"b": 2, "a": 5}, limit=3), turn=6))
+
+    first = run.answer("take_jobs", [job_row(C, queue="b")])
+    second = run.answer("take_jobs", [])
+    third = run.answer("take_jobs", [job_row(B, queue="a"), job_row(A, queue="b")])
+
+    assert [one.parameters["shard"] for one in (first, second, third)] == [2, 3, 0]
+    assert [one.parameters["limit"] for one in (first, second, third)] == [3, 2, 2]
+    assert [job.id for job in run.result] == [A, C, B]
+
+
+def test_a_queue_that_has_given_its_most_is_not_asked_for_again() -> None:
+    run = Steps(take_in_turn(SHARDED, order({"b": 2, "a": 5}, limit=10), turn=0))
+
+    run.answer("take_jobs", [job_row(A, queue="b")])
+    second = run.answer("take_jobs", [job_row(B, queue="b"), job_row(C, queue="a")])
+    third = run.answer("take_jobs", [job_row(new_id(), queue="a") for _ in range(4)])
+
+    assert second.rows == [("b", 1), ("a", 5)]
+    assert third.rows == [("a", 4)]
+    assert len(run.result) == 7
+
+
+def test_a_take_goes_once_round_where_there_is_too_little() -> None:
+    run = Steps(take_in_turn(SHARDED, order(), turn=3))
+
+    asked = [run.answer("take_jobs", []).parameters["shard"] for _ in range(4)]
+
+    assert asked == [3, 0, 1, 2]
     assert run.result == []
 
 

@@ -7,8 +7,6 @@ from itertools import count
 from random import randrange
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-import msgspec
-
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.model.delivery import (
     Beat,
@@ -59,7 +57,10 @@ class Engine:
         worker: str,
         lease: timedelta,
     ) -> list[Job]:
-        """Lease due jobs: the queues in order, each by priority, run_at and id."""
+        """Lease due jobs: the queues in order, each by priority, run_at and id.
+
+        The order is strict within a shard; which shard gives first goes round from take to take.
+        """
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
         return self._conductor.run(self._finish_and_take([], order))[1]
 
@@ -121,7 +122,9 @@ class Engine:
         """Rows that somebody has locked are passed over at first, and waited for at the end."""
         ended: list[Ended]
         taken: list[Job]
-        ended, taken = yield Transaction(_finish_then_take(finishes, order, next(self._turn)))
+        # Only a take has a turn: with one for the finish too, every other shard would be passed by.
+        turn = 0 if order is None else next(self._turn)
+        ended, taken = yield Transaction(_finish_then_take(finishes, order, turn))
         alive = {"running", "queued"}
         lost = {item.id for item in ended if item.status == "lost" and item.state in alive}
         if lost:
@@ -237,11 +240,7 @@ def _finish_then_take(
         if finishes:
             ended = yield from leases.finish(sql, finishes, skip_locked=True)
         if order is not None:
-            for step in range(sql.shards):
-                left = msgspec.structs.replace(order, limit=order.limit - len(taken))
-                taken += yield from leases.take(sql, left, shard=(turn + step) % sql.shards)
-                if len(taken) == order.limit:
-                    break
+            taken = yield from leases.take_in_turn(sql, order, turn=turn)
         return ended, taken
 
     return build

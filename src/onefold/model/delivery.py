@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, TypeGuard
@@ -69,6 +70,16 @@ class TakeOrder(msgspec.Struct, frozen=True):
     limit: int
     worker: str
     lease: int
+
+    def without(self, taken: Sequence[Job]) -> TakeOrder | None:
+        """What is left to ask of the next shard; None where that is nothing."""
+        if not taken:
+            return self
+        got = Counter(job.queue for job in taken)
+        queues = {queue: most - got[queue] for queue, most in self.queues.items()}
+        left = {queue: most for queue, most in queues.items() if most}
+        limit = self.limit - len(taken)
+        return msgspec.structs.replace(self, queues=left, limit=limit) if left and limit else None
 
 
 def take_order(

@@ -19,11 +19,25 @@ from onefold.operations.keys import insert_successors
 from onefold.operations.shards import by_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from onefold.model.delivery import TakeOrder
     from onefold.operations.statement import Operation, Row, Rows, Sql
+
+
+def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job]]:
+    """Lease due jobs: those of the shard whose turn it is, then of the next ones where it has few.
+
+    The order is strict within a shard. What was taken comes in the order in which it is to run.
+    """
+    taken: list[Job] = []
+    for step in range(sql.shards):
+        left = order.without(taken)
+        if left is None:
+            break
+        taken += yield from take(sql, left, shard=(turn + step) % sql.shards)
+    return taken if sql.shards == 1 else _in_order(order, taken)
 
 
 def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
@@ -42,10 +56,14 @@ def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
         )
         # Of several takes, the first must not be kept where the last one fails.
         rows = yield msgspec.structs.replace(statement, alone=sql.shards == 1, waits=False)
+    return _in_order(order, map(Job.from_row, rows))
+
+
+def _in_order(order: TakeOrder, jobs: Iterable[Job]) -> list[Job]:
     places = {queue: place for place, queue in enumerate(order.queues)}
-    jobs = [Job.from_row(row) for row in rows]
-    jobs.sort(key=lambda job: (places[job.queue], job.priority, job.run_at_micros, job.id))
-    return jobs
+    return sorted(
+        jobs, key=lambda job: (places[job.queue], job.priority, job.run_at_micros, job.id)
+    )
 
 
 def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]:
