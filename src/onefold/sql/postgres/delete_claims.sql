@@ -1,11 +1,11 @@
 -- Forget claims that still have the owner they were seen with.
 delete from onefold.claim as c
 using unnest(
-    :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+    :tenant::text[], :surface::text[], :scope::text[], :key::text[],
     :owner::text[]
-) as r (shard, tenant, surface, scope, key, owner)
+) as r (tenant, surface, scope, key, owner)
 where
-    c.shard = r.shard
+    c.shard = (:shard::smallint[])[1]
     and c.tenant = r.tenant
     and c.surface = r.surface
     and c.scope = r.scope

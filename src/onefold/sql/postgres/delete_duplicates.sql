@@ -1,4 +1,3 @@
 -- Remove the notes of the duplicates of jobs that are gone.
 delete from onefold.duplicate as d
-using unnest(:shard::smallint[], :id::text[]) as r (shard, id)
-where d.shard = r.shard and d.job_id = r.id::uuid
+where d.shard = (:shard::smallint[])[1] and d.job_id = any((:id::text[])::uuid[])

@@ -1,4 +1,3 @@
 -- Remove the notes that have been folded.
 delete from onefold.duplicate as d
-using unnest(:shard::smallint[], :number::bigint[]) as r (shard, number)
-where d.shard = r.shard and d.number = r.number
+where d.shard = (:shard::smallint[])[1] and d.number = any(:number::bigint[])

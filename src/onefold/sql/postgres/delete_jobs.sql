@@ -1,5 +1,4 @@
 -- Remove jobs, and with them the keys they hold.
 delete from onefold.job as j
-using unnest(:shard::smallint[], :id::text[]) as r (shard, id)
-where j.shard = r.shard and j.id = r.id::uuid
+where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[])
 returning j.id::text

@@ -1,11 +1,13 @@
 -- Bury queued holders whose whole life is over, before a rescue does: a newcomer must not be answered with
 -- a job that will never run. Locks the rows in (shard, id) order.
 with expired as materialized (
-    select j.shard, j.id
-    from
-        unnest(:shard::smallint[], :id::text[]) as r (shard, id),
-        onefold.job as j
-    where j.shard = r.shard and j.id = r.id::uuid and j.state = 0 and j.expires_at <= :at::bigint
+    select j.id
+    from onefold.job as j
+    where
+        j.shard = (:shard::smallint[])[1]
+        and j.id = any((:id::text[])::uuid[])
+        and j.state = 0
+        and j.expires_at <= :at::bigint
     order by j.shard, j.id
     for update of j
 )
@@ -19,6 +21,5 @@ set
     keep_until = :at::bigint + coalesce((j.options::jsonb #>> '{keep,dead}')::bigint, :keep::bigint),
     -- A successor gets the key.
     yielded = j.yielded or j.next is not null
-from expired
-where j.shard = expired.shard and j.id = expired.id
+where j.shard = (:shard::smallint[])[1] and j.id = any(array(select expired.id from expired))
 returning j.id::text, j.next

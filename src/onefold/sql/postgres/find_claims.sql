@@ -12,14 +12,14 @@ select
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from
     unnest(
-        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :tenant::text[], :surface::text[], :scope::text[], :key::text[],
         :lock::bigint[]
-    ) with ordinality as r (shard, tenant, surface, scope, key, lock, place)
+    ) with ordinality as r (tenant, surface, scope, key, lock, place)
 left join lateral (
     select *
     from onefold.claim as k
     where
-        k.shard = r.shard
+        k.shard = (:shard::smallint[])[1]
         and k.tenant = r.tenant
         and k.surface = r.surface
         and k.scope = r.scope

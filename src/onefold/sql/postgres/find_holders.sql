@@ -12,14 +12,14 @@ from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
     unnest(
-        :id::text[], :shard::smallint[], :tenant::text[], :unique_kind::text[], :unique_key::text[]
-    ) as r (id, shard, tenant, unique_kind, unique_key)
+        :id::text[], :tenant::text[], :unique_kind::text[], :unique_key::text[]
+    ) as r (id, tenant, unique_kind, unique_key)
 cross join lateral (
     (
         select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states,
             j.expires_at
         from onefold.job as j
-        where j.shard = r.shard and j.id = r.id::uuid
+        where j.shard = (:shard::smallint[])[1] and j.id = r.id::uuid
     )
     union all
     (
@@ -27,7 +27,7 @@ cross join lateral (
             j.expires_at
         from onefold.job as j
         where
-            j.shard = r.shard
+            j.shard = (:shard::smallint[])[1]
             and j.tenant = r.tenant
             and j.unique_kind = r.unique_kind
             and j.unique_key = r.unique_key

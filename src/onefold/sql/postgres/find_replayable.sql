@@ -10,7 +10,5 @@ select
             and (j.unique_states >> j.state) & 1 = 0
         )
     ) as enters
-from
-    unnest(:shard::smallint[], :id::text[]) as r (shard, id),
-    onefold.job as j
-where j.shard = r.shard and j.id = r.id::uuid and j.tenant = :tenant::text
+from onefold.job as j
+where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[]) and j.tenant = :tenant::text

@@ -1,8 +1,6 @@
 -- What has been folded so far of the duplicates of some jobs, locked for the next fold.
 select t.job_id::text, t.count, t.first_at, t.last_at, t.recent
-from
-    unnest(:shard::smallint[], :id::text[]) as r (shard, id),
-    onefold.duplicate_tally as t
-where t.shard = r.shard and t.job_id = r.id::uuid
+from onefold.duplicate_tally as t
+where t.shard = (:shard::smallint[])[1] and t.job_id = any((:id::text[])::uuid[])
 order by t.shard, t.job_id
 for update of t

@@ -1,15 +1,12 @@
 -- Complete deliveries that still have their fence, waiting for rows that somebody else has locked.
 -- Locks in (shard, id) order.
 with held as materialized (
-    select j.shard, j.id, r.result
-    from
-        unnest(:shard::smallint[], :id::text[], :fence::bigint[], :result::text[])
-            as r (shard, id, fence, result),
-        onefold.job as j
+    select j.id
+    from onefold.job as j
     where
-        j.shard = r.shard
-        and j.id = r.id::uuid
-        and j.fence = r.fence
+        j.shard = (:shard::smallint[])[1]
+        and j.id = any((:id::text[])::uuid[])
+        and j.fence = any(:fence::bigint[])
         -- Running, or given up for lost (and not handed back) but taken by nobody since.
         and (j.state = 1 or (j.state = 0 and j.vanished > 0 and j.not_before is not null))
     order by j.shard, j.id
@@ -22,15 +19,20 @@ set
     vanished = 0,
     worker = null,
     lease_until = null,
-    result = held.result,
+    result = r.result,
     ended_at = clock.now,
     keep_until = clock.now
         + coalesce((j.options::jsonb #>> '{keep,completed}')::bigint, :keep::bigint),
     -- A successor gets the key.
     yielded = j.yielded or j.next is not null
 from
-    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now),
-    held
-where j.shard = held.shard and j.id = held.id
+    unnest(:id::text[], :fence::bigint[], :result::text[]) as r (id, fence, result)
+where
+    j.shard = (:shard::smallint[])[1]
+    and j.id = any(array(select held.id from held))
+    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    and j.id::text = r.id
+    and j.fence = r.fence
 returning j.id::text, j.fence, j.next, j.keep_until <= clock.now

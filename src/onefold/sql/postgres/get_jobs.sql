@@ -5,7 +5,9 @@ select
     j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
     j.reason, j.options,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
-from
-    unnest(:shard::smallint[], :id::text[]) as r (shard, id),
-    onefold.job as j
-where j.shard = r.shard and j.id = r.id::uuid and j.tenant = :tenant::text and not j.stripped
+from onefold.job as j
+where
+    j.shard = (:shard::smallint[])[1]
+    and j.id = any((:id::text[])::uuid[])
+    and j.tenant = :tenant::text
+    and not j.stripped

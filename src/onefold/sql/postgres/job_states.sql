@@ -1,6 +1,4 @@
 -- The states of jobs by id, tombstones included. Served by the primary key.
 select j.id::text, j.state
-from
-    unnest(:shard::smallint[], :id::text[]) as r (shard, id),
-    onefold.job as j
-where j.shard = r.shard and j.id = r.id::uuid
+from onefold.job as j
+where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[])

@@ -4,12 +4,10 @@ select
     j.id::text, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
-from
-    unnest(:shard::smallint[], :id::text[]) as r (shard, id),
-    onefold.job as j
+from onefold.job as j
 where
-    j.shard = r.shard
-    and j.id = r.id::uuid
+    j.shard = (:shard::smallint[])[1]
+    and j.id = any((:id::text[])::uuid[])
     and (:tenant::text is null or j.tenant = :tenant::text)
 order by j.shard, j.id
 for update of j

@@ -3,9 +3,7 @@ select
     j.id::text, j.state, j.run_at, j.not_before, j.created_at,
     not j.yielded and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1) as holds,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
-from
-    unnest(:shard::smallint[], :id::text[]) as r (shard, id),
-    onefold.job as j
-where j.shard = r.shard and j.id = r.id::uuid
+from onefold.job as j
+where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[])
 order by j.shard, j.id
 for update of j

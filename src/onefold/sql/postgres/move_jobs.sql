@@ -23,12 +23,16 @@ set
     end,
     next = case when r.ended_at is not null then null else j.next end
 from unnest(
-    :shard::smallint[], :id::text[], :state::smallint[], :attempt::smallint[], :vanished::smallint[],
+    :id::text[], :state::smallint[], :attempt::smallint[], :vanished::smallint[],
     :run_at::bigint[], :reason::text[], :error::text[], :ended_at::bigint[], :keep_until::bigint[],
     :replayed::boolean[], :generations::integer[], :not_before::bigint[],
     :reserved::boolean[]
 ) as r (
-    shard, id, state, attempt, vanished, run_at, reason, error, ended_at, keep_until, replayed,
+    id, state, attempt, vanished, run_at, reason, error, ended_at, keep_until, replayed,
     generations, not_before, reserved
 )
-where j.shard = r.shard and j.id = r.id::uuid
+where
+    j.shard = (:shard::smallint[])[1]
+    and j.id = any((:id::text[])::uuid[])
+    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    and j.id::text = r.id

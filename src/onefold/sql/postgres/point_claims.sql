@@ -2,11 +2,11 @@
 update onefold.claim as c
 set result = r.result
 from unnest(
-    :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+    :tenant::text[], :surface::text[], :scope::text[], :key::text[],
     :owner::text[], :result::text[]
-) as r (shard, tenant, surface, scope, key, owner, result)
+) as r (tenant, surface, scope, key, owner, result)
 where
-    c.shard = r.shard
+    c.shard = (:shard::smallint[])[1]
     and c.tenant = r.tenant
     and c.surface = r.surface
     and c.scope = r.scope

@@ -12,8 +12,13 @@ set
     vanished = 0,
     next = null
 from unnest(
-    :shard::smallint[], :id::text[], :kind::text[], :payload::text[], :fingerprint::text[],
+    :id::text[], :kind::text[], :payload::text[], :fingerprint::text[],
     :priority::smallint[], :run_at::bigint[]
-) as r (shard, id, kind, payload, fingerprint, priority, run_at)
-where j.shard = r.shard and j.id = r.id::uuid and j.state = 0
+) as r (id, kind, payload, fingerprint, priority, run_at)
+where
+    j.shard = (:shard::smallint[])[1]
+    and j.id = any((:id::text[])::uuid[])
+    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    and j.id::text = r.id
+    and j.state = 0
 returning j.id::text

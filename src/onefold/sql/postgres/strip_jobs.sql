@@ -10,5 +10,4 @@ set
     reason = null,
     options = null,
     worker = null
-from unnest(:shard::smallint[], :id::text[]) as r (shard, id)
-where j.shard = r.shard and j.id = r.id::uuid and j.unique_until is not null
+where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[]) and j.unique_until is not null
