@@ -3,21 +3,21 @@
 update onefold.claim as c
 set
     state = r.state,
-    fence = greatest(c.fence + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint),
+    fence = greatest(c.fence + 1, (extract(epoch from statement_timestamp()) * 1000000)::bigint),
     lease_until = null,
     fingerprint = case when r.state = 1 then c.fingerprint end,
     settled_at = case when r.state = 1 then clock.now end,
     expires_at = case when r.state = 1 then clock.now + c.keep else clock.now + 86400000000 end,
     result = r.result
 from
-    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now),
     unnest(
-        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :tenant::text[], :surface::text[], :scope::text[], :key::text[],
         :state::smallint[], :result::text[], :seen_fence::bigint[]
-    ) as r (shard, tenant, surface, scope, key, state, result, seen_fence)
+    ) as r (tenant, surface, scope, key, state, result, seen_fence)
 where
-    c.shard = r.shard
+    c.shard = (:shard::smallint[])[1]
     and c.tenant = r.tenant
     and c.surface = r.surface
     and c.scope = r.scope

@@ -2,14 +2,14 @@
 update onefold.claim as c
 set lease_until = clock.now + r.lease
 from
-    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now),
     unnest(
-        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :tenant::text[], :surface::text[], :scope::text[], :key::text[],
         :owner::text[], :fence::bigint[], :lease::bigint[]
-    ) as r (shard, tenant, surface, scope, key, owner, fence, lease)
+    ) as r (tenant, surface, scope, key, owner, fence, lease)
 where
-    c.shard = r.shard
+    c.shard = (:shard::smallint[])[1]
     and c.tenant = r.tenant
     and c.surface = r.surface
     and c.scope = r.scope

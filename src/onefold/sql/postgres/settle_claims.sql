@@ -7,14 +7,14 @@ set
     expires_at = clock.now + c.keep,
     result = r.result
 from
-    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now),
     unnest(
-        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :tenant::text[], :surface::text[], :scope::text[], :key::text[],
         :owner::text[], :fence::bigint[], :result::text[]
-    ) as r (shard, tenant, surface, scope, key, owner, fence, result)
+    ) as r (tenant, surface, scope, key, owner, fence, result)
 where
-    c.shard = r.shard
+    c.shard = (:shard::smallint[])[1]
     and c.tenant = r.tenant
     and c.surface = r.surface
     and c.scope = r.scope

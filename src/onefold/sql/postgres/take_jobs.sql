@@ -69,7 +69,7 @@ set
     lease_until = clock.now + :lease::bigint,
     unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end
 from
-    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now)
 -- An array, not a join: a prepared plan that does not know :limit would read the whole table for it.
 where j.shard = :shard::smallint and j.id = any(array(select picked.id from picked))

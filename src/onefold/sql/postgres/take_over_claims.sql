@@ -5,7 +5,7 @@ set
     owner = r.owner::uuid,
     state = r.state,
     takeover = r.takeover,
-    fence = greatest(c.fence + 1, (extract(epoch from clock_timestamp()) * 1000000)::bigint),
+    fence = greatest(c.fence + 1, (extract(epoch from statement_timestamp()) * 1000000)::bigint),
     created_at = clock.now,
     lease_until = clock.now + r.lease,
     settled_at = case when r.state = 1 then clock.now end,
@@ -14,19 +14,19 @@ set
     fingerprint = r.fingerprint,
     result = r.result
 from
-    (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now),
     unnest(
-        :shard::smallint[], :tenant::text[], :surface::text[], :scope::text[], :key::text[],
+        :tenant::text[], :surface::text[], :scope::text[], :key::text[],
         :id::text[], :owner::text[], :state::smallint[], :takeover::smallint[], :lease::bigint[],
         :keep::bigint[], :fingerprint::text[], :result::text[], :seen_fence::bigint[],
         :seen_state::smallint[], :seen_owner::text[]
     ) as r (
-        shard, tenant, surface, scope, key, id, owner, state, takeover, lease, keep, fingerprint,
+        tenant, surface, scope, key, id, owner, state, takeover, lease, keep, fingerprint,
         result, seen_fence, seen_state, seen_owner
     )
 where
-    c.shard = r.shard
+    c.shard = (:shard::smallint[])[1]
     and c.tenant = r.tenant
     and c.surface = r.surface
     and c.scope = r.scope
