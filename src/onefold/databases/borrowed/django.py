@@ -5,8 +5,9 @@ Statements go through its cursor, so that Django's own checks, wrappers and logs
 
 from __future__ import annotations
 
+import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from onefold.databases.borrowed.answer import Parameters
 
 T = TypeVar("T")
+
+_PLACE: Final = re.compile(r"\?(\d+)")
 
 
 def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
@@ -117,5 +120,14 @@ def _run(wrapper: Any, text: str, parameters: Parameters) -> Answer:
 
 
 def _run_on_sqlite(wrapper: Any, text: str, parameters: Parameters) -> Answer:
-    # With parameters, Django reads the text as a format. What is doubled, it makes single.
-    return _run(wrapper, text.replace("%", "%%") if parameters else text, parameters)
+    """Django reads the text of a statement with parameters as a format, and makes it SQLite's.
+
+    What is doubled, it makes single. Places (`?1`) get names: its log would count them otherwise.
+    """
+    if not parameters:
+        return _run(wrapper, text, parameters)
+    said = text.replace("%", "%%")
+    if isinstance(parameters, tuple):
+        said = _PLACE.sub(r"%(place_\1)s", said)
+        parameters = {f"place_{place}": value for place, value in enumerate(parameters, start=1)}
+    return _run(wrapper, said, parameters)
