@@ -1,4 +1,7 @@
-"""The contract, sat by every database, in every colour and every way to join a transaction."""
+"""The contract, sat by every database, in every colour and every way to join a transaction.
+
+Each of them with one shard and with several.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,20 +34,23 @@ SUBJECTS: dict[str, type[Subject]] = {
 }
 
 
+SHARDS = (1, 4)
+
+
 class Examinees:
     """The subjects of a session, each opened once: a migration costs more than a test."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._opened: dict[str, Subject] = {}
+        self._opened: dict[tuple[str, int], Subject] = {}
 
-    def get(self, name: str, url: str | None) -> Subject:
-        if name not in self._opened:
-            database = url or f"sqlite:///{self._folder / name}.db"
-            subject = SUBJECTS[name](database, schema=f"contract_{uuid4().hex}")
+    def get(self, name: str, shards: int, url: str | None) -> Subject:
+        if (name, shards) not in self._opened:
+            database = url or f"sqlite:///{self._folder / name}-{shards}.db"
+            subject = SUBJECTS[name](database, schema=f"contract_{uuid4().hex}", shards=shards)
             subject.open()
-            self._opened[name] = subject
-        return self._opened[name]
+            self._opened[name, shards] = subject
+        return self._opened[name, shards]
 
     def close(self) -> None:
         for subject in self._opened.values():
@@ -63,10 +69,10 @@ def examinees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examinees]:
     found.close()
 
 
-@pytest.fixture(params=SUBJECTS)
+@pytest.fixture(params=[f"{name}-x{shards}" for shards in SHARDS for name in SUBJECTS])
 def subject(request: pytest.FixtureRequest, examinees: Examinees) -> Subject:
-    name: str = request.param
+    name, _, shards = request.param.rpartition("-x")
     url = request.getfixturevalue("postgres_url") if name.startswith("postgres") else None
-    found = examinees.get(name, url)
+    found = examinees.get(name, int(shards), url)
     found.reset()
     return found

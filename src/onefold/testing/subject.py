@@ -44,7 +44,7 @@ class Subject(ABC):
         self.url = url
         self.schema = schema
         self.shards: int = shards or 1
-        """Priority, and the order of takes, are strict within a shard only."""
+        """What the database has, once it is open: the order of takes is strict within a shard."""
         self._tenant = ""
         self._tenants = {""}
         self._commits_errors = False
@@ -68,8 +68,10 @@ class Subject(ABC):
         return other
 
     def open(self) -> None:
-        """Make the tables."""
+        """Make the tables, unless they are there; a subject that was not told adopts its shards."""
         self.carry_out(self.onefold, "migrate")
+        database = self.onefold._conductor.database  # pyright: ignore[reportPrivateUsage]
+        self.shards = self.carry_out(database, "identity").shards
 
     def reset(self) -> None:
         """Forget what the last test stored, and start a new clock."""

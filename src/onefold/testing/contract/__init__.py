@@ -42,6 +42,7 @@ MODULES: Final = (
     "rerun",
     "retention",
     "scopes",
+    "shards",
     "suppressed",
     "takes",
 )
@@ -62,5 +63,6 @@ from onefold.testing.contract.replays import *  # noqa: E402, F403
 from onefold.testing.contract.rerun import *  # noqa: E402, F403
 from onefold.testing.contract.retention import *  # noqa: E402, F403
 from onefold.testing.contract.scopes import *  # noqa: E402, F403
+from onefold.testing.contract.shards import *  # noqa: E402, F403
 from onefold.testing.contract.suppressed import *  # noqa: E402, F403
 from onefold.testing.contract.takes import *  # noqa: E402, F403

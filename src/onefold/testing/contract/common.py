@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
+from onefold.model.identity import shard_of
 from onefold.model.retry import Fixed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from onefold.model.job import Job
     from onefold.testing.subject import Subject
@@ -31,6 +34,34 @@ def kept(subject: Subject, unique_key: str) -> list[Job]:
 def stored(subject: Subject) -> int:
     """How many jobs there are."""
     return len(subject.find(limit=1000))
+
+
+def foremost(subject: Subject, order: Sequence[str], taken: Sequence[Job]) -> list[str]:
+    """The first of `order`, as many of each shard as were taken: with one shard, the first of all.
+
+    Which shard a take asks first is not promised: the order is strict within a shard.
+    """
+    left = Counter(job.shard for job in taken)
+    found: list[str] = []
+    for job_id in order:
+        shard = shard_of(job_id, subject.shards)
+        if left[shard]:
+            left[shard] -= 1
+            found.append(job_id)
+    return found
+
+
+def spread(subject: Subject, *, each: int = 2, **options: Any) -> list[Job]:
+    """Enqueue jobs with a key each, until there are so many on every shard."""
+    found: list[Job] = []
+    on_shard: Counter[int] = Counter()
+    for number in count():
+        answer = subject.enqueue("email", unique_key=f"spread {number}", **options)
+        found.append(subject.job(answer.id))
+        on_shard[found[-1].shard] += 1
+        if all(on_shard[shard] >= each for shard in range(subject.shards)):
+            break
+    return found
 
 
 def complete(subject: Subject, queue: str = "default") -> Job:

@@ -17,6 +17,7 @@ from onefold.testing.contract.common import (
     SECOND,
     bury,
     complete,
+    foremost,
     stored,
 )
 
@@ -86,12 +87,12 @@ class TestFinish:
         assert subject.job(answer.id).state == "queued"
 
     def test_finish_and_take_do_both(self, subject: Subject) -> None:
-        for n in range(3):
-            subject.enqueue("email", {"n": n})
+        ids = [subject.enqueue("email").id for _ in range(3)]
         first = subject.take_one()
         ended, taken = subject.engine.finish_and_take([first], limit=5, worker="next")
+        assert [first.id] == foremost(subject, ids, [first])
         assert [item.status for item in ended] == ["accepted"]
-        assert [job.payload["n"] for job in taken] == [1, 2]
+        assert [job.id for job in taken] == [job_id for job_id in ids if job_id != first.id]
         assert {job.worker for job in taken} == {"next"}
 
     def test_finish_and_take_takes_though_the_finish_was_lost(self, subject: Subject) -> None:
