@@ -17,10 +17,20 @@ WAITED: Final = {"55P03", "57014"}
 
 # Connection exceptions, operator intervention, and a server that is starting or full.
 _LOST_CLASSES: Final = ("08", "57P")
+_ANOTHER_SESSION: Final = (
+    "a prepared statement was not found where it was made: a pooler such as PgBouncer hands the"
+    " same session to many. Say Onefold(…, prepared_statements=False). Nothing of this call was"
+    " stored."
+)
 _SENTENCES: Final = {
+    "26000": _ANOTHER_SESSION,
+    "42P05": _ANOTHER_SESSION,
     "53100": "the disk is full. Make room; nothing of this call was stored.",
     "53200": "the server is out of memory.",
-    "53300": "the server has no connection left. Lower the pools or raise max_connections.",
+    "53300": (
+        "the server has no connection left. Lower the pools or raise max_connections (PgBouncer:"
+        " max_client_conn)."
+    ),
     "25006": "the server is read-only (a standby?). Connect to the primary.",
     "28000": "the server refused this user.",
     "28P01": "the server refused this user's password.",
@@ -32,7 +42,13 @@ _SENTENCES: Final = {
 # libpq keeps the SQLSTATE of a refused connection to itself. These are the server's English
 # sentences; in another language the refusal is passed on as it is.
 _REFUSALS: Final = (
-    (re.compile(r"too many (connections|clients)|remaining connection slots"), "53300"),
+    (
+        re.compile(
+            r"too many (connections|clients)|remaining connection slots"
+            r"|no more connections allowed"
+        ),
+        "53300",
+    ),
     (re.compile(r'database "[^"]*" does not exist'), "3D000"),
     (re.compile(r"password authentication failed|no password supplied"), "28P01"),
     (
@@ -44,10 +60,21 @@ _REFUSALS: Final = (
 
 def sqlstate(error: BaseException) -> str:
     """The SQLSTATE of a driver's error, psycopg's or asyncpg's; empty where there is none."""
+    error = _told(error)
     state: str = getattr(error, "sqlstate", None) or ""
+    if state == "08P01" and str(error).startswith("bind message supplies"):
+        # A prepared statement of this name is there, but it is another one: somebody else's.
+        return "26000"
     if not state and "FATAL:" in (message := str(error)):
         return next((found for sentence, found in _REFUSALS if sentence.search(message)), "")
     return state
+
+
+def _told(error: BaseException) -> BaseException:
+    """What the server said: psycopg's pipeline, if it cannot end well, raises its own over that."""
+    said = error.__context__
+    hidden = isinstance(error, psycopg.OperationalError) and not error.sqlstate
+    return said if hidden and isinstance(said, psycopg.Error) and said.sqlstate else error
 
 
 def verdict(error: BaseException, *, connection_lost: bool) -> Verdict:
@@ -64,11 +91,19 @@ def verdict(error: BaseException, *, connection_lost: bool) -> Verdict:
 
 def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseException:
     """The error to raise instead; the same one where it is our own mistake."""
+    error = _told(error)
     state = sqlstate(error)
     if state in SERIALIZATION:
         return SerializationConflict(str(error).partition("\n")[0])
     if state in WAITED:
         return busy
+    if state == "08P01" and "query_wait_timeout" in str(error):
+        return DatabaseBusy(
+            "PgBouncer had no session for us in time (query_wait_timeout): PostgreSQL behind it is"
+            " away, or others hold them all. Shorten their transactions, or raise"
+            " default_pool_size.",
+            waited=busy.waited,
+        )
     if state in _SENTENCES:
         return DatabaseUnavailable(label, _SENTENCES[state])
     unreachable = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
