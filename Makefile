@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
+# What tests need and no wheel brings. `make test DEBIAN_PACKAGES=` installs nothing.
+DEBIAN_PACKAGES ?= pgbouncer
 UV := uv>=0.13.7,<0.14
 
 BIN := $(VENV)/bin
@@ -27,6 +29,7 @@ run: $(VENV)/.run ## run the demo: one webhook, many deliveries, one job
 	@$(BIN)/onefold demo
 
 test: $(VENV)/.dev ## run all tests on SQLite and PostgreSQL, with coverage
+	@tools/debian-packages $(DEBIAN_PACKAGES)
 	$(BIN)/pytest --cov --cov-report=
 	$(BIN)/coverage report --include='src/onefold/model/*,src/onefold/operations/*' --fail-under=100
 
