@@ -1,0 +1,58 @@
+"""The contract, sat behind PgBouncer: each call's transaction is in another session."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from onefold.testing.contract import *  # noqa: F403 - the tests themselves
+from tests.fixtures.pgbouncer import PgBouncer
+from tests.pgbouncer.subjects import (
+    Pooled,
+    PooledAsync,
+    PooledSync,
+    PooledWithinAsyncpg,
+    PooledWithinPsycopg,
+)
+
+SUBJECTS: dict[str, type[Pooled]] = {
+    "sync": PooledSync,
+    "async": PooledAsync,
+    "within-psycopg": PooledWithinPsycopg,
+    "within-asyncpg": PooledWithinAsyncpg,
+}
+
+
+class Examinees:
+    """The subjects of a session, each opened once: a migration costs more than a test."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.opened: dict[str, Pooled] = {}
+
+    def get(self, name: str) -> Pooled:
+        if name not in self.opened:
+            subject = SUBJECTS[name](self._url, schema=f"contract_{uuid4().hex}")
+            subject.open()
+            self.opened[name] = subject
+        return self.opened[name]
+
+
+@pytest.fixture(scope="session")
+def examinees(pgbouncer: PgBouncer, postgres_url: str) -> Iterator[Examinees]:
+    found = Examinees(pgbouncer.url)
+    yield found
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for subject in found.opened.values():
+            subject.close()
+            schema = sql.Identifier(subject.schema)
+            connection.execute(sql.SQL("drop schema {} cascade").format(schema))
+
+
+@pytest.fixture(params=SUBJECTS)
+def subject(request: pytest.FixtureRequest, examinees: Examinees) -> Pooled:
+    found = examinees.get(request.param)
+    found.reset()
+    return found
