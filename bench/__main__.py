@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 FOLDER: Final = Path("build/bench")
-LEAST_ROUNDS: Final = 3
+ROUNDS: Final = 3
 WIDTH: Final = 110
 
 
@@ -49,6 +50,8 @@ def main() -> None:
         for each in MEASUREMENTS:
             console.print(f"{each.name:<32}{each.says}", soft_wrap=True)
         return
+    # However it is ended, the server goes with it, and what was measured is not lost.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = _settings()
     measurements = scaled(chosen(settings.only), settings.scale)
     if not measurements:
@@ -87,7 +90,7 @@ def _settings() -> Settings:
     given = {
         "only": os.environ.get("ONLY", ""),
         "scale": os.environ.get("SCALE") or 1.0,
-        "rounds": os.environ.get("ROUNDS") or LEAST_ROUNDS,
+        "rounds": os.environ.get("ROUNDS") or ROUNDS,
     }
     try:
         settings = msgspec.convert(given, Settings, strict=False)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MILLION: Final = 1_000_000
+POOL: Final = 10
+"""Connections for many callers: as many as Onefold opens at most, and asyncpg by default."""
+LARGER_POOL: Final = 32
 TAKEN: Final = 200
 """Jobs a take; sizes are multiples of it."""
 
@@ -75,11 +78,13 @@ MEASUREMENTS: Final = (
         contestants=(
             Contestant("onefold", "ours.tasks"),
             Contestant("onefold, threads", "ours.threads"),
-            Contestant("pgqueuer", "pgqueuer_peer.tasks"),
-            Contestant("procrastinate", "procrastinate_peer.tasks"),
+            Contestant("pgqueuer", "pgqueuer_peer.tasks", {"pool": POOL}),
+            Contestant("pgqueuer, larger pool", "pgqueuer_peer.tasks", {"pool": LARGER_POOL}),
+            Contestant("procrastinate", "procrastinate_peer.tasks", {"pool": POOL}),
         ),
         targets=(
             Target("onefold", "pgqueuer", 5.0),
+            Target("onefold", "pgqueuer, larger pool", 5.0),
             Target("onefold, threads", "pgqueuer", 5.0),
         ),
     ),

@@ -48,13 +48,13 @@ class Order(msgspec.Struct, frozen=True):
     jobs: int
     options: Options = {}
 
-    def number(self, name: str, default: int = 0) -> int:
-        """An option that is a number."""
-        return int(self.options.get(name, default))
+    def number(self, name: str) -> int:
+        """An option that is a number; 0 where it is not given."""
+        return int(self.options.get(name, 0))
 
-    def word(self, name: str, default: str = "") -> str:
-        """An option that is a word."""
-        return str(self.options.get(name, default))
+    def word(self, name: str) -> str:
+        """An option that is a word; "" where it is not given."""
+        return str(self.options.get(name, ""))
 
 
 class Lap(msgspec.Struct, frozen=True):

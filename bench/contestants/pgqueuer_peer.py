@@ -25,7 +25,6 @@ asyncpg: Any = import_module("asyncpg")
 Queries: Any = import_module("pgqueuer.queries").Queries
 
 WARM: Final = 10
-POOL: Final = 16
 STORED: Final = "select count(*) from pgqueuer"
 
 
@@ -91,7 +90,7 @@ def tasks(order: Order, watch: Stopwatch) -> None:
     """`enqueue` by many tasks at once, over a pool."""
 
     async def play(url: str) -> None:
-        size = order.number("pool", POOL)
+        size = order.number("pool")
         async with asyncpg.create_pool(url, min_size=size, max_size=size) as pool:
             queries = Queries.from_asyncpg_pool(pool)
             await queries.install()

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 procrastinate: Any = import_module("procrastinate")
 
 WARM: Final = 10
-POOL: Final = 16
 STORED: Final = "select count(*) from procrastinate_jobs"
 
 
@@ -80,7 +79,7 @@ def tasks(order: Order, watch: Stopwatch) -> None:
 
         await acrowd(order, watch, enqueue)
 
-    _play(order, run, stored=crowd_size(order), pool=order.number("pool", POOL))
+    _play(order, run, stored=crowd_size(order), pool=order.number("pool"))
 
 
 def _send(user: int, template: str, note: str) -> None:

@@ -205,7 +205,8 @@ def _drain(connection: psycopg.Connection[Any], turns: int) -> None:
     ids: list[str] = []
     fences: list[int] = []
     for _ in range(turns):
-        values = {"ids": ids, "fences": fences, "limit": BATCH, "lease": LEASE}
+        last = {"ids": _literal(ids), "fences": _literal(fences)}
+        values = {**last, "limit": BATCH, "lease": LEASE}
         rows = connection.execute(FINISH_AND_TAKE.encode(), values).fetchall()
         ids, fences = [row[0] for row in rows], [row[1] for row in rows]
-    connection.execute(FINISH.encode(), {"ids": ids, "fences": fences})
+    connection.execute(FINISH.encode(), {"ids": _literal(ids), "fences": _literal(fences)})
