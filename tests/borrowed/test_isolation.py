@@ -14,11 +14,19 @@ from onefold import Busy, DatabaseBusy, Job, Onefold, SerializationConflict
 from onefold.claims import Replay, Won
 from tests.fixtures.colours import Coloured, Dialect, Store
 from tests.fixtures.connection import Connection, Kind
-from tests.fixtures.connections import PLAIN, Effects, alongside
+from tests.fixtures.connections import PLAIN, Effects, alongside, kinds
 
 LEVELS = ["read committed", "repeatable read", "serializable"]
 
-ON_POSTGRES = [kind for kind in PLAIN if kind.dialect == "postgres"]
+# And those whose library wraps what the driver says.
+ON_POSTGRES = [
+    *(kind for kind in PLAIN if kind.dialect == "postgres"),
+    *kinds(
+        "sqlalchemy-psycopg2-session",
+        "sqlalchemy-async-asyncpg-session",
+        "django-postgres",
+    ),
+]
 on_postgres = pytest.mark.parametrize(
     ("kind", "dialect"),
     [(kind, kind.dialect) for kind in ON_POSTGRES],
