@@ -12,9 +12,10 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -24,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bench import postgres, report
 from bench.plan import MEASUREMENTS, chosen, scaled
 from bench.rounds import measure
-from bench.values import Contestant, Lap, Measurement, Order, Run
+from bench.values import Contestant, Database, Lap, Measurement, Order, Run
 from bench.verdict import complete
 
 if TYPE_CHECKING:
@@ -58,14 +59,29 @@ def main() -> None:
         sys.exit(f"No measurement has {settings.only!r} in its name; ONLY=list prints them all.")
     FOLDER.mkdir(parents=True, exist_ok=True)
     runs: list[Run] = []
-    with _alone(), postgres.server(FOLDER.absolute() / "postgres") as url:
-        facts = _facts(settings, url)
+    with _alone(), _databases(measurements) as urls:
+        facts = _facts(settings, urls)
         console.print(report.facts_table(facts))
         try:
-            _measure_all(console, measurements, settings.rounds, url, runs)
+            _measure_all(console, measurements, settings.rounds, urls, runs)
         except KeyboardInterrupt:
             console.print("Interrupted; what was measured until then:")
     _conclude(console, facts, complete(measurements, runs), runs)
+
+
+@contextmanager
+def _databases(measurements: list[Measurement]) -> Generator[dict[Database, str]]:
+    """A server, where one is needed, and a file on the same disk."""
+    wanted = {each.database for each in measurements}
+    urls: dict[Database, str] = {}
+    with ExitStack() as stack:
+        if "postgres" in wanted:
+            folder = FOLDER.absolute() / "postgres"
+            urls["postgres"] = stack.enter_context(postgres.server(folder))
+        if "sqlite" in wanted:
+            folder = Path(stack.enter_context(TemporaryDirectory(dir=FOLDER)))
+            urls["sqlite"] = f"sqlite:///{folder.absolute() / 'bench.db'}"
+        yield urls
 
 
 def _conclude(
@@ -101,15 +117,17 @@ def _settings() -> Settings:
     return settings
 
 
-def _facts(settings: Settings, url: str) -> dict[str, dict[str, Any]]:
-    disk = report.file_system(FOLDER)
-    return {
-        "machine": {**report.machine(), "file_system": disk},
+def _facts(settings: Settings, urls: dict[Database, str]) -> dict[str, dict[str, Any]]:
+    facts: dict[str, dict[str, Any]] = {
+        "machine": {**report.machine(), "file_system": report.file_system(FOLDER)},
         "versions": report.versions(),
-        "postgres": postgres.settings(url),
-        "sqlite": {"journal_mode": "wal", "synchronous": "full"},
         "settings": {**msgspec.to_builtins(settings), "event_loop": "asyncio"},
     }
+    if "postgres" in urls:
+        facts["postgres"] = postgres.settings(urls["postgres"])
+    if "sqlite" in urls:
+        facts["sqlite"] = {"journal_mode": "wal", "synchronous": "full"}
+    return facts
 
 
 @contextmanager
@@ -124,7 +142,11 @@ def _alone() -> Generator[None]:
 
 
 def _measure_all(
-    console: Console, measurements: list[Measurement], rounds: int, url: str, runs: list[Run]
+    console: Console,
+    measurements: list[Measurement],
+    rounds: int,
+    urls: dict[Database, str],
+    runs: list[Run],
 ) -> None:
     columns = (
         *(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
@@ -137,7 +159,7 @@ def _measure_all(
 
             def play(contestant: Contestant, each: Measurement = each) -> Lap:
                 progress.update(bar, description=f"{each.name}: {contestant.name}")
-                return _play(each, contestant, url)
+                return _play(each, contestant, urls[each.database])
 
             for run in measure(each, rounds, play):
                 runs.append(run)
@@ -149,10 +171,8 @@ def _measure_all(
             progress.console.print()
 
 
-def _play(measurement: Measurement, contestant: Contestant, postgres_url: str) -> Lap:
+def _play(measurement: Measurement, contestant: Contestant, url: str) -> Lap:
     """One run, in a process of its own."""
-    on_postgres = measurement.database == "postgres"
-    url = postgres_url if on_postgres else f"sqlite:///{FOLDER.absolute() / 'bench.db'}"
     options = {**measurement.options, **contestant.options}
     order = Order(contestant.plays, url, measurement.jobs, options)
     done = subprocess.run(
@@ -167,4 +187,7 @@ def _play(measurement: Measurement, contestant: Contestant, postgres_url: str) -
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("Interrupted before anything was measured.")
