@@ -1,6 +1,6 @@
 """The contract, sat by every database, in every colour and every way to join a transaction.
 
-Each of them with one shard and with several.
+Each of them with one shard and with several; where PostgreSQL has Citus, spread over its nodes.
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ from onefold.testing.subjects import (
     WithinPsycopg,
     WithinSqlite3,
 )
+from tests.fixtures.citus import distribute
 
 SUBJECTS: dict[str, type[Subject]] = {
     "sqlite-sync": SyncSubject,
@@ -49,6 +50,8 @@ class Examinees:
             database = url or f"sqlite:///{self._folder / name}-{shards}.db"
             subject = SUBJECTS[name](database, schema=f"contract_{uuid4().hex}", shards=shards)
             subject.open()
+            if url is not None:
+                distribute(url, subject.schema)
             self._opened[name, shards] = subject
         return self._opened[name, shards]
 
