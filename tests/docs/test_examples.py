@@ -2,7 +2,8 @@
 
 1. The examples of a page run in order, in one name space and one empty folder.
 2. `dsn` is the URL of an empty PostgreSQL database: a name in Python, a variable in a console.
-3. A console shows `$ onefold …` and its output; `...` stands for anything. What only a reader can
+3. Where a page uses Django, the default database of its project is `dsn`, too.
+4. A console shows `$ onefold …` and its output; `...` stands for anything. What only a reader can
    run (pip, make) is fenced as `sh`.
 """
 
@@ -19,11 +20,14 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from django.db import connections
 from psycopg import sql
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from tests.docs.pages import PAGES, ROOT, blocks, name_of
+from tests.fixtures.colours import Store
+from tests.fixtures.django_connections import add_database, database_settings, remove_database
 
 
 @pytest.fixture
@@ -34,6 +38,16 @@ def dsn(postgres_url: str) -> Iterator[str]:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
         connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def django_project(dsn: str) -> Iterator[None]:
+    """What a project's DATABASES say."""
+    default = connections.settings["default"]
+    add_database(database_settings(Store("postgres", dsn)), alias="default")
+    yield
+    remove_database("default")
+    connections.settings["default"] = default
 
 
 def evaluate_console(example: Example) -> None:
@@ -78,6 +92,8 @@ def test_the_examples_of_a_page_run(
     document = Document.parse(str(page), *PARSERS)
     if "dsn" in page.read_text():
         document.namespace["dsn"] = request.getfixturevalue("dsn")
+    if "django" in page.read_text():
+        request.getfixturevalue("django_project")
 
     for example in document.examples():
         example.evaluate()
