@@ -65,9 +65,10 @@ class Tenant(JobCalls, ClaimCalls):
     def within(self, connection: object) -> Within:
         """This tenant on your connection and inside your transaction; you commit.
 
-        Takes an open sqlite3, psycopg (sync or async) or asyncpg connection. Raises
-        `NoTransaction` where none is open and none will be, `WrongConnection` for anything that
-        is not a connection to this database.
+        Takes an open connection of sqlite3, aiosqlite, psycopg (sync or async), asyncpg or Django,
+        or a connection or session of SQLAlchemy, sync or async. Raises `NoTransaction` where none
+        is open and none will be (for a session, the first call does), `WrongConnection` for
+        anything that is not a connection to this database.
         """
         database = self._conductor.database
         borrowed = borrow(connection, database, clock=self._conductor.clock)
