@@ -1,20 +1,50 @@
-"""Every statement of PostgreSQL names one shard, in a way that Citus can read."""
+"""Every statement names its shard: in its text, in its plan, and in the indexes that serve it.
+
+On PostgreSQL in a way that Citus can read, so that it asks one node, and can lock rows there.
+"""
+
+from __future__ import annotations
 
 import re
+import sqlite3
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+import psycopg
 import pytest
+from psycopg import sql as compose
 
-from onefold.operations.statement import Sql
+from onefold import Onefold
+from onefold.operations.statement import Sql, Statement, compiled, in_schema
+from tests.fixtures.backlog import NOW, Backlog, fills, hot_statements
 from tests.fixtures.citus import DISTRIBUTED
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 SQL = Sql("postgres")
+SQLITE = Sql("sqlite")
+SHARDS = 4
+
 MENTION = re.compile(rf"onefold\.(?:{'|'.join(DISTRIBUTED)}) as (\w+)")
 # The statement's shard, or a batch's: all rows of a batch are of one shard.
 NAMED = re.compile(r"(\w+)\.shard = (?::shard::smallint(?!\[)|\(:shard::smallint\[\]\)\[1\])")
+INSERT = re.compile(r"insert into onefold[._]\w+ \(\s*(\w+)")
+
+SHARDLESS = {
+    "has_identity",  # asks for the installation, which is one
+    "read_identity",  # the same
+}
+SHARDLESS_ON_SQLITE = {
+    "delete_folded_duplicates",  # a note's number is unique in the whole file
+}
 
 
-def code_of(name: str) -> str:
-    return re.sub(r"--[^\n]*", "", SQL(name).text)
+def code_of(name: str, sql: Sql = SQL) -> str:
+    return re.sub(r"--[^\n]*", "", sql(name).text)
+
+
+# --- the texts ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SQL.names)
@@ -26,6 +56,43 @@ def test_a_statement_names_the_shard_of_every_table_it_reads(name: str) -> None:
     for mention, end in zip(mentions, ends, strict=bool(mentions)):
         part = code[mention.start() : end]
         assert mention.group(1) in NAMED.findall(part), part
+
+
+@pytest.mark.parametrize("name", SQL.names)
+def test_a_statement_reads_tables_under_a_name_or_inserts_into_one(name: str) -> None:
+    """So that nothing escapes the test above."""
+    code = code_of(name)
+    tables = re.findall(rf"onefold\.(?:{'|'.join(DISTRIBUTED)})\b", code)
+
+    assert len(tables) == len(MENTION.findall(code)) + len(INSERT.findall(code))
+    assert tables or name in SHARDLESS
+
+
+@pytest.mark.parametrize("name", SQL.names)
+def test_a_locking_select_locks_rows_of_the_named_shard(name: str) -> None:
+    """Citus refuses any other."""
+    code = code_of(name)
+    for locking in re.finditer(r"\bfor (?:no key )?(?:update|share)\b", code):
+        before = code[: locking.start()]
+        select = before[before.rindex("onefold.") :]
+        assert NAMED.search(select), select
+
+
+@pytest.mark.parametrize("sql", [SQL, SQLITE], ids=lambda sql: sql.dialect)
+def test_an_insert_gives_the_shard_first(sql: Sql) -> None:
+    inserts = {name: INSERT.findall(code_of(name, sql)) for name in sql.names}
+
+    assert {"insert_job", "insert_claims"} < {name for name, first in inserts.items() if first}
+    assert {first for found in inserts.values() for first in found} == {"shard"}
+
+
+@pytest.mark.parametrize("name", SQLITE.names)
+def test_a_statement_of_sqlite_names_its_shard_too(name: str) -> None:
+    """There it may come from the batch: a file has all shards, and an index that begins with it."""
+    code = code_of(name, SQLITE)
+    named = re.search(r"\bshard = (?::shard\b|r\.shard\b|json_extract\(r\.value, )", code)
+
+    assert bool(named or INSERT.search(code)) == (name not in SHARDLESS | SHARDLESS_ON_SQLITE)
 
 
 @pytest.mark.parametrize("name", SQL.names)
@@ -42,3 +109,142 @@ def test_every_table_that_a_statement_names_is_distributed() -> None:
 
     # The identity is the installation's own, and stays on one node.
     assert named - {"meta"} == set(DISTRIBUTED)
+
+
+# --- the indexes and the plans --------------------------------------------------------------------
+
+
+class Spread:
+    """A schema of several shards, with a backlog on each of them."""
+
+    def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
+        self.connection = connection
+        self.sql = Sql("postgres", schema=schema, shards=SHARDS)
+
+    def fill(self, backlog: Backlog) -> None:
+        for fill in fills(self.sql, backlog):
+            text, _ = compiled(in_schema(fill.text, self.sql.schema), "pyformat")
+            self.connection.execute(text.encode(), fill.parameters)
+        for table in ("job", "claim"):
+            self._copy_to_the_other_shards(table)
+            self.connection.execute(f"vacuum analyze {self.sql.schema}.{table}".encode())
+
+    def _copy_to_the_other_shards(self, table: str) -> None:
+        name = f"{self.sql.schema}.{table}"
+        columns = self.connection.execute(
+            "select string_agg(quote_ident(attname), ', ') from pg_attribute"
+            " where attrelid = %s::regclass and attnum > 0 and attname <> 'shard'",
+            [name],
+        ).fetchall()[0][0]
+        for shard in range(1, SHARDS):
+            self.connection.execute(
+                f"insert into {name} (shard, {columns})"
+                f" select {shard}, {columns} from {name} where shard = 0".encode()
+            )
+
+    def scans(self, statement: Statement, mode: str) -> list[dict[str, Any]]:
+        """The nodes of a statement's plan that read a table or an index of it."""
+        text, names = compiled(statement.text, "numbered")
+        parameters = {**statement.arrays(), "now": NOW}
+        values = compose.SQL(", ").join(compose.Literal(parameters[name]) for name in names)
+        with self.connection.transaction(force_rollback=True):
+            self.connection.execute(f"set local plan_cache_mode = {mode}".encode())
+            # The tables of notes are empty here, and would be read as a whole.
+            self.connection.execute("set local enable_seqscan = off")
+            self.connection.execute(f"prepare hot as {text}".encode())
+            try:
+                (row,) = self.connection.execute(
+                    compose.SQL("explain (format json) execute hot ({})").format(values)
+                ).fetchall()
+            finally:
+                self.connection.execute("deallocate hot")
+        return [
+            node
+            for node in walk(row[0][0]["Plan"])
+            if "Scan" in node["Node Type"] and ("Index Name" in node or "Relation Name" in node)
+        ]
+
+
+def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from walk(child)
+
+
+@pytest.fixture(scope="module")
+def postgres(postgres_url: str) -> Iterator[Spread]:
+    schema = f"test_{uuid4().hex}"
+    with Onefold(postgres_url, schema=schema, shards=SHARDS) as onefold:
+        onefold.migrate()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        spread = Spread(connection, schema)
+        spread.fill(Backlog(finished=5_000, scheduled=2_000))
+        yield spread
+        connection.execute(f"drop schema {schema} cascade".encode())
+
+
+@pytest.fixture(scope="module")
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
+    path = tmp_path_factory.mktemp("shards") / "onefold.db"
+    with Onefold(f"sqlite:///{path}", shards=SHARDS) as onefold:
+        onefold.migrate()
+    connection = sqlite3.connect(path)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_every_hot_statement_of_postgres_looks_up_one_shard(postgres: Spread, mode: str) -> None:
+    findings: list[str] = []
+    for statement in hot_statements(postgres.sql, 20):
+        for scan in postgres.scans(statement, mode):
+            by_index = "Index Name" in scan or "Bitmap" in scan["Node Type"]
+            condition = scan.get("Index Cond") or scan.get("Recheck Cond", "")
+            if not by_index or not re.search(r"\bshard = ", condition):
+                findings.append(f"{statement.name}: {scan['Node Type']} {condition}")
+
+    assert findings == []
+
+
+def test_every_hot_statement_of_sqlite_looks_up_one_shard(sqlite: sqlite3.Connection) -> None:
+    findings: list[str] = []
+    for statement in hot_statements(SQLITE, 20):
+        text, names = compiled(statement.text, "named")
+        plan = sqlite.execute(f"explain query plan {text}", dict.fromkeys(names)).fetchall()
+        steps = [step for *_, step in plan if re.match(r"(?:SEARCH|SCAN) ", step)]
+        # A row that was found by its shard may then be read by its place in the file. That no table
+        # is read as a whole is the business of test_plans_sqlite.
+        ours = [s for s in steps if "VIRTUAL TABLE" not in s and "INTEGER PRIMARY KEY" not in s]
+        findings += [
+            f"{statement.name}: {step}"
+            for step in ours
+            if "INDEX" in step and "(shard=?" not in step
+        ]
+
+    assert findings == []
+
+
+def test_every_index_of_postgres_begins_with_the_shard(postgres: Spread) -> None:
+    rows = postgres.connection.execute(
+        "select t.relname, i.relname, a.attname, x.indisunique"
+        " from pg_index as x"
+        " join pg_class as i on i.oid = x.indexrelid"
+        " join pg_class as t on t.oid = x.indrelid"
+        " join pg_attribute as a on a.attrelid = t.oid and a.attnum = x.indkey[0]"
+        " where t.relnamespace = %s::regnamespace and t.relname = any(%s)",
+        [postgres.sql.schema, list(DISTRIBUTED)],
+    ).fetchall()
+
+    assert {table for table, _, _, unique in rows if unique} == set(DISTRIBUTED)
+    assert {(index, first) for _, index, first, _ in rows if first != "shard"} == set()
+
+
+def test_every_index_of_sqlite_begins_with_the_shard(sqlite: sqlite3.Connection) -> None:
+    firsts = {
+        (index, sqlite.execute(f"pragma index_info({index})").fetchall()[0][2])
+        for table in DISTRIBUTED
+        for _, index, *_ in sqlite.execute(f"pragma index_list(onefold_{table})").fetchall()
+    }
+
+    assert len(firsts) >= len(DISTRIBUTED)
+    assert {(index, first) for index, first in firsts if first != "shard"} == set()
