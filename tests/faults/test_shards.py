@@ -1,0 +1,208 @@
+"""The number of shards is data: the first migrate writes it, and nobody who differs comes in."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onefold import NewJob, Onefold, ShardsDiffer
+from tests.faults.callers import run, start
+from tests.fixtures.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.faults.callers import Caller
+
+FOUND = """
+    import sys
+    from onefold import Onefold, ShardsDiffer
+    url, schema, shards = sys.argv[1:]
+    onefold = Onefold(url, schema=schema, shards=int(shards) or None)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        onefold.migrate()
+        stored = onefold.enqueue("mail", unique_key="k")
+        print(onefold.get(stored.id).id, stored.duplicate)
+    except ShardsDiffer as error:
+        print("refused", error.asked, error.found)
+"""
+
+FIRST_USE = FOUND.replace("onefold.migrate()\n", "pass\n")
+"""A file migrates itself."""
+
+FORK = """
+    import os, sys
+    from onefold import Onefold, ShardsDiffer
+    url, schema, shards = sys.argv[1:]
+    onefold = Onefold(url, schema=schema, shards=int(shards))
+    onefold.migrate()
+    print(onefold.enqueue("mail", unique_key="k").duplicate, flush=True)
+    child = os.fork()
+    if child == 0:
+        other = Onefold(url, schema=schema, shards=int(shards) + 1)
+        try:
+            other.enqueue("mail", unique_key="k")
+        except ShardsDiffer as error:
+            print("refused", error.asked, error.found, flush=True)
+        print(onefold.enqueue("mail", unique_key="k").duplicate, flush=True)
+        print(Onefold(url, schema=schema).enqueue("mail", unique_key="k").duplicate, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty(request: pytest.FixtureRequest) -> Place:
+    """Where there are no tables yet."""
+    if request.param == "sqlite":
+        return Place(request.getfixturevalue("sqlite_url"))
+    schema: str = request.getfixturevalue("postgres_schema")
+    return Place(request.getfixturevalue("postgres_url"), schema)
+
+
+def founded(place: Place, shards: int) -> Place:
+    with Onefold(place.url, schema=place.schema, shards=shards) as onefold:
+        onefold.migrate()
+    return place
+
+
+def at_once(script: str, place: Place, asked: list[int]) -> list[list[str]]:
+    """Let processes that ask for these numbers begin together; what each of them says."""
+    running = [start(script, place.url, place.schema, shards) for shards in asked]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate()[0].split() for process in running]
+    assert [process.returncode for process in running] == [0] * len(running)
+    return said
+
+
+def shards_of(place: Place) -> int:
+    """What the tables themselves say."""
+    ((identity,),) = place.rows("select value from {meta} where name = 'identity'")
+    found: int = json.loads(identity)["shards"]
+    return found
+
+
+def check_founding(place: Place, script: str, asked: list[int]) -> None:
+    """One number won; who asked for another was told it, and the others share one job."""
+    said = at_once(script, place, asked)
+
+    found = shards_of(place)
+    assert found in {shards or 1 for shards in asked}
+    refused = [words for words in said if words[0] == "refused"]
+    stored = [words for words in said if words[0] != "refused"]
+    told = [("refused", str(shards), str(found)) for shards in asked if shards not in {0, found}]
+    assert sorted(map(tuple, refused)) == sorted(told)
+    assert sorted(duplicate for _, duplicate in stored) == ["False", *["True"] * (len(stored) - 1)]
+    assert len({job_id for job_id, _ in stored}) == 1
+    assert place.rows("select count(*) from {job}") == [(1,)]
+
+
+class TestFounding:
+    """Two numbers at once: one founds, the other refuses, and nobody has done both."""
+
+    def test_of_several_numbers_at_once_one_is_the_databases(self, empty: Place) -> None:
+        check_founding(empty, FOUND, [2, 3, 2, 3, 0])
+
+    def test_a_file_that_is_founded_by_its_first_use_has_one_number_too(
+        self, sqlite_url: str
+    ) -> None:
+        check_founding(Place(sqlite_url), FIRST_USE, [2, 3, 2, 3, 0])
+
+    def test_a_process_that_says_nothing_adopts(self, empty: Place) -> None:
+        founded(empty, 4)
+
+        with empty.open() as onefold:
+            answers = onefold.enqueue_many([NewJob("mail", unique_key=f"{n}") for n in range(64)])
+            assert shards_of(empty) == 4
+            assert {shard for (shard,) in empty.rows("select shard from {job}")} == {0, 1, 2, 3}
+            with Onefold(empty.url, schema=empty.schema, shards=4) as same:
+                again = same.enqueue_many([NewJob("mail", unique_key=f"{n}") for n in range(64)])
+        assert [answer.id for answer in again] == [answer.id for answer in answers]
+
+    def test_a_new_database_of_which_nobody_says_anything_has_one(self, empty: Place) -> None:
+        with empty.open() as onefold:
+            onefold.migrate()
+            assert shards_of(empty) == 1
+
+    def test_forked_children_are_held_to_it_too(self, empty: Place) -> None:
+        lines = run(FORK, empty.url, empty.schema, 4)
+
+        assert lines == ["False", "refused 5 4", "True", "True"]
+
+
+class TestRefusal:
+    """A process that differs is told both numbers, and changes nothing."""
+
+    @pytest.mark.parametrize("other", [1, 2, 5, 4096])
+    def test_migrate_with_another_number_changes_nothing(self, empty: Place, other: int) -> None:
+        founded(empty, 4)
+        before = empty.contents()
+
+        with (
+            Onefold(empty.url, schema=empty.schema, shards=other) as onefold,
+            pytest.raises(
+                ShardsDiffer, match=f"has 4 shards.*asks for {other}.*shards=4"
+            ) as caught,
+        ):
+            onefold.migrate()
+
+        assert (caught.value.asked, caught.value.found) == (other, 4)
+        assert empty.contents() == before
+
+    def test_every_first_call_refuses(
+        self, empty: Place, make_caller: Callable[[Onefold], Caller]
+    ) -> None:
+        founded(empty, 4)
+        before = empty.contents()
+
+        caller = make_caller(Onefold(empty.url, schema=empty.schema, shards=2))
+        for name, arguments in (
+            ("enqueue", ("mail",)),
+            ("find", ()),
+            ("claim", ("scope", "key")),
+            ("migrate", ()),
+        ):
+            with pytest.raises(ShardsDiffer):
+                caller(name, *arguments)
+        with pytest.raises(ShardsDiffer):
+            caller.engine("rescue")
+
+        assert empty.contents() == before
+
+    def test_so_does_a_call_within_a_transaction(self, empty: Place) -> None:
+        founded(empty, 4)
+
+        with (
+            Onefold(empty.url, schema=empty.schema, shards=2) as onefold,
+            empty.connection() as connection,
+        ):
+            connection.execute(empty.begin)
+            with pytest.raises(ShardsDiffer):
+                onefold.within(connection).enqueue("mail")
+            connection.execute("rollback")
+
+        assert empty.rows("select count(*) from {job}") == [(0,)]
+
+    def test_a_transaction_that_founds_and_is_rolled_back_binds_nobody(
+        self, sqlite_url: str
+    ) -> None:
+        """Tables made within a caller's transaction vanish with it, and so does their number."""
+        place = Place(sqlite_url)
+        with Onefold(place.url, shards=2) as onefold, place.connection() as connection:
+            connection.execute(place.begin)
+            assert onefold.within(connection).enqueue("mail").inserted
+            connection.execute("rollback")
+            founded(place, 4)
+
+            with pytest.raises(ShardsDiffer):
+                onefold.enqueue("mail")
