@@ -1,6 +1,6 @@
 """The contract, sat by every database, in every colour and every way to join a transaction.
 
-Each of them with one shard and with several; where PostgreSQL has Citus, spread over its nodes.
+Each of them with one shard and with several.
 """
 
 from collections.abc import Iterator
