@@ -2,11 +2,12 @@
 
 import pytest
 
+from tests.fixtures.colours import pytest_pyfunc_call
 from tests.fixtures.pgbouncer import PgBouncer, pgbouncer, pgbouncers
 from tests.pgbouncer.places import PooledPlace
 from tests.race.crew import crew
 
-__all__ = ["crew", "pgbouncer", "pgbouncers"]
+__all__ = ["crew", "pgbouncer", "pgbouncers", "pytest_pyfunc_call"]
 
 
 @pytest.fixture
