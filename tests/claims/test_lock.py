@@ -179,7 +179,7 @@ async def test_f013_a_holder_whose_margin_is_gone_stops_before_the_effect(
 
 
 async def test_f013_a_renewed_lock_is_trusted_again(onefold: Coloured) -> None:
-    async with onefold.lock("nightly", ttl=timedelta(milliseconds=20)) as lock:
+    async with onefold.lock("nightly", ttl=timedelta(milliseconds=500)) as lock:
         deadline = time.monotonic() + 30
         while not lock.lost:
             assert time.monotonic() < deadline

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import AsyncOnce, Once, OnceSettings
 from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.calls.settlement import settle
 from onefold.errors import Busy, DatabaseBusy, InvalidInput
 from onefold.model import given, names
 from onefold.model.claim import (
@@ -253,7 +254,7 @@ def _open(surface: str) -> str:
 
 def _settle(claim: Claim, result: Any) -> Procedure[None]:
     held, text = checked_claim(claim), encode_result(result)
-    yield Transaction(lambda sql: claims.settle(sql, held, text))
+    yield settle(held, text)
 
 
 def _release(claim: Claim) -> Procedure[bool]:

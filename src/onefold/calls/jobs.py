@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from onefold.calls.procedure import Conductor, Procedure, Transaction, once_through
+from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
+from onefold.databases.gathering import Shared
 from onefold.errors import InvalidInput, JobNotFound, WrongState
 from onefold.model import given
 from onefold.model.identity import parse_id
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from onefold.databases import Build
+    from onefold.model.request import Prepared
     from onefold.model.retry import Backoff
+    from onefold.operations.enqueue import Policy
     from onefold.operations.statement import Operation, Sql
 
 REPLAY_BATCH: Final = 500
@@ -102,13 +105,13 @@ class JobCalls:
         The answer's `duplicate` says which. Within a caller's transaction, with the default
         `on_duplicate="keep"`, the holder may already have run when you commit.
         """
-        return self._conductor.run(_one(self._enqueue(*_split(kind, payload, options))))
+        return self._conductor.run(self._enqueue_one(kind, payload, options))
 
     async def aenqueue(
         self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
         """`enqueue`, awaited."""
-        return await self._conductor.arun(_one(self._enqueue(*_split(kind, payload, options))))
+        return await self._conductor.arun(self._enqueue_one(kind, payload, options))
 
     def enqueue_many(
         self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
@@ -123,15 +126,32 @@ class JobCalls:
         return await self._conductor.arun(self._enqueue(new_jobs, options))
 
     def _enqueue(self, new_jobs: Sequence[NewJob], options: CallOptions) -> Procedure[EnqueuedMany]:
-        given.options(options, CallOptions.__optional_keys__)
-        policy = enqueue.policy(**options)
-        listed = given.listed(new_jobs, "new_jobs", "NewJob")
-        # Prepared before the first try, so that every try stores the same ids.
-        items = prepare_all(listed, self._tenant, now=self._conductor.now())
+        items, policy = self._prepared(new_jobs, options)
         if not items:
             return EnqueuedMany(())
         answers: list[Enqueued] = yield Transaction(lambda sql: enqueue.enqueue(sql, items, policy))
         return EnqueuedMany(answers)
+
+    def _enqueue_one(
+        self, kind: str, payload: Json, options: EnqueueOptions
+    ) -> Procedure[Enqueued]:
+        """The bulk call with one item, and in one commit with those that others make now."""
+        try:
+            (item,), policy = self._prepared(*_split(kind, payload, options))
+        except InvalidInput as error:
+            # The caller of a single enqueue knows no items.
+            raise type(error)(error.field, error.reason) from None
+        answer: Enqueued = yield Gather(_shared(item, policy))
+        return answer
+
+    def _prepared(
+        self, new_jobs: Sequence[NewJob], options: CallOptions
+    ) -> tuple[list[Prepared], Policy]:
+        """Prepared before the first try, so that every try stores the same ids."""
+        given.options(options, CallOptions.__optional_keys__)
+        policy = enqueue.policy(**options)
+        listed = given.listed(new_jobs, "new_jobs", "NewJob")
+        return prepare_all(listed, self._tenant, now=self._conductor.now()), policy
 
     def get(self, job_id: str) -> Job | None:
         """The job, or None where there is none (any more) for this tenant."""
@@ -315,13 +335,15 @@ def _filter(filters: FindOptions) -> jobs.Filter:
     return jobs.job_filter(**filters)
 
 
-def _one(procedure: Procedure[EnqueuedMany]) -> Procedure[Enqueued]:
-    try:
-        answers = yield from procedure
-    except InvalidInput as error:
-        # The caller of a single enqueue knows no items.
-        raise type(error)(error.field, error.reason) from None
-    return answers[0]
+def _shared(item: Prepared, policy: Policy) -> Shared[Prepared, Enqueued]:
+    """An enqueue that can be run together with others of the same policy, whoever's they are."""
+
+    def many(sql: Sql, items: Sequence[Prepared]) -> Operation[list[Enqueued]]:
+        return enqueue.enqueue(sql, items, policy)
+
+    request, publish = item.request, item.publish
+    key = (request.unique or request.id, None if publish is None else publish.key)
+    return Shared(many, item, ("enqueue", policy), key)
 
 
 def _replay_page(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, c
 import msgspec
 
 from onefold.calls.procedure import Pause, Procedure, Transaction, waits
+from onefold.calls.settlement import settle
 from onefold.errors import (
     Busy,
     ConflictingOptions,
@@ -256,7 +257,7 @@ class _Once:
         _joined_here.set(tuple(here for here in _joined_here.get() if not here[1].left))
         if error is None:
             text = yield from self._encoded(claim, entered.result)
-            yield Transaction(lambda sql: claims.settle(sql, claim, text))
+            yield settle(claim, text)
         elif isinstance(error, Exception) or self._joined:
             yield from self._give_back(claim, error)
         # Interrupted (a cancelled task, ctrl-C): nobody knows how far it came, so the lease runs

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from onefold.databases import Build
+from onefold.databases.gathering import Shared
 from onefold.operations.run import run, run_async
 
 if TYPE_CHECKING:
@@ -32,13 +33,20 @@ class Transaction(msgspec.Struct, Generic[T], frozen=True):
     write: bool = True
 
 
+class Gather(msgspec.Struct, Generic[T], frozen=True):
+    """Run one item of a plural operation, in one commit with those that others ask for now."""
+
+    shared: Shared[Any, T]
+
+
 class Pause(msgspec.Struct, frozen=True):
     """Wait so many seconds."""
 
     seconds: float
 
 
-Procedure: TypeAlias = Generator[Transaction[Any] | Pause, Any, T]
+Step: TypeAlias = Transaction[Any] | Gather[Any] | Pause
+Procedure: TypeAlias = Generator[Step, Any, T]
 
 
 def once_through(build: Build[T], *, write: bool = True) -> Procedure[T]:
@@ -69,16 +77,24 @@ class Conductor:
         """Carry out, awaiting."""
         return await run_async(procedure, self._ado)
 
-    def _do(self, step: Transaction[Any] | Pause) -> Any:
+    def _do(self, step: Step) -> Any:
         if isinstance(step, Pause):
             return time.sleep(step.seconds)
+        if isinstance(step, Gather):
+            if self.borrowed is not None:
+                return self.borrowed.transact(step.shared.alone())
+            return self.database.gather(step.shared)
         if self.borrowed is not None:
             return self.borrowed.transact(step.build, write=step.write)
         return self.database.transact(step.build, write=step.write)
 
-    async def _ado(self, step: Transaction[Any] | Pause) -> Any:
+    async def _ado(self, step: Step) -> Any:
         if isinstance(step, Pause):
             return await asyncio.sleep(step.seconds)
+        if isinstance(step, Gather):
+            if self.borrowed is not None:
+                return await self.borrowed.atransact(step.shared.alone())
+            return await self.database.agather(step.shared)
         if self.borrowed is not None:
             return await self.borrowed.atransact(step.build, write=step.write)
         return await self.database.atransact(step.build, write=step.write)

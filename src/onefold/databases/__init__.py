@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from onefold.errors import InvalidInput
 from onefold.operations.statement import Operation, Sql
@@ -16,6 +16,7 @@ from onefold.operations.statement import Operation, Sql
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from onefold.databases.gathering import Shared
     from onefold.operations.migrations import Identity, Migration
 
 T = TypeVar("T")
@@ -42,6 +43,14 @@ class Database(Protocol):
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """`transact`, awaited."""
+        ...
+
+    def gather(self, shared: Shared[Any, T]) -> T:
+        """Run an item of a plural operation, together with others that are asked for now."""
+        ...
+
+    async def agather(self, shared: Shared[Any, T]) -> T:
+        """`gather`, awaited."""
         ...
 
     def identity(self) -> Identity:

@@ -1,8 +1,7 @@
 """SQLite: one file, WAL, one writer at a time.
 
-The writer asks for the lock itself, with `begin immediate`, every millisecond until its deadline:
-SQLite's own busy handler sleeps up to 100 ms, and whoever has the lock would keep it. A process
-that commits back to back lets others in once in a while.
+What is written goes to this process' writer thread; what is read is read where it is asked for, or,
+for the sake of an event loop, in one of a few threads.
 """
 
 from __future__ import annotations
@@ -12,18 +11,26 @@ import os
 import sqlite3
 import threading
 import time
-from asyncio import get_running_loop, shield
+from asyncio import get_running_loop, shield, to_thread
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 from weakref import ref
 
 from onefold.databases import sqlite_errors
 from onefold.databases.sqlite_statements import apply_pending, execute, read
+from onefold.databases.sqlite_writer import (
+    POLL,
+    File,
+    TasksErrand,
+    ThreadsErrand,
+    Writer,
+    by_itself,
+)
 from onefold.errors import (
     Closed,
     DatabaseBusy,
@@ -39,13 +46,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onefold.databases import Build, Clock
+    from onefold.databases.gathering import Shared
     from onefold.operations.migrations import Identity, Migration
 
 T = TypeVar("T")
 
-POLL: Final = 0.001
-MONOPOLY: Final = 0.010
-"""After so long of commits back to back, the writer leaves the lock alone for one poll."""
 IDLE_CONNECTIONS: Final = 8
 THREADS: Final = 8
 OLDEST: Final = (3, 35, 0)
@@ -88,20 +93,37 @@ class SqliteDatabase:
         self.path: Path = path_of(url)
         self.label: str = f"sqlite:///{self.path}"
         self.sql: Sql = Sql("sqlite")
-        self._clock = clock
+        self.clock = clock
         self._shards = shards
         self._busy_timeout = busy_timeout.total_seconds()
         self._state = _State()
         self._closed = False
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation between `begin` and `commit`."""
-        return self._transact(build, write=write, thread=threading.get_ident())
+        """Run an operation in a transaction."""
+        return self.gather(by_itself(build)) if write else self._read(build)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """The whole operation in one hop to a thread: a hop per statement costs twice as much."""
-        thread = threading.get_ident()
-        return await self._hop(lambda: self._transact(build, write=write, thread=thread))
+        if write:
+            return await self.agather(by_itself(build))
+        return await self._hop(lambda: self._read(build))
+
+    def gather(self, shared: Shared[Any, T]) -> T:
+        """Hand an item to the writer, and wait for it."""
+        self.identity()
+        errand = ThreadsErrand(shared, time.monotonic() + self._busy_timeout)
+        self._current().writer(self).submit(errand)
+        answer: T = errand.result()
+        return answer
+
+    async def agather(self, shared: Shared[Any, T]) -> T:
+        """`gather`, awaited."""
+        await self.aidentity()
+        errand = TasksErrand(shared, time.monotonic() + self._busy_timeout)
+        self._current().writer(self).submit(errand)
+        answer: T = await errand.future
+        return answer
 
     async def _hop(self, work: Callable[[], T]) -> T:
         executor = self._current().executor
@@ -110,62 +132,34 @@ class SqliteDatabase:
         # A cancelled caller must not leave the thread's outcome unread; the thread itself goes on.
         return await shield(future)
 
-    def _transact(self, build: Build[T], *, write: bool, thread: int) -> T:
-        state = self._current()
+    def _read(self, build: Build[T]) -> T:
+        """Try until the deadline: while the file is opened or closed, even readers must wait."""
         self.identity()
-        deadline = time.monotonic() + self._busy_timeout
-        if not write:
-            return self._try(state, build, "begin", deadline, thread)
-        if not state.writing.acquire(timeout=0):
-            # The thread that has it may itself be waiting for this one's open transaction.
-            self._refuse_own_lock(thread)
-            if not state.writing.acquire(timeout=self._busy_timeout):
-                raise self._busy()
-        try:
-            if state.monopoly():
-                time.sleep(POLL)
-            result = self._try(state, build, "begin immediate", deadline, thread)
-            state.committed()
-            return result
-        finally:
-            state.writing.release()
-
-    def _try(self, state: _State, build: Build[T], begin: str, deadline: float, thread: int) -> T:
-        """Try until the lock is ours: another process, or a caller's transaction, may have it."""
-        looked = False
+        state, deadline = self._current(), time.monotonic() + self._busy_timeout
         while True:
+            connection = state.borrow(self.connect)
             try:
-                return self._attempt(state, build, begin)
-            except sqlite3.OperationalError as error:
+                return self._read_from(connection, build)
+            except sqlite3.DatabaseError as error:
                 if not sqlite_errors.is_busy(error):
-                    raise
-                if not looked:
-                    looked = True
-                    self._refuse_own_lock(thread)
+                    raise self.translated(error) from error
                 if time.monotonic() >= deadline:
-                    raise self._busy() from error
-                time.sleep(POLL)
+                    raise self.busy() from error
+            finally:
+                state.give_back(connection)
+            time.sleep(POLL)
 
-    def _attempt(self, state: _State, build: Build[T], begin: str) -> T:
-        connection = state.borrow(self._open)
+    def _read_from(self, connection: sqlite3.Connection, build: Build[T]) -> T:
+        """One state of the file for all that is read."""
+        connection.execute("begin")
         try:
-            connection.execute(begin)
-            try:
-                result = run(build(self.sql), lambda s: execute(connection, s, self._clock))
-                connection.execute("commit")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("rollback")
-                raise
-        except sqlite3.DatabaseError as error:
-            if sqlite_errors.is_busy(error):
-                raise
-            raise self._translated(error) from error
+            return run(build(self.sql), lambda s: execute(connection, s, self.clock))
         finally:
-            state.give_back(connection)
-        return result
+            with suppress(sqlite3.Error):
+                connection.execute("rollback")
 
-    def _open(self) -> sqlite3.Connection:
+    def connect(self) -> sqlite3.Connection:
+        """A connection in autocommit mode, which does not wait for locks by itself."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise DatabaseUnavailable(
                 self.label,
@@ -179,7 +173,7 @@ class SqliteDatabase:
                 check_same_thread=False,
             )
         except sqlite3.Error as error:
-            raise self._translated(error) from error
+            raise self.translated(error) from error
         try:
             self._use_wal(connection)
             # A job that was answered for must survive a power cut, not only a crash.
@@ -188,7 +182,7 @@ class SqliteDatabase:
             connection.execute("pragma busy_timeout = 0")
         except sqlite3.Error as error:
             connection.close()
-            raise self._translated(error) from error
+            raise self.translated(error) from error
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
@@ -213,14 +207,15 @@ class SqliteDatabase:
             self._state = _State()
         return self._state
 
-    def _busy(self) -> DatabaseBusy:
+    def busy(self) -> DatabaseBusy:
+        """The error for a lock that was not given up in time."""
         return DatabaseBusy(
             f"another connection holds the write lock of {self.path}. Commit or roll it back; if it"
             " is your own transaction in this thread, use within(connection).",
             waited=timedelta(seconds=self._busy_timeout),
         )
 
-    def _refuse_own_lock(self, thread: int) -> None:
+    def refuse_own_lock(self, thread: int) -> None:
         """Look for an open transaction that this very thread has lent us before.
 
         Holding on to the connection would keep its locks alive. So only its id is remembered, and
@@ -234,8 +229,9 @@ class SqliteDatabase:
         if lent and any(id(thing) in lent and _in_transaction(thing) for thing in gc.get_objects()):
             raise WouldDeadlock
 
-    def _translated(self, error: sqlite3.Error) -> Exception:
-        return sqlite_errors.translated(error, self.label, self._busy)
+    def translated(self, error: sqlite3.Error) -> Exception:
+        """SQLite's error as ours."""
+        return sqlite_errors.translated(error, self.label, self.busy)
 
     def identity(self) -> Identity:
         """An embedded file migrates itself at the first use."""
@@ -263,7 +259,7 @@ class SqliteDatabase:
         return await self._hop(self.migrate)
 
     def _migrate(self, state: _State) -> list[Migration]:
-        connection = state.borrow(self._open)
+        connection = state.borrow(self.connect)
         try:
             # Before the first look: whoever opens or closes the file has even readers wait.
             connection.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
@@ -284,7 +280,7 @@ class SqliteDatabase:
             state.identity = identity
             connection.execute("pragma busy_timeout = 0")
         except sqlite3.DatabaseError as error:
-            raise self._translated(error) from error
+            raise self.translated(error) from error
         finally:
             state.give_back(connection)
         return applied
@@ -347,8 +343,8 @@ class SqliteDatabase:
             self._closed = True
 
     async def aclose(self) -> None:
-        """`close`, awaited."""
-        self.close()
+        """`close`, awaited: the writer may have something to finish."""
+        await to_thread(self.close)
 
 
 def _in_transaction(thing: object) -> bool:
@@ -364,13 +360,18 @@ class _State:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.opening = threading.RLock()
-        self.writing = threading.Lock()
         self.identity: Identity | None = None
         self._idle: list[sqlite3.Connection] = []
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
-        self._busy_since = 0.0
-        self._last_commit = 0.0
+        self._writer: Writer | None = None
+
+    def writer(self, file: File) -> Writer:
+        if self._writer is None:
+            with self.opening:
+                if self._writer is None:
+                    self._writer = Writer(file)
+        return self._writer
 
     @property
     def executor(self) -> ThreadPoolExecutor:
@@ -391,22 +392,10 @@ class _State:
         else:
             self._idle.append(connection)
 
-    def committed(self) -> None:
-        now = time.monotonic()
-        if now - self._last_commit > POLL:
-            self._busy_since = now
-        self._last_commit = now
-
-    def monopoly(self) -> bool:
-        """True where we have had the lock to ourselves for so long that others may starve."""
-        now = time.monotonic()
-        if now - self._last_commit > POLL or now - self._busy_since < MONOPOLY:
-            return False
-        self._busy_since = now
-        return True
-
     def close(self) -> None:
         self._closed = True
+        if self._writer is not None:
+            self._writer.close()
         if self._executor is not None:
             self._executor.shutdown(wait=False)
         while self._idle:

@@ -39,11 +39,7 @@ def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) 
 def _execute_each(connection: sqlite3.Connection, statement: Statement, now: int) -> Rows:
     text = ordinal(statement.text, statement.columns)
     cursor = connection.cursor()
-    changed: list[tuple[object]] = []
-    for row in statement.rows:
-        if cursor.execute(text, (*row, now)).rowcount > 0:
-            changed.append((row[0],))
-    return changed
+    return [(row[0],) for row in statement.rows if cursor.execute(text, (*row, now)).rowcount > 0]
 
 
 def read(connection: sqlite3.Connection, sql: Sql) -> Identity | None:

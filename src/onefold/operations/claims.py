@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from onefold.errors import Busy, DatabaseBusy, LeaseLost
 from onefold.model.claim import (
@@ -110,11 +114,29 @@ def _held_row(sql: Sql, claim: Claim) -> tuple[Any, ...]:
     return (*claim.key.place(sql.shards), claim.owner, claim.fence)
 
 
-def settle(sql: Sql, claim: Claim, result: str | None) -> Operation[None]:
-    """Store the outcome under the fence. The same word twice counts once; a stale one raises."""
-    rows = yield sql("settle_claims", (*HELD_COLUMNS, "result"), [(*_held_row(sql, claim), result)])
-    if rows:
-        return
+class Settlement(msgspec.Struct, frozen=True):
+    """A claim, and the outcome to store for it (as JSON text)."""
+
+    claim: Claim
+    result: str | None
+
+
+def settle(sql: Sql, settlements: Sequence[Settlement]) -> Operation[list[None]]:
+    """Store outcomes under their fences. The same word twice counts once; a stale one raises."""
+    words: dict[str, tuple[Any, ...]] = {}
+    for word in settlements:
+        words.setdefault(word.claim.owner, (*_held_row(sql, word.claim), word.result))
+    settled: set[str] = set()
+    for _, group in groupby(sorted(words.values()), key=itemgetter(0)):
+        found = yield sql("settle_claims", (*HELD_COLUMNS, "result"), list(group))
+        settled.update(row[0] for row in found)
+    for word in settlements:
+        if word.claim.owner not in settled:
+            yield from _settled_before(sql, word.claim)
+    return [None] * len(settlements)
+
+
+def _settled_before(sql: Sql, claim: Claim) -> Operation[None]:
     rows = yield sql(
         "find_claims", FIND_CLAIM_COLUMNS, [(*claim.key.place(sql.shards), None)], shared=True
     )

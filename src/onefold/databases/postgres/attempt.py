@@ -29,6 +29,10 @@ PIPELINES: Final = psycopg.Pipeline.is_supported()
 BEGIN: Final = b"begin isolation level read committed"
 COMMIT: Final = b"commit"
 
+# Below the server's deadlock_timeout, a second by default: if somebody must lose, it is us.
+PATIENT: Final = b"set local lock_timeout = 800"
+IMPATIENT: Final = b"set local lock_timeout = 100"
+
 
 class Attempt:
     """One try, on a connection in autocommit mode."""
@@ -39,14 +43,14 @@ class Attempt:
         clock: Clock,
         *,
         write: bool,
-        lock_timeout: int,
+        patient: bool,
     ) -> None:
-        """`lock_timeout` is in milliseconds."""
+        """`patient` decides how long a lock is waited for at a time."""
         self._connection = connection
         self._cursor = connection.cursor()
         self._clock = clock
         self._write = write
-        self._patience = _patience(lock_timeout)
+        self._patience = PATIENT if patient else IMPATIENT
         self._begun = False
 
     def run(self, build: Build[T], sql: Sql) -> T:
@@ -89,14 +93,14 @@ class AsyncAttempt:
         clock: Clock,
         *,
         write: bool,
-        lock_timeout: int,
+        patient: bool,
     ) -> None:
-        """`lock_timeout` is in milliseconds."""
+        """`patient` decides how long a lock is waited for at a time."""
         self._connection = connection
         self._cursor = connection.cursor()
         self._clock = clock
         self._write = write
-        self._patience = _patience(lock_timeout)
+        self._patience = PATIENT if patient else IMPATIENT
         self._begun = False
 
     async def run(self, build: Build[T], sql: Sql) -> T:
@@ -132,7 +136,3 @@ class AsyncAttempt:
 
     def _flight(self) -> AbstractAsyncContextManager[Any]:
         return self._connection.pipeline() if PIPELINES else nullcontext()
-
-
-def _patience(lock_timeout: int) -> bytes:
-    return b"set local lock_timeout = %d" % lock_timeout

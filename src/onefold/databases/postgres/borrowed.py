@@ -14,8 +14,9 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from onefold.databases.borrowed import refusals
-from onefold.databases.postgres.database import PostgresDatabase, aexecute, execute
+from onefold.databases.postgres.database import PostgresDatabase
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
+from onefold.databases.postgres.execute import aexecute, execute
 from onefold.errors import NoTransaction, SerializationConflict, WrongConnection
 from onefold.operations.run import run, run_async
 from onefold.operations.statement import Rows, Statement, compiled

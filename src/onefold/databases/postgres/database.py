@@ -13,7 +13,7 @@ import os
 import re
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import psycopg
@@ -43,11 +43,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.databases import Build, Clock
+    from onefold.databases.gathering import Shared
 
 T = TypeVar("T")
 
-
-LOCK_TIMEOUT_MS: Final = 800
 
 _graveyard: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
@@ -85,20 +84,21 @@ class PostgresDatabase:
         self.checked: weakref.WeakKeyDictionary[Any, Identity] = weakref.WeakKeyDictionary()
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation between `begin` and `commit`, again where the database asks for it.
+        """Run an operation in a transaction, again where the database asks for it.
 
         A lost answer to the commit is no different: the operation's ids are the client's, so the
         second try finds what the first one stored.
         """
+        return self._transact(build, write=write)
+
+    def _transact(self, build: Build[T], *, write: bool = True, patient: bool = True) -> T:
         self.identity()
-        effort = Effort(self.label, self.busy_timeout, self.busy)
+        effort = Effort(self.label, self.busy_timeout, self.busy, patient=patient)
         while True:
             pool, connection = self._get()
             lost = False
             try:
-                attempt = Attempt(
-                    connection, self._clock, write=write, lock_timeout=LOCK_TIMEOUT_MS
-                )
+                attempt = Attempt(connection, self._clock, write=write, patient=patient)
                 return attempt.run(build, self._own)
             except Restart:
                 pause = effort.restart()
@@ -113,15 +113,16 @@ class PostgresDatabase:
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """`transact`, awaited."""
+        return await self._atransact(build, write=write)
+
+    async def _atransact(self, build: Build[T], *, write: bool = True, patient: bool = True) -> T:
         await self.aidentity()
-        effort = Effort(self.label, self.busy_timeout, self.busy)
+        effort = Effort(self.label, self.busy_timeout, self.busy, patient=patient)
         while True:
             pool, connection = await self._aget()
             lost = False
             try:
-                attempt = AsyncAttempt(
-                    connection, self._clock, write=write, lock_timeout=LOCK_TIMEOUT_MS
-                )
+                attempt = AsyncAttempt(connection, self._clock, write=write, patient=patient)
                 return await attempt.run(build, self._own)
             except Restart:
                 pause = effort.restart()
@@ -133,6 +134,15 @@ class PostgresDatabase:
             await asyncio.sleep(pause)
             if lost:
                 await pool.check()
+
+    def gather(self, shared: Shared[Any, T]) -> T:
+        """Run an item in a transaction of our own, together with those of other threads."""
+        return self._current().threads(self._transact).run(shared)
+
+    async def agather(self, shared: Shared[Any, T]) -> T:
+        """`gather`, with the other tasks of this event loop."""
+        state, loop = self._current(), asyncio.get_running_loop()
+        return await state.tasks(loop, self._atransact).run(shared)
 
     def _get(self) -> tuple[Pool, psycopg.Connection[TupleRow]]:
         pool = self._pool()

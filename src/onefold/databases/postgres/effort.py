@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from onefold.databases.gathering import HeldUp
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.errors import DatabaseBusy
 
@@ -24,11 +25,20 @@ class Effort:
     """How long one call has been trying, and whether it should go on."""
 
     def __init__(
-        self, label: str, patience: timedelta, busy: Callable[[timedelta], DatabaseBusy]
+        self,
+        label: str,
+        patience: timedelta,
+        busy: Callable[[timedelta], DatabaseBusy],
+        *,
+        patient: bool,
     ) -> None:
-        """`busy` makes the error for a lock that was not given up in time."""
+        """`busy` makes the error for a lock that was not given up in time.
+
+        One that is not `patient` raises `HeldUp` at the first lock.
+        """
         self._label = label
         self._patience = patience
+        self._patient = patient
         self._busy = busy
         self._started = time.monotonic()
         self._tries = 0
@@ -44,6 +54,8 @@ class Effort:
         """Seconds to wait before the next try; raises ours where there is none."""
         waited = timedelta(seconds=time.monotonic() - self._started)
         meaning = verdict(error, connection_lost=connection_lost)
+        if meaning == "waited" and not self._patient:
+            raise HeldUp from error
         if meaning == "final" or waited >= self._patience:
             raise translated(error, self._label, self._busy(waited)) from error
         self._tries += 1

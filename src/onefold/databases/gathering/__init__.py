@@ -1,0 +1,178 @@
+"""Group commit: single calls of many threads or tasks become one statement and one commit.
+
+    caller ─┐                                 ┌─ answer
+    caller ─┼─ pending ─ flight ─ one commit ─┼─ answer
+    caller ─┘                                 └─ its own error
+
+1. Nobody waits for company: a flight leaves as soon as there is a place for one, with whoever is
+   there. Those who come meanwhile take the next.
+2. A flight that fails goes item by item, so that one bad item never fails its neighbours.
+3. A flight does not wait long for a key that somebody holds. The item whose key it is gets a lane
+   of its own, where it waits patiently with others that want the same key, and stalls nobody else.
+
+Here is what threads and tasks have in common; how they wait is in `threads` and `tasks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+from copy import copy
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from onefold.errors import Closed, DatabaseUnavailable, SchemaOutdated, ShardsDiffer
+from onefold.operations.statement import Operation, Sql
+
+Item = TypeVar("Item")
+T = TypeVar("T")
+
+LARGEST_FLIGHT: Final = 1_000
+FLIGHTS: Final = 2
+"""At once, of one lane: while one waits for the disk, the next is on its way."""
+
+
+class HeldUp(Exception):
+    """Somebody holds what an impatient transaction needs."""
+
+
+class Shared(msgspec.Struct, Generic[Item, T], frozen=True):
+    """One item of a plural operation, which may be run together with the items of others."""
+
+    many: Callable[[Sql, Sequence[Item]], Operation[list[T]]]
+    item: Item
+    mates: Hashable
+    """Items that have this in common can be run together, by anybody's `many`."""
+    key: Hashable
+    """What the item may have to wait for."""
+
+    def alone(self) -> Callable[[Sql], Operation[T]]:
+        """The operation of this item alone."""
+
+        def build(sql: Sql) -> Operation[T]:
+            (answer,) = yield from self.many(sql, [self.item])
+            return answer
+
+        return build
+
+
+def together(waiting: Sequence[Waiting]) -> Callable[[Sql], Operation[list[Any]]]:
+    """The operation of all items of a flight."""
+    items = [each.shared.item for each in waiting]
+    return lambda sql: waiting[0].shared.many(sql, items)
+
+
+class Waiting:
+    """A caller, with the item it asks for; how it is told is its own business."""
+
+    def __init__(self, shared: Shared[Any, Any]) -> None:
+        """Not answered yet."""
+        self.shared = shared
+        self.answered = False
+
+    def succeed(self, answer: object) -> None:
+        """Give the answer."""
+        self.answered = True
+        self._tell(answer, None)
+
+    def fail(self, error: BaseException) -> None:
+        """Give the error."""
+        self.answered = True
+        self._tell(None, error)
+
+    def again(self) -> None:
+        """Ask the caller to begin anew: it may be in another lane now."""
+        self.fail(HeldUp())
+
+    def _tell(self, answer: object, error: BaseException | None) -> None:
+        raise NotImplementedError
+
+
+# What would befall every item, however they are put together.
+_COMMON_FATE: Final = (DatabaseUnavailable, SchemaOutdated, ShardsDiffer, Closed)
+
+Flight: TypeAlias = Generator[Sequence[Waiting], list[Any], None]
+
+
+def flight(waiting: Sequence[Waiting]) -> Flight:
+    """Run all together, or else one by one; each is told what became of its own item.
+
+    Yields those that are to be run in one transaction, and wants their answers.
+    """
+    try:
+        answers = yield waiting
+    except _COMMON_FATE as error:
+        for each in waiting:
+            each.fail(copy(error))
+    except Exception as error:  # noqa: BLE001 - it is somebody's own; found out one by one
+        if len(waiting) == 1:
+            waiting[0].fail(error)
+        else:
+            yield from _one_by_one(waiting)
+    else:
+        for each, answer in zip(waiting, answers, strict=True):
+            each.succeed(answer)
+
+
+def _one_by_one(waiting: Sequence[Waiting]) -> Flight:
+    held: set[Hashable] = set()
+    for each in waiting:
+        if each.shared.key in held:
+            each.again()
+            continue
+        try:
+            (answer,) = yield [each]
+        except HeldUp:
+            held.add(each.shared.key)
+            each.again()
+        except Exception as error:  # noqa: BLE001 - this item's own
+            each.fail(error)
+        else:
+            each.succeed(answer)
+
+
+class Lane:
+    """Those who wait for a flight, and how many flights are on their way."""
+
+    def __init__(self, *, patient: bool) -> None:
+        """A patient lane has one key, and one flight that may wait long for it."""
+        self.patient = patient
+        self.pending: list[Waiting] = []
+        self.flights = 0
+        self.boarding = False
+        """True where a flight has been called for and not left yet."""
+
+    @property
+    def has_place(self) -> bool:
+        """Whether a flight may leave now."""
+        return self.flights < (1 if self.patient else FLIGHTS)
+
+    def board(self) -> list[Waiting]:
+        """The next flight."""
+        boarding = self.pending[:LARGEST_FLIGHT]
+        del self.pending[: len(boarding)]
+        return boarding
+
+
+class Lanes:
+    """The lanes of a process or an event loop."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self._lanes: dict[tuple[Hashable, Hashable], Lane] = {}
+
+    def of(self, shared: Shared[Any, Any]) -> Lane:
+        """The lane of an item: its key's own, where that is held, or the common one."""
+        own = self._lanes.get((shared.mates, shared.key))
+        if own is not None:
+            return own
+        return self._lanes.setdefault((shared.mates, None), Lane(patient=False))
+
+    def part(self, shared: Shared[Any, Any]) -> None:
+        """Give a held key a lane of its own."""
+        self._lanes.setdefault((shared.mates, shared.key), Lane(patient=True))
+
+    def leave(self, shared: Shared[Any, Any], lane: Lane) -> None:
+        """Forget a lane that nobody is in."""
+        if lane.flights == 0 and not lane.pending:
+            self._lanes.pop((shared.mates, shared.key if lane.patient else None), None)

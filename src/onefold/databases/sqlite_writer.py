@@ -1,0 +1,365 @@
+"""The writer: the one thread of a process that writes to a SQLite file.
+
+1. Whatever is asked for while it is at work is done next, in one transaction and one commit, each
+   in a savepoint of its own: one caller's error takes nothing of the others' with it. Single items
+   that can be run together are one operation there.
+2. It asks for the lock itself, with `begin immediate`, every millisecond until its callers'
+   deadlines: SQLite's own busy handler sleeps up to 100 ms, and whoever has the lock would keep it.
+3. After a while of commits back to back, it lets other processes in.
+4. It ends when it has had nothing to do for a while, and starts again when there is something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+from contextvars import copy_context
+from copy import copy
+from itertools import groupby
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from onefold.databases import sqlite_errors
+from onefold.databases.gathering import Shared, Waiting, flight, together
+from onefold.databases.sqlite_statements import execute
+from onefold.errors import Closed, DatabaseBusy
+from onefold.operations.run import run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onefold.databases import Build, Clock
+    from onefold.operations.statement import Operation, Rows, Sql, Statement
+
+T = TypeVar("T")
+
+POLL: Final = 0.001
+MONOPOLY: Final = 0.010
+"""After so long of commits back to back, the writer leaves the lock alone for one poll."""
+IDLE: Final = 1.0
+LARGEST_COMMIT: Final = 500
+
+
+class Undone(BaseException):
+    """The whole transaction is gone: a full disk, say, takes more with it than a statement."""
+
+
+class File(Protocol):
+    """What the writer needs to know of its database."""
+
+    sql: Sql
+    clock: Clock
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection in autocommit mode, which does not wait for locks by itself."""
+        ...
+
+    def busy(self) -> DatabaseBusy:
+        """The error for a lock that was not given up in time."""
+        ...
+
+    def translated(self, error: sqlite3.Error) -> Exception:
+        """SQLite's error as ours."""
+        ...
+
+    def refuse_own_lock(self, thread: int) -> None:
+        """Raise where a thread would wait for its own open transaction."""
+        ...
+
+
+def by_itself(build: Build[T]) -> Shared[None, T]:
+    """An operation that cannot be run together with others, though it may share their commit."""
+
+    def many(sql: Sql, items: Sequence[None]) -> Operation[list[T]]:
+        del items
+        answer = yield from build(sql)
+        return [answer]
+
+    return Shared(many, None, object(), None)
+
+
+class Errand(Waiting):
+    """What a caller wants written. It is told after the commit, not before."""
+
+    def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
+        """Made in the caller's thread."""
+        super().__init__(shared)
+        self.deadline = deadline
+        self.looked = False
+        self.thread = threading.get_ident()
+        self.context = copy_context()
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+    def _tell(self, answer: object, error: BaseException | None) -> None:
+        self.answer, self.error = answer, error
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True where nobody waits for it any more."""
+        raise NotImplementedError
+
+
+class ThreadsErrand(Errand):
+    """The caller is a thread."""
+
+    def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
+        """The gate is shut until it is answered."""
+        super().__init__(shared, deadline)
+        self._gate = threading.Lock()
+        self._gate.acquire()
+        self._abandoned = False
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True where the thread was interrupted."""
+        return self._abandoned
+
+    def deliver(self) -> None:
+        """Let the caller go on."""
+        self._gate.release()
+
+    def result(self) -> Any:
+        """Wait for the answer."""
+        try:
+            self._gate.acquire()
+        except BaseException:
+            self._abandoned = True
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+class TasksErrand(Errand):
+    """The caller is a task."""
+
+    def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
+        """Made in the running loop."""
+        super().__init__(shared, deadline)
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """True where the task was cancelled."""
+        return self.future.done()
+
+    def resolve(self) -> None:
+        """Answer, in the loop's own thread."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.answer)
+
+
+class Writer:
+    """One file's writer in one process."""
+
+    def __init__(self, file: File) -> None:
+        """No thread is started yet."""
+        self._file = file
+        self._lock = threading.Lock()
+        self._queue: SimpleQueue[Errand] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._turns = Turns()
+        self._closed = False
+
+    def submit(self, errand: Errand) -> None:
+        """Hand an errand to the writer."""
+        with self._lock:
+            if self._closed:
+                raise Closed
+            self._queue.put(errand)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="onefold-writer")
+                self._thread.daemon = True
+                self._thread.start()
+
+    def close(self) -> None:
+        """Finish what was asked for, and end."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _work(self) -> None:
+        while errands := self._next():
+            try:
+                self._write(errands)
+            except BaseException as error:  # noqa: BLE001 - the callers', not the thread's end
+                for errand in errands:
+                    errand.fail(copy(error))
+                _deliver(errands)
+
+    def _next(self) -> list[Errand]:
+        """What is to be done, once there is something; nothing where it is time to end."""
+        while True:
+            try:
+                first = self._queue.get(timeout=POLL if self._closed else IDLE)
+            except Empty:
+                with self._lock:
+                    if self._queue.empty():
+                        self._thread = None
+                        return []
+            else:
+                return [first, *self._waiting()]
+
+    def _waiting(self) -> list[Errand]:
+        """Whoever else is there now."""
+        found: list[Errand] = []
+        with suppress(Empty):
+            while len(found) < LARGEST_COMMIT:
+                found.append(self._queue.get_nowait())
+        return found
+
+    def _write(self, errands: list[Errand]) -> None:
+        """Do all errands in one transaction; where that is undone, each in its own."""
+        self._turns.wait()
+        errands = self._begin(errands)
+        if not errands:
+            return
+        try:
+            self._run_all(errands)
+        except (sqlite3.Error, Undone) as error:
+            self._undo()
+            if len(errands) > 1:
+                for errand in errands:
+                    errand.answered, errand.error = False, None
+                    self._write([errand])
+                return
+            cause = error.__cause__ if isinstance(error, Undone) else error
+            assert isinstance(cause, sqlite3.Error)
+            errands[0].fail(self._file.translated(cause))
+        except BaseException:
+            self._undo()
+            raise
+        _deliver(errands)
+
+    def _begin(self, errands: list[Errand]) -> list[Errand]:
+        """Wait for the lock, with those who come meanwhile; answers with those still waiting."""
+        while True:
+            errands = [errand for errand in errands if not errand.is_abandoned]
+            if not errands:
+                return []
+            try:
+                self._connected().execute("begin immediate")
+            except sqlite3.OperationalError as error:
+                if not sqlite_errors.is_busy(error):
+                    raise self._file.translated(error) from error
+            else:
+                return errands
+            gone = [errand for errand in errands if self._gives_up(errand)]
+            errands = [errand for errand in errands if errand not in gone]
+            _deliver(gone)
+            time.sleep(POLL)
+            errands += self._waiting()
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._file.connect()
+        return self._connection
+
+    def _gives_up(self, errand: Errand) -> bool:
+        """Whether an errand has waited long enough, or would wait for itself."""
+        try:
+            if not errand.looked:
+                errand.looked = True
+                self._file.refuse_own_lock(errand.thread)
+            if time.monotonic() >= errand.deadline:
+                raise self._file.busy()  # noqa: TRY301 - told below, as the other one is
+        except Exception as error:  # noqa: BLE001 - the caller's
+            errand.fail(error)
+        return errand.answered
+
+    def _run_all(self, errands: list[Errand]) -> None:
+        connection = self._connected()
+        nested = len(errands) > 1
+        for _, group in groupby(errands, key=lambda errand: errand.shared.mates):
+            run(flight(list(group)), lambda some: self._attempt(some, nested=nested))
+        if not nested and errands[0].error is not None:
+            self._undo()
+            return
+        connection.execute("commit")
+        self._turns.committed()
+
+    def _attempt(self, some: Sequence[Waiting], *, nested: bool) -> list[Any]:
+        connection, first = self._connected(), some[0]
+        assert isinstance(first, Errand)
+        if nested:
+            connection.execute("savepoint errand")
+        try:
+            answers = first.context.run(run, together(some)(self._file.sql), self._execute)
+        except BaseException as error:
+            if not connection.in_transaction:
+                raise Undone from error
+            if nested:
+                connection.execute("rollback to errand")
+                connection.execute("release errand")
+            if isinstance(error, sqlite3.Error):
+                raise self._file.translated(error) from error
+            raise
+        if nested:
+            connection.execute("release errand")
+        return answers
+
+    def _execute(self, statement: Statement) -> Rows:
+        return execute(self._connected(), statement, self._file.clock)
+
+    def _undo(self) -> None:
+        connection = self._connected()
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("rollback")
+
+
+class Turns:
+    """Lets other processes have the lock once in a while."""
+
+    def __init__(self) -> None:
+        """Nothing was committed yet."""
+        self._busy_since = 0.0
+        self._last_commit = 0.0
+
+    def committed(self) -> None:
+        """The lock was ours until now."""
+        now = time.monotonic()
+        if now - self._last_commit > POLL:
+            self._busy_since = now
+        self._last_commit = now
+
+    def wait(self) -> None:
+        """Leave the lock alone for a moment, where others may have been waiting for long."""
+        now = time.monotonic()
+        if now - self._last_commit <= POLL and now - self._busy_since >= MONOPOLY:
+            self._busy_since = now
+            time.sleep(POLL)
+
+
+def _deliver(errands: Sequence[Errand]) -> None:
+    """Tell the callers; those of one event loop all at once."""
+    loops: dict[asyncio.AbstractEventLoop, list[TasksErrand]] = {}
+    for errand in errands:
+        if isinstance(errand, ThreadsErrand):
+            errand.deliver()
+        elif isinstance(errand, TasksErrand):
+            loops.setdefault(errand.loop, []).append(errand)
+    for loop, group in loops.items():
+        # A loop that has been closed meanwhile has nobody to tell.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_resolve, group)
+
+
+def _resolve(errands: Sequence[TasksErrand]) -> None:
+    for errand in errands:
+        errand.resolve()
