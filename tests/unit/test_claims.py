@@ -249,12 +249,29 @@ def test_a_takeover_that_somebody_else_won_is_none() -> None:
 # --- settle, release, renew -----------------------------------------------------------------------
 
 
+def test_a_result_is_settled_under_the_fence() -> None:
+    run = Steps(claims.settle(SQL, [claims.Settlement(held(), '{"a":1}')]))
+
+    statement = run.answer("settle_claims", [("me",)])
+
+    assert statement.rows == [(*PLACE, "me", 7, '{"a":1}')]
+    assert run.result == [None]
+
+
+def test_the_same_word_twice_counts_once() -> None:
+    run = Steps(claims.settle(SQL, [claims.Settlement(held(), None)]))
+
+    run.answer("settle_claims", [])
+    run.answer("find_claims", looked(owner="me", state=1, fence=7))
+
+    assert run.result == [None]
+
+
 def test_many_results_are_settled_in_lock_order_a_statement_a_shard() -> None:
     keys = [ClaimKey("", "once", "", f"k{number * 7 % 24:02}") for number in range(24)]
     words = [claims.Settlement(held(key, owner=key.key), key.key) for key in keys]
-    run = Steps(
-        claims.settle(SHARDED, [*words, claims.Settlement(words[0].claim, "a second word")])
-    )
+    again = claims.Settlement(words[0].claim, "a second word")
+    run = Steps(claims.settle(SHARDED, [*words, again]))
 
     for shard in range(4):
         statement = run.asks("settle_claims")
@@ -264,49 +281,6 @@ def test_many_results_are_settled_in_lock_order_a_statement_a_shard() -> None:
         run.answer("settle_claims", [(row[5],) for row in statement.rows])
 
     assert run.result == [None] * 25
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [{}, {"fence": 8}, {"fence": 7, "state": 1}, {"fence": 7, "state": 2}],
-    ids=["gone", "claimed again", "settled", "freed"],
-)
-def test_what_somebody_else_has_acted_on_is_left_alone(stored: dict[str, Any]) -> None:
-    run = Steps(claims.take_over_unknown(SQL, wanted(), fence=7))
-
-    run.answer("find_claims", looked(**stored))
-
-    assert run.result is None
-
-
-def test_a_takeover_that_somebody_else_won_is_none() -> None:
-    run = Steps(claims.take_over_unknown(SQL, wanted(), fence=7))
-
-    run.answer("find_claims", looked(fence=7))
-    run.answer("take_over_claims", [])
-
-    assert run.result is None
-
-
-# --- settle, release, renew -----------------------------------------------------------------------
-
-
-def test_a_result_is_settled_under_the_fence() -> None:
-    run = Steps(claims.settle(SQL, [claims.Settlement(held(), '{"a":1}')]))
-
-    statement = run.answer("settle_claims", [("me",)])
-
-    assert statement.rows == [(*PLACE, "me", 7, '{"a":1}')]
-    assert run.result is None
-
-
-def test_the_same_word_twice_counts_once() -> None:
-    run = Steps(claims.settle(SQL, [claims.Settlement(held(), None)]))
-
-    run.answer("settle_claims", [])
-    run.answer("find_claims", looked(owner="me", state=1, fence=7))
-
-    assert run.result is None
 
 
 @pytest.mark.parametrize(
