@@ -1,5 +1,6 @@
 """What the crashes share."""
 
 from tests.fixtures.place import place, postgres_place
+from tests.fixtures.shards import empty, spread
 
-__all__ = ["place", "postgres_place"]
+__all__ = ["empty", "place", "postgres_place", "spread"]

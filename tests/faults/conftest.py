@@ -8,6 +8,9 @@ import pytest
 from onefold import Onefold
 from tests.faults.callers import Caller, Colour
 from tests.faults.proxy import Proxy
+from tests.fixtures.shards import empty
+
+__all__ = ["colour", "empty", "make_caller", "migrated", "observer", "proxy"]
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -10,6 +10,7 @@ import pytest
 from onefold import NewJob, Onefold, ShardsDiffer
 from tests.faults.callers import run, start
 from tests.fixtures.place import Place
+from tests.fixtures.shards import found
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,21 +56,6 @@ FORK = """
 """
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def empty(request: pytest.FixtureRequest) -> Place:
-    """Where there are no tables yet."""
-    if request.param == "sqlite":
-        return Place(request.getfixturevalue("sqlite_url"))
-    schema: str = request.getfixturevalue("postgres_schema")
-    return Place(request.getfixturevalue("postgres_url"), schema)
-
-
-def founded(place: Place, shards: int) -> Place:
-    with Onefold(place.url, schema=place.schema, shards=shards) as onefold:
-        onefold.migrate()
-    return place
-
-
 def at_once(script: str, place: Place, asked: list[int]) -> list[list[str]]:
     """Let processes that ask for these numbers begin together; what each of them says."""
     running = [start(script, place.url, place.schema, shards) for shards in asked]
@@ -88,19 +74,19 @@ def at_once(script: str, place: Place, asked: list[int]) -> list[list[str]]:
 def shards_of(place: Place) -> int:
     """What the tables themselves say."""
     ((identity,),) = place.rows("select value from {meta} where name = 'identity'")
-    found: int = json.loads(identity)["shards"]
-    return found
+    shards: int = json.loads(identity)["shards"]
+    return shards
 
 
 def check_founding(place: Place, script: str, asked: list[int]) -> None:
     """One number won; who asked for another was told it, and the others share one job."""
     said = at_once(script, place, asked)
 
-    found = shards_of(place)
-    assert found in {shards or 1 for shards in asked}
+    won = shards_of(place)
+    assert won in {shards or 1 for shards in asked}
     refused = [words for words in said if words[0] == "refused"]
     stored = [words for words in said if words[0] != "refused"]
-    told = [("refused", str(shards), str(found)) for shards in asked if shards not in {0, found}]
+    told = [("refused", str(shards), str(won)) for shards in asked if shards not in {0, won}]
     assert sorted(map(tuple, refused)) == sorted(told)
     assert sorted(duplicate for _, duplicate in stored) == ["False", *["True"] * (len(stored) - 1)]
     assert len({job_id for job_id, _ in stored}) == 1
@@ -119,7 +105,7 @@ class TestFounding:
         check_founding(Place(sqlite_url), FIRST_USE, [2, 3, 2, 3, 0])
 
     def test_a_process_that_says_nothing_adopts(self, empty: Place) -> None:
-        founded(empty, 4)
+        found(empty, 4)
 
         with empty.open() as onefold:
             answers = onefold.enqueue_many([NewJob("mail", unique_key=f"{n}") for n in range(64)])
@@ -145,7 +131,7 @@ class TestRefusal:
 
     @pytest.mark.parametrize("other", [1, 2, 5, 4096])
     def test_migrate_with_another_number_changes_nothing(self, empty: Place, other: int) -> None:
-        founded(empty, 4)
+        found(empty, 4)
         before = empty.contents()
 
         with (
@@ -162,7 +148,7 @@ class TestRefusal:
     def test_every_first_call_refuses(
         self, empty: Place, make_caller: Callable[[Onefold], Caller]
     ) -> None:
-        founded(empty, 4)
+        found(empty, 4)
         before = empty.contents()
 
         caller = make_caller(Onefold(empty.url, schema=empty.schema, shards=2))
@@ -180,7 +166,7 @@ class TestRefusal:
         assert empty.contents() == before
 
     def test_so_does_a_call_within_a_transaction(self, empty: Place) -> None:
-        founded(empty, 4)
+        found(empty, 4)
 
         with (
             Onefold(empty.url, schema=empty.schema, shards=2) as onefold,
@@ -202,7 +188,7 @@ class TestRefusal:
             connection.execute(place.begin)
             assert onefold.within(connection).enqueue("mail").inserted
             connection.execute("rollback")
-            founded(place, 4)
+            found(place, 4)
 
             with pytest.raises(ShardsDiffer):
                 onefold.enqueue("mail")

@@ -1,0 +1,73 @@
+"""SIGKILL where one call writes to several shards: all of it is there afterwards, or nothing.
+
+A publish key lives on the shard of its own hash, its job on that of its unique key.
+"""
+
+from itertools import count
+
+import pytest
+
+from onefold import Onefold
+from onefold.model.claim import ClaimKey
+from onefold.model.identity import hash12
+from tests.crash.enqueueing import EnqueueBatch, EnqueueRefused, Publish
+from tests.crash.scenario import Scenario
+from tests.crash.test_every_statement import die_and_come_through
+from tests.fixtures.place import Place
+from tests.fixtures.shards import SHARDS
+
+
+class PublishAcross(Publish):
+    """The claim is on another shard than the job."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        job = hash12("", "crash", key) % SHARDS
+        names = (f"{key} {number}" for number in count())
+        self.publish = next(
+            name for name in names if ClaimKey("", "publish", key, name).hash % SHARDS != job
+        )
+
+    def act(self, onefold: Onefold, place: Place) -> object:
+        return self.enqueue(onefold, idempotency_key=self.publish)
+
+
+class PublishAcrossOfAHeldKey(PublishAcross):
+    """The claim is recorded for a holder on another shard."""
+
+    def prepare(self, onefold: Onefold) -> None:
+        self.enqueue(onefold)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [PublishAcross, PublishAcrossOfAHeldKey, EnqueueBatch, EnqueueRefused],
+    ids=lambda kind: kind.__name__,
+)
+def test_a_death_between_two_shards_leaves_nothing_on_either(
+    spread: Place, kind: type[Scenario]
+) -> None:
+    with spread.transaction() as connection:
+        connection.execute(f"create table {spread.effects} (name text not null)")
+    deaths = 1
+    while not die_and_come_through(kind(f"{kind.__name__}-{deaths}"), spread, [deaths]):
+        deaths += 1
+
+    assert deaths > 3
+    assert len(spread.rows("select distinct shard from {job}")) > 1
+
+
+@pytest.mark.parametrize("kind", [PublishAcross, PublishAcrossOfAHeldKey])
+def test_the_claim_and_its_job_really_are_on_two_shards(
+    spread: Place, kind: type[Scenario]
+) -> None:
+    scenario = kind("two shards")
+    with scenario.open(spread) as onefold:
+        scenario.prepare(onefold)
+        published = scenario.act(onefold, spread)
+        again = scenario.act(onefold, spread)
+
+    ((job_id, job),) = spread.rows("select id, shard from {job}")
+    ((claim,),) = spread.rows("select shard from {claim}")
+    assert str(job_id) == published == again
+    assert claim != job
