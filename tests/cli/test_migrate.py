@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import psycopg
+import pytest
 from psycopg import sql
 
-from onefold import Onefold
+from onefold import Onefold, ShardsDiffer
 from tests.cli.conftest import Run
 
 
@@ -63,6 +64,45 @@ def test_the_printed_sql_makes_a_postgres_schema(
     with Onefold(postgres_url, schema=postgres_schema) as onefold:
         assert onefold.migrate() == []
         assert onefold.enqueue("email", unique_key="k").inserted
+
+
+def test_the_number_of_shards_is_for_the_first_migrate(
+    onefold_command: Run, postgres_url: str, postgres_schema: str
+) -> None:
+    arguments = ("migrate", "--database", postgres_url, "--schema", postgres_schema)
+
+    first = onefold_command(*arguments, "--shards", "4")
+    again = onefold_command(*arguments)
+    other = onefold_command(*arguments, "--shards", "2")
+
+    assert (first.returncode, again.returncode, other.returncode) == (0, 0, 2)
+    assert "has 4 shards, and this process asks for 2" in other.stderr
+    assert "Traceback" not in other.stderr
+    with Onefold(postgres_url, schema=postgres_schema, shards=4) as onefold:
+        assert onefold.enqueue("email").inserted
+
+
+def test_a_number_of_shards_that_cannot_be_is_refused(onefold_command: Run, tmp_path: Path) -> None:
+    for number in ("0", "4097"):
+        for more in ((), ("--sql",)):
+            arguments = ("migrate", "--database", "sqlite:///app.db", "--shards", number, *more)
+            done = onefold_command(*arguments)
+            assert done.returncode == 2
+            assert "from 1 to 4096" in done.stderr
+    assert not (tmp_path / "app.db").exists()
+
+
+def test_the_printed_sql_says_how_many_shards(onefold_command: Run, tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    printed = onefold_command("migrate", "--database", "sqlite:///", "--shards", "4", "--sql")
+
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(printed.stdout)
+
+    with Onefold(f"sqlite:///{path}", shards=2) as onefold, pytest.raises(ShardsDiffer):
+        onefold.enqueue("email")
+    with Onefold(f"sqlite:///{path}", shards=4) as onefold:
+        assert onefold.enqueue("email").inserted
 
 
 def test_two_printed_scripts_are_two_installations(onefold_command: Run) -> None:
