@@ -6,6 +6,8 @@ from typing import Any
 
 import asyncpg
 import psycopg
+import psycopg2
+import psycopg_pool
 import pytest
 
 from onefold import NoTransaction, Onefold, WrongConnection
@@ -310,3 +312,76 @@ def test_one_onefold_serves_many_connections(store: Store, dialect: Dialect) -> 
 
     assert onefold.get(first.id) is not None
     assert onefold.get(second.id) is None
+
+
+@on_sqlite
+def test_a_closed_connection_is_refused_on_sqlite(store: Store, dialect: Dialect) -> None:
+    raw = sqlite3.connect(store.path)
+    within = store.open().within(raw)
+    raw.close()
+
+    with pytest.raises(WrongConnection, match="is not open"):
+        store.open().within(raw)
+    with pytest.raises(WrongConnection, match="is not open"):
+        within.enqueue("email")
+
+
+@on_postgres
+async def test_a_closed_connection_is_refused_on_postgres(store: Store, dialect: Dialect) -> None:
+    onefold = store.open()
+    sync, plain = psycopg.connect(store.url), await asyncpg.connect(store.url)
+    awaited = await psycopg.AsyncConnection.connect(store.url)
+    within = onefold.within(sync)
+    sync.close()
+    await awaited.close()
+    await plain.close()
+
+    with pytest.raises(WrongConnection, match="is not open"):
+        within.enqueue("email")
+    for raw in (sync, awaited, plain):
+        with pytest.raises(WrongConnection, match="is not open"):
+            onefold.within(raw)
+
+
+@on_postgres
+async def test_a_pool_or_a_transaction_is_no_connection(store: Store, dialect: Dialect) -> None:
+    onefold = store.open()
+    pool = psycopg_pool.ConnectionPool(store.url, min_size=0, max_size=1, open=True)
+    with pytest.raises(WrongConnection, match=r"with pool\.connection\(\) as connection"):
+        onefold.within(pool)
+    with (
+        pool.connection() as connection,
+        connection.transaction() as block,
+        pytest.raises(WrongConnection, match="is a transaction"),
+    ):
+        onefold.within(block)
+    pool.close()
+    async with asyncpg.create_pool(store.url, min_size=0) as other:
+        with pytest.raises(WrongConnection, match=r"async with pool\.acquire\(\) as connection"):
+            onefold.within(other)
+
+
+@on_postgres
+async def test_a_proxy_that_was_given_back_to_its_pool_is_refused(
+    store: Store, dialect: Dialect
+) -> None:
+    onefold = store.open()
+    async with asyncpg.create_pool(store.url, min_size=0, max_size=1) as pool:
+        async with pool.acquire() as connection, connection.transaction():
+            within = onefold.within(connection)
+            await within.aenqueue("email")
+
+        with pytest.raises(WrongConnection, match="is not open"):
+            await within.aenqueue("email")
+        with pytest.raises(WrongConnection, match="is not open"):
+            onefold.within(connection)
+
+
+@on_postgres
+def test_psycopg2_by_itself_is_refused_with_what_to_do(store: Store, dialect: Dialect) -> None:
+    raw = psycopg2.connect(store.url)
+
+    with pytest.raises(WrongConnection, match="through SQLAlchemy and Django only"):
+        store.open().within(raw)
+
+    raw.close()

@@ -100,7 +100,8 @@ import onefold.claims
 
 {body}
 
-drivers = sorted(set(sys.modules) & {{"psycopg", "psycopg_pool", "asyncpg"}})
+known = {{"psycopg", "psycopg_pool", "psycopg2", "asyncpg", "aiosqlite", "sqlalchemy", "django"}}
+drivers = sorted(set(sys.modules) & known)
 print(",".join(drivers))
 """
 
@@ -156,3 +157,35 @@ with psycopg.connect({postgres_url!r}) as connection:
 onefold.close()
 """
     assert imported(body) == ["psycopg", "psycopg_pool"]
+
+
+def test_using_sqlalchemy_on_sqlite_imports_no_driver_of_postgres(sqlite_url: str) -> None:
+    body = f"""
+from sqlalchemy import create_engine
+onefold = Onefold({sqlite_url!r})
+engine = create_engine({sqlite_url!r})
+with engine.begin() as connection:
+    onefold.within(connection).enqueue("email")
+engine.dispose()
+onefold.close()
+"""
+    assert imported(body) == ["sqlalchemy"]
+
+
+def test_using_django_imports_no_sqlalchemy(sqlite_url: str) -> None:
+    body = f"""
+import django
+from django.conf import settings
+name = {sqlite_url.removeprefix("sqlite:///")!r}
+default = {{"ENGINE": "django.db.backends.sqlite3", "NAME": name}}
+settings.configure(DATABASES={{"default": default}})
+django.setup()
+from django.db import connection, transaction
+onefold = Onefold({sqlite_url!r})
+with transaction.atomic():
+    onefold.within(connection).enqueue("email")
+assert len(onefold.find()) == 1
+connection.close()
+onefold.close()
+"""
+    assert imported(body) == ["django"]

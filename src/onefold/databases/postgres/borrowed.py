@@ -195,19 +195,22 @@ class BorrowedAsyncpg(_Awaited):
 
     @property
     def session(self) -> object:
-        """A pool lends a proxy, a new one each time; what is remembered is what is behind it."""
+        """A pool lends a proxy, a new one each time; what is remembered is what is behind it.
+
+        Nothing is, once the pool has it back.
+        """
         return getattr(self._connection, "_con", self._connection)
 
     def check(self) -> None:
         """Outside a transaction block, each statement would be committed by itself."""
-        if self._connection.is_closed():
+        if self.session is None or self._connection.is_closed():
             raise refusals.closed(self._connection)
         if not self._connection.is_in_transaction():
             raise NoTransaction(self._connection)
 
     def failed(self) -> bool:
         """Told from none, at least: asyncpg does not tell a dead transaction from a living one."""
-        return not self._connection.is_in_transaction()
+        return self.session is None or not self._connection.is_in_transaction()
 
     async def _execute(self, statement: Statement) -> Rows:
         text, values = _numbered(statement, self._clock)
