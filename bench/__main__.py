@@ -62,11 +62,12 @@ def main() -> None:
     with _alone(), _databases(measurements) as urls:
         facts = _facts(settings, urls)
         console.print(report.facts_table(facts))
+        _warn_of_others(console)
         try:
             _measure_all(console, measurements, settings.rounds, urls, runs)
         except KeyboardInterrupt:
             console.print("Interrupted; what was measured until then:")
-    _conclude(console, facts, complete(measurements, runs), runs)
+    _conclude(console, facts, complete(measurements, settings.rounds, runs), runs)
 
 
 @contextmanager
@@ -128,6 +129,16 @@ def _facts(settings: Settings, urls: dict[Database, str]) -> dict[str, dict[str,
     if "sqlite" in urls:
         facts["sqlite"] = {"journal_mode": "wal", "synchronous": "full"}
     return facts
+
+
+def _warn_of_others(console: Console) -> None:
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores / 2:
+        console.print(
+            f"The machine is busy (load {load:.1f} on {cores} cores): what is measured now means"
+            " little.",
+            style="yellow",
+        )
 
 
 @contextmanager

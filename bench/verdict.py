@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -38,13 +39,15 @@ class Verdict(msgspec.Struct, frozen=True):
     noisy: bool
 
 
-def complete(measurements: Sequence[Measurement], runs: Sequence[Run]) -> list[Measurement]:
-    """Those in which every contestant has run: an interrupted one has nothing to compare."""
-    ran = {(run.measurement, run.contestant) for run in runs}
+def complete(
+    measurements: Sequence[Measurement], rounds: int, runs: Sequence[Run]
+) -> list[Measurement]:
+    """Those that were not interrupted: every contestant has run in every round."""
+    ran = Counter((run.measurement, run.contestant) for run in runs)
     return [
         each
         for each in measurements
-        if all((each.name, contestant.name) in ran for contestant in each.contestants)
+        if all(ran[each.name, contestant.name] >= rounds for contestant in each.contestants)
     ]
 
 

@@ -54,8 +54,9 @@ def test_the_runs_of_another_measurement_are_not_looked_at() -> None:
 def test_a_measurement_that_was_interrupted_has_nothing_to_compare() -> None:
     runs = [run(ONEFOLD, 100), run(RAW, 100)]
 
-    assert complete([measurement()], runs) == []
-    assert complete([measurement()], [*runs, run(PEER, 100)]) == [measurement()]
+    assert complete([measurement()], 1, runs) == []
+    assert complete([measurement()], 1, [*runs, run(PEER, 100)]) == [measurement()]
+    assert complete([measurement()], 2, [*runs, run(PEER, 100)]) == []
 
 
 @pytest.mark.parametrize(("rate", "reached"), [(84, False), (85, True), (120, True)])
