@@ -6,15 +6,17 @@ from uuid import uuid4
 import pytest
 
 from onefold import NewJob
+from onefold.claims import Replay, Won
 from onefold.model.job import OnDuplicate
 from tests.fixtures.place import Place
 from tests.fixtures.shards import SHARDS
-from tests.race.crew import SIZE, Crew, Racer, race_threads, values
+from tests.race.crew import SIZE, Crew, Racer, race_tasks, race_threads, values
 from tests.race.test_batches import enqueue_batch, enqueue_batch_within
 from tests.race.test_deliveries import HOUR, take_until_empty
 
 ROUNDS = 2
 """How often every racer goes round all shards."""
+CALLS = 12
 
 
 def fill(place: Place, *, each: int) -> list[str]:
@@ -88,3 +90,48 @@ def test_batches_over_all_shards_agree_on_every_key(
             given = [answer[key] for answer in answers]
             assert len({answer.id for answer in given}) == 1
             assert sum(answer.inserted for answer in given) == 1
+
+
+def enqueue_and_settle(racer: Racer, prefix: str) -> dict[str, str]:
+    """Single calls, which may be gathered with those of others; the job of each key."""
+    jobs: dict[str, str] = {}
+    for number in range(CALLS):
+        shared, own = f"{prefix} {number}", f"{prefix} {number} {racer.rank}"
+        answer = racer.onefold.enqueue("race", unique_key=shared, idempotency_key=own)
+        jobs[shared] = answer.id
+        claimed = racer.onefold.claim(prefix, own, lease=HOUR)
+        assert isinstance(claimed, Won)
+        racer.onefold.settle(claimed.claim, own)
+    return jobs
+
+
+async def aenqueue_and_settle(racer: Racer, prefix: str) -> dict[str, str]:
+    jobs: dict[str, str] = {}
+    for number in range(CALLS):
+        shared, own = f"{prefix} {number}", f"{prefix} {number} {racer.rank}"
+        answer = await racer.onefold.aenqueue("race", unique_key=shared, idempotency_key=own)
+        jobs[shared] = answer.id
+        claimed = await racer.onefold.aclaim(prefix, own, lease=HOUR)
+        assert isinstance(claimed, Won)
+        await racer.onefold.asettle(claimed.claim, own)
+    return jobs
+
+
+@pytest.mark.parametrize("racers", ["threads", "tasks"])
+def test_single_calls_of_many_go_to_their_own_shards(spread: Place, racers: str) -> None:
+    """Gathered or not: each key is decided, and each outcome stored, on the shard it belongs to."""
+    if racers == "threads":
+        answers = values(race_threads(spread, enqueue_and_settle, racers))
+    else:
+        answers = values(race_tasks(spread, aenqueue_and_settle, racers))
+
+    assert all(answer == answers[0] for answer in answers)
+    assert len(set(answers[0].values())) == CALLS
+    with spread.open() as onefold:
+        for rank in range(len(answers)):
+            for number in range(CALLS):
+                shared, own = f"{racers} {number}", f"{racers} {number} {rank}"
+                assert onefold.enqueue("race", idempotency_key=own).id == answers[0][shared]
+                replayed = onefold.claim(racers, own)
+                assert isinstance(replayed, Replay)
+                assert replayed.result == own
