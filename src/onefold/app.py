@@ -111,15 +111,15 @@ class Onefold(Tenant):
         busy_timeout: timedelta = timedelta(seconds=5),
         clock: Callable[[], datetime] | None = None,
         shards: int | None = None,
-        prepared_statements: bool = True,
+        prepared_statements: bool | None = None,
     ) -> None:
         """Nothing is connected yet.
 
         `schema` is PostgreSQL's; `busy_timeout` bounds the wait for what others hold; `clock`
         replaces the database's clock, for tests. `shards` is how many parts the first migrate
         makes, for good; left out, it is what the database has (1 for a new one), and where it has
-        another number, the first use raises `ShardsDiffer`. `prepared_statements=False` is for a
-        pooler in transaction mode that does not know them.
+        another number, the first use raises `ShardsDiffer`. `prepared_statements` are used unless
+        there is a pooler between us and PostgreSQL; say True where yours carries them along.
         """
         names.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
@@ -127,7 +127,8 @@ class Onefold(Tenant):
             raise InvalidInput("clock", f"must be a function that gives a datetime, got {clock!r}")
         if shards is not None:
             shard_count(shards)
-        given.flag(prepared_statements, "prepared_statements")
+        if prepared_statements is not None:
+            given.flag(prepared_statements, "prepared_statements")
         ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
         database = open_database(
             url,

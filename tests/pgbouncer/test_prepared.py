@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from onefold import DatabaseUnavailable, JobNotFound, Onefold
+from onefold.databases.postgres import PostgresDatabase
 from tests.fixtures.pgbouncer import PgBouncer, PgBouncers
 from tests.pgbouncer.places import PooledPlace
 
@@ -93,8 +94,23 @@ def test_nothing_of_the_call_is_stored(
         assert [job.id for job in onefold.find(kind="mail")] == answered
 
 
-def test_without_them_the_same_calls_are_answered(own: PgBouncer, place: PooledPlace) -> None:
-    with Onefold(own.url, schema=place.schema, prepared_statements=False) as onefold:
+@pytest.mark.parametrize("setting", [None, False], ids=["left out", "switched off"])
+def test_without_them_the_same_calls_are_answered(
+    own: PgBouncer, place: PooledPlace, setting: bool | None
+) -> None:
+    with Onefold(own.url, schema=place.schema, prepared_statements=setting) as onefold:
         use_often(onefold)
         prepare_something_else(own)
         use_often(onefold)
+
+
+def test_without_a_pooler_they_are_used(postgres_url: str, place: PooledPlace) -> None:
+    with Onefold(postgres_url, schema=place.schema) as onefold:
+        use_often(onefold)
+        database = onefold._conductor.database
+        assert isinstance(database, PostgresDatabase)
+        with database._pool().connection() as connection:
+            prepared = connection.execute("select count(*) from pg_prepared_statements").fetchone()
+
+    assert prepared is not None
+    assert prepared[0] > 0

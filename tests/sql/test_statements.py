@@ -32,6 +32,7 @@ FILES = sorted(FOLDER.rglob("*.sql"))
 ONLY_POSTGRES = {
     "finish_unlocked_jobs",  # SQLite has no rows to pass over: its one writer is the lock
     "insert_jobs",  # SQLite stores job by job, which is faster there
+    "store_jobs",
 }
 ONLY_SQLITE = {
     "has_identity",  # PostgreSQL answers read_identity with null instead of an error

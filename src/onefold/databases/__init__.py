@@ -85,7 +85,7 @@ def open_database(
     clock: Clock,
     busy_timeout: timedelta,
     shards: int | None,
-    prepared_statements: bool,
+    prepared_statements: bool | None,
 ) -> Database:
     """The database of a URL. Nothing is connected yet."""
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]

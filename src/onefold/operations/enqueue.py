@@ -6,6 +6,7 @@ are to be changed (sorted).
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
@@ -142,12 +143,15 @@ class _Batch:
     @property
     def requests(self) -> list[Request]:
         """What is to be inserted, in lock order: by unique key, the others as they came."""
-        return sorted(self._requests.values(), key=lock_order)
+        keyed = any(request.unique_key is not None for request in self._requests.values())
+        return sorted(self._requests.values(), key=lock_order if keyed else attrgetter("shard"))
 
     def answers(
         self, stands: dict[str, Stand], replaced: frozenset[str] = frozenset()
     ) -> list[Enqueued]:
         """The answer for each item; raises where the policy says so."""
+        if len(stands) == len(self.items) and all(s.new and not s.state for s in stands.values()):
+            return [Enqueued(item.request.id) for item in self.items]
         return [self._answer(index, stands, replaced) for index in range(len(self.items))]
 
     def _answer(self, index: int, stands: dict[str, Stand], replaced: frozenset[str]) -> Enqueued:

@@ -7,6 +7,7 @@ whom. Keys are asked for in one order everywhere, so that two batches never wait
 from __future__ import annotations
 
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -59,6 +60,9 @@ def lock_order(request: Request) -> tuple[int, str, str, str, str]:
 
 def chunks_by_shard(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
     """Runs of one shard, in order, none larger than a statement should be."""
+    if len(requests) <= CHUNK and _is_small(requests):
+        yield requests
+        return
     start, size = 0, 0
     for end, request in enumerate(requests, start=1):
         size += len(request.payload)
@@ -66,6 +70,12 @@ def chunks_by_shard(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
         if end == len(requests) or full or requests[end].shard != request.shard:
             yield requests[start:end]
             start, size = end, 0
+
+
+def _is_small(requests: Sequence[Request]) -> bool:
+    """True where one statement is enough, as mostly: told in one go."""
+    shards = {request.shard for request in requests}
+    return len(shards) == 1 and sum([len(r.payload) for r in requests]) < CHUNK_CHARACTERS
 
 
 def settle(
@@ -78,12 +88,13 @@ def settle(
     """
     stands: dict[str, Stand] = {}
     pending = list(requests)
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         yield from insert(sql, pending, stands, alone=alone)
         pending = [request for request in pending if request.id not in stands]
         if not pending:
             return stands
-        released = yield from _find(sql, pending, stands)
+        resent = sql.resends or turn > 0 or not sql.stores_without_looking
+        released = yield from _find(sql, pending, stands, resent=resent)
         pending = [request for request in pending if request.id not in stands]
         if not pending:
             return stands
@@ -114,17 +125,32 @@ def insert(
     # One job goes in or does not; jobs without keys meet nobody and all go in.
     alone = alone and (len(requests) == 1 or not waits)
     for chunk in chunks_by_shard(requests):
-        statement = _insert_statement(sql, [request.row for request in chunk])
         whole = len(chunk) == len(requests)
-        rows = yield msgspec.structs.replace(statement, alone=alone and whole, waits=waits)
-        for (job_id,) in rows:
-            stands[job_id] = Stand(job_id)
+        if sql.stores_without_looking and not waits and len(chunk) > 1:
+            rows = list(map(_store_row, chunk))
+            statement = sql.with_common("store_jobs", STORE_COLUMNS, rows, COMMON_COLUMNS)
+            yield statement.but(alone=alone and whole, waits=False)
+            stands.update((request.id, Stand(request.id)) for request in chunk)
+        else:
+            statement = _insert_statement(sql, [request.row for request in chunk])
+            inserted = yield statement.but(alone=alone and whole, waits=waits)
+            stands.update((job_id, Stand(job_id)) for (job_id,) in inserted)
+
+
+STORE_COLUMNS: Final = (
+    "id", "shard", "tenant", "queue", "kind", "priority", "run_at", "delay", "max_attempts",
+    "payload", "expires_at", "options",
+)  # fmt: skip
+COMMON_COLUMNS: Final = frozenset(
+    {"shard", "tenant", "queue", "kind", "priority", "delay", "max_attempts", "unique_states"}
+)
+_store_row: Final = attrgetter(*STORE_COLUMNS)
 
 
 def _insert_statement(sql: Sql, rows: Sequence[tuple[Any, ...]]) -> Statement:
     if sql.runs_each or len(rows) == 1:
         return sql.each("insert_job", INSERT_COLUMNS, rows)
-    return sql("insert_jobs", INSERT_COLUMNS, rows)
+    return sql.with_common("insert_jobs", INSERT_COLUMNS, rows, COMMON_COLUMNS)
 
 
 FIND_COLUMNS: Final = ("id", "shard", "tenant", "unique_kind", "unique_key")
@@ -134,8 +160,10 @@ WINDOW_OVER: Final = 1
 EXPIRED: Final = 2
 
 
-def _find(sql: Sql, requests: Sequence[Request], stands: dict[str, Stand]) -> Operation[set[str]]:
-    """Who is in the way: the holder, or the job itself where an answer was lost before.
+def _find(
+    sql: Sql, requests: Sequence[Request], stands: dict[str, Stand], *, resent: bool
+) -> Operation[set[str]]:
+    """Who is in the way: the holder, or, where an answer was lost before, the job itself.
 
     Holders whose time is over give their key up; answers with the requests that waited for it.
     """
@@ -145,6 +173,7 @@ def _find(sql: Sql, requests: Sequence[Request], stands: dict[str, Stand]) -> Op
             "find_holders",
             FIND_COLUMNS,
             [(r.id, r.shard, r.tenant, r.unique_kind, r.unique_key) for r in chunk],
+            resent=resent,
         )
         over: dict[int, set[str]] = {WINDOW_OVER: set(), EXPIRED: set()}
         at = 0

@@ -55,7 +55,7 @@ def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
             lease=order.lease,
         )
         # Of several takes, the first must not be kept where the last one fails.
-        rows = yield msgspec.structs.replace(statement, alone=sql.shards == 1, waits=False)
+        rows = yield statement.but(alone=sql.shards == 1, waits=False)
     return _in_order(order, map(Job.from_row, rows))
 
 

@@ -39,6 +39,8 @@ class Statement(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
     """The parameters that come from `rows`, one value per row."""
     rows: Sequence[tuple[Any, ...]] = ()
+    common: frozenset[str] = frozenset()
+    """Columns, never null, that PostgreSQL is given once where all rows have the same."""
     each: bool = False
     """True where it is run once for every row, and not once for all: the answer has the first value
     of every row that changed something. PostgreSQL is only asked for one row that way."""
@@ -47,6 +49,10 @@ class Statement(msgspec.Struct, frozen=True):
     then, or nothing at all."""
     waits: bool = True
     """True where it may wait for a lock, and must know for how long."""
+
+    def but(self, *, alone: bool, waits: bool) -> Statement:
+        """The same, with what is known of it where it is asked for."""
+        return msgspec.structs.replace(self, alone=alone, waits=waits)
 
     def arrays(self) -> dict[str, Any]:
         """The parameters with a batch as one list per column, for PostgreSQL's unnest."""
@@ -62,9 +68,13 @@ class Statement(msgspec.Struct, frozen=True):
         if self.each:
             (row,) = self.rows
             return {**self.parameters, **dict(zip(self.columns, row, strict=True))}
-        values = zip(*self.rows, strict=True) if self.rows else [()] * len(self.columns)
-        columns = {name: spelled(column) for name, column in zip(self.columns, values, strict=True)}
-        return {**self.parameters, **columns}
+        no_rows: list[tuple[Any, ...]] = [()] * len(self.columns)
+        values = zip(*self.rows, strict=True) if self.rows else no_rows
+        columns: dict[str, Any] = dict(self.parameters)
+        for name, column in zip(self.columns, values, strict=True):
+            once = name in self.common and column.count(column[0]) == len(column)
+            columns[name] = spelled(column[:1] if once else column)
+        return columns
 
     def json(self) -> dict[str, Any]:
         """The parameters with a batch, and any list, as JSON text, for SQLite's json_each."""
@@ -127,6 +137,7 @@ class Sql:
         schema: str = "onefold",
         shards: int = 1,
         restarts: bool = False,
+        resends: bool = False,
     ) -> None:
         """`schema` is PostgreSQL's; SQLite's tables carry a prefix instead."""
         self.dialect: Dialect = dialect
@@ -134,6 +145,8 @@ class Sql:
         self.shards = shards
         self.restarts = restarts
         """True where the transaction is our own, and an operation may ask to begin it anew."""
+        self.resends = resends
+        """True where what is asked for may have been stored by an earlier try."""
         self._texts = _texts(dialect, schema)
 
     def __call__(
@@ -146,6 +159,16 @@ class Sql:
         """The statement of that name with its values."""
         return Statement(name, self._texts[name], parameters, columns, rows)
 
+    def with_common(
+        self,
+        name: str,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[Any, ...]],
+        common: frozenset[str],
+    ) -> Statement:
+        """The statement of that name, whose rows have much in common."""
+        return Statement(name, self._texts[name], {}, columns, rows, common=common)
+
     def each(
         self, name: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
     ) -> Statement:
@@ -156,9 +179,11 @@ class Sql:
         """The same statements for another number of shards."""
         return Sql(self.dialect, schema=self.schema, shards=shards, restarts=self.restarts)
 
-    def restarting(self) -> Sql:
+    def restarting(self, *, resends: bool = False) -> Sql:
         """The same statements for transactions that can be begun anew."""
-        return Sql(self.dialect, schema=self.schema, shards=self.shards, restarts=True)
+        return Sql(
+            self.dialect, schema=self.schema, shards=self.shards, restarts=True, resends=resends
+        )
 
     @property
     def names(self) -> list[str]:
@@ -174,6 +199,15 @@ class Sql:
     def runs_each(self) -> bool:
         """SQLite runs a statement per row faster than one over a batch of JSON."""
         return self.dialect == "sqlite"
+
+    @property
+    def stores_without_looking(self) -> bool:
+        """True on PostgreSQL in a first try of our own: new ids meet nobody.
+
+        Were they stored before, the database would refuse them aloud, and the transaction would be
+        tried again as one that resends.
+        """
+        return self.dialect == "postgres" and self.restarts and not self.resends
 
     @property
     def skips_locked(self) -> bool:

@@ -13,7 +13,7 @@ import os
 import re
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 import psycopg
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+_SESSION: Final = "select pg_backend_pid()"
+"""Another number than the session was announced with gives a pooler away."""
+
 _graveyard: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
 
@@ -63,19 +66,19 @@ class PostgresDatabase:
         clock: Clock,
         busy_timeout: timedelta,
         shards: int | None = None,
-        prepared_statements: bool = True,
+        prepared_statements: bool | None = None,
     ) -> None:
         """Nothing is connected yet."""
         self.url = url
         self.label: str = _without_password(url)
         self.sql: Sql = Sql("postgres", schema=schema)
         self._own = self.sql.restarting()
+        self._resend = self.sql.restarting(resends=True)
         self.schema = schema
         self._clock = clock
         self._shards = shards
-        # psycopg prepares what it has seen five times; behind a pooler that hands the same session
-        # to many, the next one would not know of it.
-        self._prepare_threshold = 5 if prepared_statements else None
+        self._prepares = prepared_statements
+        self._is_pooled = False
         self.busy_timeout = busy_timeout
         self._state = Process()
         self._closed = False
@@ -99,7 +102,7 @@ class PostgresDatabase:
             lost = False
             try:
                 attempt = Attempt(connection, self._clock, write=write, patient=patient)
-                return attempt.run(build, self._own)
+                return attempt.run(build, self._resend if effort.resends else self._own)
             except Restart:
                 pause = effort.restart()
             except psycopg.Error as error:
@@ -123,7 +126,7 @@ class PostgresDatabase:
             lost = False
             try:
                 attempt = AsyncAttempt(connection, self._clock, write=write, patient=patient)
-                return await attempt.run(build, self._own)
+                return await attempt.run(build, self._resend if effort.resends else self._own)
             except Restart:
                 pause = effort.restart()
             except psycopg.Error as error:
@@ -231,6 +234,16 @@ class PostgresDatabase:
                     state.pools[loop] = pool
         return pool
 
+    @property
+    def _prepare_threshold(self) -> int | None:
+        """Psycopg prepares what it has seen five times, unless it must not.
+
+        A pooler that hands one session to many would have us run what somebody else has prepared
+        under the same name.
+        """
+        prepares = not self._is_pooled if self._prepares is None else self._prepares
+        return 5 if prepares else None
+
     def _pool_settings(self) -> dict[str, Any]:
         return {
             "min_size": 0,
@@ -253,7 +266,7 @@ class PostgresDatabase:
                 autocommit=True,
                 client_encoding="utf8",
                 connect_timeout=self._patience,
-                prepare_threshold=self._prepare_threshold,
+                prepare_threshold=None,
             )
         except psycopg.Error as error:
             raise translated(error, self.label, self._exhausted()) from error
@@ -265,7 +278,7 @@ class PostgresDatabase:
                 autocommit=True,
                 client_encoding="utf8",
                 connect_timeout=self._patience,
-                prepare_threshold=self._prepare_threshold,
+                prepare_threshold=None,
             )
         except psycopg.Error as error:
             raise translated(error, self.label, self._exhausted()) from error
@@ -300,6 +313,8 @@ class PostgresDatabase:
     def _read_identity(self) -> Rows:
         try:
             with self._connect() as connection:
+                found = connection.execute(_SESSION).fetchone()
+                self._is_pooled = found != (connection.info.backend_pid,)
                 return execute(connection.cursor(), self.sql("read_identity"), self._clock)
         except psycopg.Error as error:
             raise translated(error, self.label, self.busy(self.busy_timeout)) from error
@@ -307,6 +322,8 @@ class PostgresDatabase:
     async def _aread_identity(self) -> Rows:
         try:
             async with await self._aconnect() as connection:
+                found = await (await connection.execute(_SESSION)).fetchone()
+                self._is_pooled = found != (connection.info.backend_pid,)
                 return await aexecute(connection.cursor(), self.sql("read_identity"), self._clock)
         except psycopg.Error as error:
             raise translated(error, self.label, self.busy(self.busy_timeout)) from error
@@ -316,6 +333,7 @@ class PostgresDatabase:
         identity.refuse_other_shards(self._shards, self.label)
         self.sql = self.sql.with_shards(identity.shards)
         self._own = self.sql.restarting()
+        self._resend = self.sql.restarting(resends=True)
         self.name = rows[0][1]
         state.identity = identity
 

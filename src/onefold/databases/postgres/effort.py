@@ -42,6 +42,8 @@ class Effort:
         self._busy = busy
         self._started = time.monotonic()
         self._tries = 0
+        self.resends = False
+        """True where an earlier try may have been stored, and its answer lost."""
 
     def restart(self) -> float:
         """Seconds to wait before an operation begins anew; raises ours where it has too often."""
@@ -56,9 +58,11 @@ class Effort:
         meaning = verdict(error, connection_lost=connection_lost)
         if meaning == "waited" and not self._patient:
             raise HeldUp from error
-        if meaning == "final" or waited >= self._patience:
+        final = meaning == "final" or (meaning == "stored" and self.resends)
+        if final or waited >= self._patience:
             raise translated(error, self._label, self._busy(waited)) from error
         self._tries += 1
-        if meaning == "waited":
+        self.resends = self.resends or meaning in {"stored", "lost"}
+        if meaning in {"waited", "stored"}:
             return 0.0
         return random.random() * min(PAUSE * 2.0**self._tries, LONGEST_PAUSE)

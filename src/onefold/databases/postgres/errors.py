@@ -9,9 +9,10 @@ import psycopg
 
 from onefold.errors import DatabaseBusy, DatabaseUnavailable, SerializationConflict
 
-Verdict: TypeAlias = Literal["again", "waited", "lost", "final"]
+Verdict: TypeAlias = Literal["again", "waited", "stored", "lost", "final"]
 
 SERIALIZATION: Final = {"40001", "40P01"}
+UNIQUE_VIOLATION: Final = "23505"
 # A lock timeout, and a statement timeout of the server's or the user's settings.
 WAITED: Final = {"55P03", "57014"}
 
@@ -84,6 +85,8 @@ def verdict(error: BaseException, *, connection_lost: bool) -> Verdict:
         return "again"
     if state in WAITED:
         return "waited"
+    if state == UNIQUE_VIOLATION:
+        return "stored"
     if state.startswith(_LOST_CLASSES) or (not state and connection_lost):
         return "lost"
     return "final"

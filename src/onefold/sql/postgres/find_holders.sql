@@ -1,4 +1,5 @@
--- Who stands in the way of each request: the job with its id, or the holder of its key;
+-- Who stands in the way of each request: the job with its id (where an earlier try may have stored
+-- it), or the holder of its key;
 -- and whether that one's time is over: 1 its window's, 2 its own. Served by
 -- the primary key and job_unique; the lateral limit keeps it at one probe a request. Locks nothing.
 select
@@ -19,7 +20,7 @@ cross join lateral (
         select j.id, j.state, j.fingerprint, j.unique_until, j.unique_states,
             j.expires_at
         from onefold.job as j
-        where j.shard = (:shard::smallint[])[1] and j.id = r.id::uuid
+        where :resent::boolean and j.shard = (:shard::smallint[])[1] and j.id = r.id::uuid
     )
     union all
     (

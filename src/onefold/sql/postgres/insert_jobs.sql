@@ -1,14 +1,22 @@
 -- Store new jobs; a job whose key is held, or whose id is there already, is left out of the answer.
 -- Keys are locked in the order of the rows, which the caller has sorted.
+-- A column that is the same for all rows is given once; unnest fills up with nulls.
 insert into onefold.job (
     shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, fingerprint,
     unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options
 )
 select
-    r.shard, r.id::uuid, r.tenant, r.queue, r.kind, r.priority,
-    coalesce(r.run_at, clock.now + r.delay), r.max_attempts, r.payload, r.fingerprint,
-    r.unique_kind, r.unique_key, r.unique_states, clock.now + r.unique_for, clock.now,
-    r.expires_at, r.options
+    coalesce(r.shard, (:shard::smallint[])[1]),
+    r.id::uuid,
+    coalesce(r.tenant, (:tenant::text[])[1]),
+    coalesce(r.queue, (:queue::text[])[1]),
+    coalesce(r.kind, (:kind::text[])[1]),
+    coalesce(r.priority, (:priority::smallint[])[1]),
+    coalesce(r.run_at, clock.now + coalesce(r.delay, (:delay::bigint[])[1])),
+    coalesce(r.max_attempts, (:max_attempts::smallint[])[1]),
+    r.payload, r.fingerprint, r.unique_kind, r.unique_key,
+    coalesce(r.unique_states, (:unique_states::smallint[])[1]),
+    clock.now + r.unique_for, clock.now, r.expires_at, r.options
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),

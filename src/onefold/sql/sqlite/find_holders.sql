@@ -17,7 +17,7 @@ from (
     from json_each(:rows)
 ) as r
 join onefold_job as j on j.rowid = coalesce(
-    (select m.rowid from onefold_job as m where m.shard = r.shard and m.id = r.id),
+    (select m.rowid from onefold_job as m where :resent and m.shard = r.shard and m.id = r.id),
     (
         select m.rowid
         from onefold_job as m
