@@ -96,7 +96,7 @@ def test_nothing_of_the_call_is_stored(
 
 @pytest.mark.parametrize("setting", [None, False], ids=["left out", "switched off"])
 def test_without_them_the_same_calls_are_answered(
-    own: PgBouncer, place: PooledPlace, setting: bool | None
+    own: PgBouncer, place: PooledPlace, *, setting: bool | None
 ) -> None:
     with Onefold(own.url, schema=place.schema, prepared_statements=setting) as onefold:
         use_often(onefold)
