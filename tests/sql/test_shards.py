@@ -34,6 +34,7 @@ INSERT = re.compile(r"insert into onefold[._]\w+ \(\s*(\w+)")
 SHARDLESS = {
     "has_identity",  # asks for the installation, which is one
     "read_identity",  # the same
+    "try_claim_lock",  # names a key by its number and reads no table: the lock is the coordinator's
 }
 SHARDLESS_ON_SQLITE = {
     "delete_folded_duplicates",  # a note's number is unique in the whole file
