@@ -30,6 +30,7 @@ FOLDER = Path(onefold.sql.__file__).parent
 FILES = sorted(FOLDER.rglob("*.sql"))
 
 ONLY_POSTGRES = {
+    "try_claim_lock",  # SQLite's one writer is the lock
     "finish_unlocked_jobs",  # SQLite has no rows to pass over: its one writer is the lock
     "insert_jobs",  # SQLite stores job by job, which is faster there
     "store_jobs",

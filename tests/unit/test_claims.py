@@ -28,10 +28,10 @@ def wanted(**fields: Any) -> Wanted:
     return Wanted(**given)
 
 
-def looked(*, ours: bool = True, **fields: Any) -> list[tuple[Any, ...]]:
+def looked(**fields: Any) -> list[tuple[Any, ...]]:
     """The one row of find_claims; without fields, nobody has the key."""
     if not fields:
-        return [(0, ours, *NOBODY, NOW)]
+        return [(0, *NOBODY, NOW)]
     row: dict[str, Any] = {
         "id": "claim-1",
         "owner": "owner-1",
@@ -45,7 +45,7 @@ def looked(*, ours: bool = True, **fields: Any) -> list[tuple[Any, ...]]:
         "now": NOW,
         **fields,
     }
-    return [(0, ours, *msgspec.structs.astuple(Found(**row)))]
+    return [(0, *msgspec.structs.astuple(Found(**row)))]
 
 
 def held(key: ClaimKey = KEY, **fields: Any) -> Claim:
@@ -88,10 +88,11 @@ def test_a_joined_claim_takes_the_advisory_lock_for_itself() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
     insert = run.answer("insert_claims", [])
-    find = run.asks("find_claims")
+    run.answer("find_claims", looked())
+    again = run.asks("try_claim_lock")
 
-    assert insert.parameters == find.parameters == {"shared": False}
-    assert values(find)["lock"] == KEY.lock("onefold")
+    assert insert.parameters == {"shared": False}
+    assert again.parameters == {"shared": False, "lock": KEY.lock("onefold")}
 
 
 def test_a_joined_claim_that_is_won_has_no_lease() -> None:
@@ -126,7 +127,8 @@ def test_a_key_in_an_open_transaction_is_busy_at_once() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(ours=False))
+    run.answer("find_claims", looked())
+    run.answer("try_claim_lock", [(False,)])
 
     assert isinstance(run.result, Busy)
     assert (run.result.key, run.result.retry_after) == ("k", JOINED_RETRY)
@@ -136,7 +138,8 @@ def test_a_key_that_an_open_transaction_is_taking_over_is_busy() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(ours=False, state=2))
+    run.answer("find_claims", looked(state=2))
+    run.answer("try_claim_lock", [(False,)])
 
     assert isinstance(run.result, Busy)
 
@@ -145,7 +148,7 @@ def test_an_answer_that_is_committed_needs_no_lock() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(ours=False, state=1, result="1"))
+    run.answer("find_claims", looked(state=1, result="1"))
 
     assert run.result == Replay(1, "claim-1")
 
@@ -155,6 +158,7 @@ def test_a_key_that_was_given_up_between_insert_and_look_means_one_more_round() 
 
     run.answer("insert_claims", [])
     run.answer("find_claims", looked())
+    run.answer("try_claim_lock", [(True,)])
     run.answer("insert_claims", [("me", 9, NOW + SECOND)])
 
     assert isinstance(run.result, Won)
@@ -165,6 +169,7 @@ def test_an_abandoned_claim_is_taken_if_it_still_is_as_it_was_seen() -> None:
 
     run.answer("insert_claims", [])
     run.answer("find_claims", looked(takeover=0, lease_until=NOW - 1))
+    run.answer("try_claim_lock", [(True,)])
     taken = run.answer("take_over_claims", [("me", 10, NOW + SECOND)])
 
     assert values(taken) == {
@@ -186,6 +191,7 @@ def test_a_resumed_claim_keeps_its_id_so_that_its_steps_still_count() -> None:
 
     run.answer("insert_claims", [])
     run.answer("find_claims", looked(takeover=1, lease_until=NOW - 1))
+    run.answer("try_claim_lock", [(True,)])
     taken = run.answer("take_over_claims", [("me", 10, NOW + SECOND)])
 
     assert (values(taken)["id"], values(taken)["owner"]) == ("claim-1", "me")
@@ -203,9 +209,11 @@ def test_a_lost_takeover_means_one_more_round_and_eight_are_enough() -> None:
     for _ in range(7):
         run.answer("insert_claims", [])
         run.answer("find_claims", looked(state=2))
+        run.answer("try_claim_lock", [(True,)])
         run.answer("take_over_claims", [])
     run.answer("insert_claims", [])
     run.answer("find_claims", looked(state=2))
+    run.answer("try_claim_lock", [(True,)])
     with pytest.raises(DatabaseBusy, match="the key 'k' changed hands 8 times while we looked"):
         run.answer("take_over_claims", [])
 

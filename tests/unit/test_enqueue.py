@@ -590,7 +590,7 @@ def claim(
     """A row of find_claims."""
     assert item.publish is not None
     stored = item.publish.fingerprint if fingerprint is None else fingerprint
-    return (place, True, "c", "o", state, 7, stored, 0, None, expires_at, job_id, NOW)
+    return (place, "c", "o", state, 7, stored, 0, None, expires_at, job_id, NOW)
 
 
 def test_a_new_publish_key_is_recorded_before_the_job_is_stored() -> None:
@@ -713,7 +713,7 @@ def test_a_publish_key_never_ends_before_its_time_or_its_job(
 
 def test_a_publish_key_that_keeps_changing_hands_is_given_up() -> None:
     run = steps([new(idempotency_key="p")])
-    gone = (0, True, *[None] * 9, NOW)
+    gone = (0, *[None] * 9, NOW)
 
     for _ in range(7):
         run.answer("insert_claims", [])
@@ -727,7 +727,7 @@ def test_a_publish_key_that_keeps_changing_hands_is_given_up() -> None:
 def test_publish_keys_recorded_before_a_failure_are_taken_back() -> None:
     kept, lost = new(idempotency_key="a"), new(idempotency_key="b")
     run = steps([kept, lost])
-    gone = (0, True, *[None] * 9, NOW)
+    gone = (0, *[None] * 9, NOW)
 
     run.answer("insert_claims", [(kept.request.id, 1, None)])
     for _ in range(7):
@@ -823,7 +823,7 @@ def test_publish_keys_are_asked_for_by_shard_and_then_in_order() -> None:
             run.answer(
                 "find_claims",
                 [
-                    (place, True, "c", owners[place], 1, 7, None, 0, None, None, owners[place], NOW)
+                    (place, "c", owners[place], 1, 7, None, 0, None, None, owners[place], NOW)
                     for place in range(len(keys_here))
                 ],
             )

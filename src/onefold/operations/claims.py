@@ -27,7 +27,6 @@ from onefold.model.claim import (
 from onefold.model.moment import from_micros
 from onefold.operations.keys import ROUNDS
 from onefold.operations.publish import (
-    FIND_CLAIM_COLUMNS,
     INSERT_CLAIM_COLUMNS,
     KEY_COLUMNS,
     TAKE_OVER_COLUMNS,
@@ -45,29 +44,38 @@ HELD_COLUMNS: Final = (*KEY_COLUMNS, "owner", "fence")
 def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
     """Take the key, or say who has it: the insert decides, the look only explains."""
     new, shared = _new_row(sql, wanted), not wanted.joined
-    look = (*wanted.key.place(sql.shards), wanted.key.lock(sql.schema))
     for _ in range(ROUNDS):
         rows = yield sql("insert_claims", INSERT_CLAIM_COLUMNS, [new], shared=shared)
         if rows:
             return Won(_won(rows[0], wanted, wanted.id))
-        rows = yield sql("find_claims", FIND_CLAIM_COLUMNS, [look], shared=shared)
-        _, ours, *stored = rows[0]
-        if stored[0] is None:
-            if ours:
-                continue
+        found = yield from _find(sql, wanted.key)
+        answer = None if found is None else decide(found, wanted)
+        if answer is not None and not isinstance(answer, TakeOver):
+            return answer
+        if not (yield from _may_take(sql, wanted)):
             # The row is in another transaction that is still open, and so is the work.
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
-        answer = decide(Found.from_row(stored), wanted)
-        if not isinstance(answer, TakeOver):
-            return answer
-        if not ours:
-            return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
-        if taken := (yield from take_over(sql, wanted, answer)):
+        if answer is not None and (taken := (yield from take_over(sql, wanted, answer))):
             return Won(taken)
     raise DatabaseBusy(
         f"the key {wanted.key.key!r} changed hands {ROUNDS} times while we looked",
         waited=timedelta(0),
     )
+
+
+def _find(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
+    rows = yield sql("find_claims", KEY_COLUMNS, [key.place(sql.shards)])
+    _, *stored = rows[0]
+    return None if stored[0] is None else Found.from_row(stored)
+
+
+def _may_take(sql: Sql, wanted: Wanted) -> Operation[bool]:
+    """False while an open transaction has the key; on SQLite there is no other one."""
+    if not sql.has_advisory_locks:
+        return True
+    lock, shared = wanted.key.lock(sql.schema), not wanted.joined
+    rows = yield sql("try_claim_lock", lock=lock, shared=shared)
+    return bool(rows[0][0])
 
 
 def take_over(sql: Sql, wanted: Wanted, over: TakeOver) -> Operation[Claim | None]:
@@ -86,14 +94,8 @@ def take_over(sql: Sql, wanted: Wanted, over: TakeOver) -> Operation[Claim | Non
 
 def take_over_unknown(sql: Sql, wanted: Wanted, *, fence: int) -> Operation[Claim | None]:
     """Run after all what `verify` found undone; None where somebody was quicker."""
-    rows = yield sql(
-        "find_claims", FIND_CLAIM_COLUMNS, [(*wanted.key.place(sql.shards), None)], shared=True
-    )
-    _, _, *stored = rows[0]
-    if stored[0] is None:
-        return None
-    seen = Found.from_row(stored)
-    if seen.fence != fence or seen.state != Holding.HELD:
+    seen = yield from _find(sql, wanted.key)
+    if seen is None or seen.fence != fence or seen.state != Holding.HELD:
         return None
     return (yield from take_over(sql, wanted, TakeOver(seen, wanted.id, fresh=True)))
 
@@ -137,11 +139,9 @@ def settle(sql: Sql, settlements: Sequence[Settlement]) -> Operation[list[None]]
 
 
 def _settled_before(sql: Sql, claim: Claim) -> Operation[None]:
-    rows = yield sql(
-        "find_claims", FIND_CLAIM_COLUMNS, [(*claim.key.place(sql.shards), None)], shared=True
-    )
-    _, _, _, owner, state, fence, *_ = rows[0]
-    if (owner, state, fence) != (claim.owner, Holding.SETTLED, claim.fence):
+    seen = yield from _find(sql, claim.key)
+    now = None if seen is None else (seen.owner, seen.state, seen.fence)
+    if now != (claim.owner, Holding.SETTLED, claim.fence):
         raise LeaseLost(f"the key {claim.key.key!r}", fence=claim.fence)
 
 

@@ -29,7 +29,6 @@ KEY_COLUMNS: Final = ("shard", "tenant", "surface", "scope", "key")
 INSERT_CLAIM_COLUMNS: Final = (
     *KEY_COLUMNS, "id", "state", "takeover", "lease", "keep", "fingerprint", "result", "lock",
 )  # fmt: skip
-FIND_CLAIM_COLUMNS: Final = (*KEY_COLUMNS, "lock")
 TAKE_OVER_COLUMNS: Final = (
     *KEY_COLUMNS, "id", "owner", "state", "takeover", "lease", "keep", "fingerprint", "result",
     "seen_fence", "seen_state", "seen_owner",
@@ -145,11 +144,9 @@ def _record(group: Sequence[Keyed], won: set[str], published: dict[int, Publishe
 
 def _find(sql: Sql, group: Sequence[Keyed], published: dict[int, Published]) -> Operation[None]:
     """The jobs of known keys; one whose time is over and whose job has ended is taken."""
-    rows = yield sql(
-        "find_claims", FIND_CLAIM_COLUMNS, [(*keyed.place, None) for keyed in group], shared=True
-    )
+    rows = yield sql("find_claims", KEY_COLUMNS, [keyed.place for keyed in group])
     stored: list[tuple[Keyed, Found]] = [
-        (group[int(row[0])], Found.from_row(row[2:])) for row in rows if row[2] is not None
+        (group[int(row[0])], Found.from_row(row[1:])) for row in rows if row[1] is not None
     ]
     states = yield from _states(sql, [found.result for _, found in stored])
     taken: list[tuple[Any, ...]] = []

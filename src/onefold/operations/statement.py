@@ -210,6 +210,11 @@ class Sql:
         return self.dialect == "postgres" and self.restarts and not self.resends
 
     @property
+    def has_advisory_locks(self) -> bool:
+        """PostgreSQL can say at once that an open transaction has a key; SQLite has one writer."""
+        return self.dialect == "postgres"
+
+    @property
     def skips_locked(self) -> bool:
         """PostgreSQL can pass over rows that others have locked."""
         return self.dialect == "postgres"

@@ -1,20 +1,12 @@
--- The claims that stand for some keys, and whether this transaction has (or needs no) advisory lock on
--- each. A key that nobody has is answered with nulls. Served by the primary key.
+-- The claims that stand for some keys. A key that nobody has is answered with nulls. Served by the
+-- primary key.
 select
-    r.place - 1,
-    case
-        when r.lock is null then true
-        when :shared::boolean then pg_try_advisory_xact_lock_shared(r.lock)
-        else pg_try_advisory_xact_lock(r.lock)
-    end,
-    c.id::text, c.owner::text, c.state, c.fence, c.fingerprint, c.takeover, c.lease_until,
-    c.expires_at, c.result,
+    r.place - 1, c.id::text, c.owner::text, c.state, c.fence, c.fingerprint, c.takeover,
+    c.lease_until, c.expires_at, c.result,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from
-    unnest(
-        :tenant::text[], :surface::text[], :scope::text[], :key::text[],
-        :lock::bigint[]
-    ) with ordinality as r (tenant, surface, scope, key, lock, place)
+    unnest(:tenant::text[], :surface::text[], :scope::text[], :key::text[])
+        with ordinality as r (tenant, surface, scope, key, place)
 left join lateral (
     select *
     from onefold.claim as k

@@ -1,6 +1,6 @@
 -- The claims that stand for some keys. A key that nobody has is answered with nulls.
 select
-    r.place, 1, c.id, c.owner, c.state, c.fence, c.fingerprint, c.takeover, c.lease_until,
+    r.place, c.id, c.owner, c.state, c.fence, c.fingerprint, c.takeover, c.lease_until,
     c.expires_at, c.result, :now
 from (
     select
