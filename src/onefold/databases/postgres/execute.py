@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from onefold.operations.statement import compiled
 
 if TYPE_CHECKING:
-    import psycopg
     from psycopg.pq.abc import PGresult
     from psycopg.rows import TupleRow
 
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Rows, Statement
 
 
-def _has_rows(result: PGresult | None) -> bool:
+def _may_have_rows(result: PGresult | None) -> bool:
+    """In a pipeline, ours or the caller's, nothing is known of an answer before it is fetched."""
     # Not by the cursor's description, which makes an object per column every time.
-    return result is not None and result.nfields > 0
+    return result is None or result.nfields > 0
 
 
 @cache
@@ -35,11 +37,12 @@ def execute(
     cursor.execute(_encoded(statement.text), parameters)
     if not fetch:
         return ()
-    if cursor.pgresult is None and cursor.connection.pgconn.pipeline_status:
-        # The pipeline, ours or the caller's, would answer later; we need the rows now.
-        with cursor.connection.pipeline() as pipeline:
-            pipeline.sync()
-    return cursor.fetchall() if _has_rows(cursor.pgresult) else ()
+    try:
+        return cursor.fetchall() if _may_have_rows(cursor.pgresult) else ()
+    except psycopg.ProgrammingError:
+        if cursor.pgresult is None:
+            raise
+        return ()  # an answer without rows, known to have none only now
 
 
 async def aexecute(
@@ -55,7 +58,9 @@ async def aexecute(
     await cursor.execute(_encoded(statement.text), parameters)
     if not fetch:
         return ()
-    if cursor.pgresult is None and cursor.connection.pgconn.pipeline_status:
-        async with cursor.connection.pipeline() as pipeline:
-            await pipeline.sync()
-    return await cursor.fetchall() if _has_rows(cursor.pgresult) else ()
+    try:
+        return await cursor.fetchall() if _may_have_rows(cursor.pgresult) else ()
+    except psycopg.ProgrammingError:
+        if cursor.pgresult is None:
+            raise
+        return ()
