@@ -21,7 +21,14 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from onefold.errors import Closed, DatabaseUnavailable, SchemaOutdated, ShardsDiffer
+from onefold.errors import (
+    Closed,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    OnefoldError,
+    SchemaOutdated,
+    ShardsDiffer,
+)
 from onefold.operations.statement import Operation, Sql
 
 Item = TypeVar("Item")
@@ -70,26 +77,25 @@ class Waiting:
         self.shared = shared
         self.answered = False
 
+    # Told first and marked afterwards: a signal in between has it told twice, and never not at all.
+
     def succeed(self, answer: object) -> None:
         """Give the answer."""
-        self.answered = True
         self._tell(answer, None)
+        self.answered = True
 
     def fail(self, error: BaseException) -> None:
         """Give the error."""
-        self.answered = True
         self._tell(None, error)
+        self.answered = True
 
-    def again(self) -> None:
-        """Ask the caller to begin anew: it may be in another lane now."""
+    def hold_up(self) -> None:
+        """Say that its key is held: the caller waits for it in a lane of its own."""
         self.fail(HeldUp())
 
     def _tell(self, answer: object, error: BaseException | None) -> None:
         raise NotImplementedError
 
-
-# What would befall every item, however they are put together.
-_COMMON_FATE: Final = (DatabaseUnavailable, SchemaOutdated, ShardsDiffer, Closed)
 
 Flight: TypeAlias = Generator[Sequence[Waiting], list[Any], None]
 
@@ -100,35 +106,51 @@ def flight(waiting: Sequence[Waiting]) -> Flight:
     Yields those that are to be run in one transaction, and wants their answers.
     """
     try:
-        answers = yield waiting
-    except _COMMON_FATE as error:
-        for each in waiting:
-            each.fail(copy(error))
-    except Exception as error:  # noqa: BLE001 - it is somebody's own; found out one by one
-        if len(waiting) == 1:
-            waiting[0].fail(error)
+        answers = list(zip(waiting, (yield waiting), strict=True))
+    except Exception as error:  # noqa: BLE001 - somebody's own is found out one by one
+        if len(waiting) == 1 or _befalls_all(error):
+            _fail(waiting, error)
         else:
             yield from _one_by_one(waiting)
     else:
-        for each, answer in zip(waiting, answers, strict=True):
+        for each, answer in answers:
             each.succeed(answer)
 
 
 def _one_by_one(waiting: Sequence[Waiting]) -> Flight:
     held: set[Hashable] = set()
-    for each in waiting:
+    for place, each in enumerate(waiting):
         if each.shared.key in held:
-            each.again()
+            each.hold_up()
             continue
         try:
             (answer,) = yield [each]
         except HeldUp:
             held.add(each.shared.key)
-            each.again()
-        except Exception as error:  # noqa: BLE001 - this item's own
+            each.hold_up()
+        except Exception as error:  # noqa: BLE001 - this item's own, or the end of all
+            if _befalls_all(error):
+                _fail(waiting[place:], error)
+                return
             each.fail(error)
         else:
             each.succeed(answer)
+
+
+def _befalls_all(error: Exception) -> bool:
+    """True for what would befall every item, however they are put together.
+
+    Each would wait anew for a server that is away, or for a connection that nobody gives back.
+    """
+    if isinstance(error, DatabaseBusy):
+        return bool(error.waited)
+    return isinstance(error, DatabaseUnavailable | SchemaOutdated | ShardsDiffer | Closed)
+
+
+def _fail(waiting: Sequence[Waiting], error: Exception) -> None:
+    for each in waiting:
+        # One of its own for everybody: it gets the traceback of whoever raises it.
+        each.fail(copy(error) if isinstance(error, OnefoldError) else error)
 
 
 class Lane:
@@ -161,16 +183,13 @@ class Lanes:
         """Empty."""
         self._lanes: dict[tuple[Hashable, Hashable], Lane] = {}
 
-    def of(self, shared: Shared[Any, Any]) -> Lane:
+    def of(self, shared: Shared[Any, Any], *, held: bool) -> Lane:
         """The lane of an item: its key's own, where that is held, or the common one."""
         own = self._lanes.get((shared.mates, shared.key))
         if own is not None:
             return own
-        return self._lanes.setdefault((shared.mates, None), Lane(patient=False))
-
-    def part(self, shared: Shared[Any, Any]) -> None:
-        """Give a held key a lane of its own."""
-        self._lanes.setdefault((shared.mates, shared.key), Lane(patient=True))
+        key = shared.key if held else None
+        return self._lanes.setdefault((shared.mates, key), Lane(patient=held))
 
     def leave(self, shared: Shared[Any, Any], lane: Lane) -> None:
         """Forget a lane that nobody is in."""

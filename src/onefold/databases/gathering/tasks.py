@@ -58,35 +58,49 @@ class GatheredTasks:
 
     async def run(self, shared: Shared[Any, T]) -> T:
         """Run an item, with others where there are any."""
+        held = False
         while True:
             try:
-                answer: T = await self._once(shared)
+                answer: T = await self._once(shared, held=held)
             except HeldUp:
-                self._lanes.part(shared)
+                held = True
             else:
                 return answer
 
-    async def _once(self, shared: Shared[Any, Any]) -> Any:
-        loop = asyncio.get_running_loop()
-        waiting = WaitingTask(shared, loop.create_future())
-        lane = self._lanes.of(shared)
+    async def _once(self, shared: Shared[Any, Any], *, held: bool) -> Any:
+        waiting = WaitingTask(shared, asyncio.get_running_loop().create_future())
+        lane = self._lanes.of(shared, held=held)
         lane.pending.append(waiting)
         if lane.has_place and not lane.boarding:
-            lane.flights += 1
-            lane.boarding = True
-            task = loop.create_task(self._fly_all(lane, shared))
-            # The loop itself forgets tasks that nobody else remembers.
-            self._flights.add(task)
-            task.add_done_callback(self._flights.discard)
+            self._call_for_a_flight(lane, shared)
         return await waiting.future
 
-    async def _fly_all(self, lane: Lane, shared: Shared[Any, Any]) -> None:
-        try:
-            while flying := self._board(lane):
+    def _call_for_a_flight(self, lane: Lane, shared: Shared[Any, Any]) -> None:
+        lane.flights += 1
+        lane.boarding = True
+        task = asyncio.get_running_loop().create_task(self._fly_all(lane))
+        # The loop itself forgets tasks that nobody else remembers.
+        self._flights.add(task)
+        # Not at the end of the task: one that is cancelled before it began has no end.
+        task.add_done_callback(lambda task: self._land(task, lane, shared))
+
+    def _land(self, task: asyncio.Task[None], lane: Lane, shared: Shared[Any, Any]) -> None:
+        self._flights.discard(task)
+        lane.flights -= 1
+        if task.cancelled():
+            # The loop is ending. Who is still there has its own reasons, and is taken along.
+            lane.boarding = False
+        lane.pending = [each for each in lane.pending if not _is_gone(each)]
+        if lane.pending and lane.has_place and not lane.boarding:
+            self._call_for_a_flight(lane, shared)
+        self._lanes.leave(shared, lane)
+
+    async def _fly_all(self, lane: Lane) -> None:
+        while flying := self._board(lane):
+            try:
                 await self._fly(lane, flying)
-        finally:
-            lane.flights -= 1
-            self._lanes.leave(shared, lane)
+            finally:
+                lane.pending[:0] = [each for each in flying if not each.answered]
 
     def _board(self, lane: Lane) -> list[Waiting]:
         """The next flight, without those who have been cancelled."""
@@ -101,17 +115,11 @@ class GatheredTasks:
         async def transact(some: Sequence[Waiting]) -> list[Any]:
             return await self._transact(together(some), patient=lane.patient)
 
-        try:
-            if lane.patient:
-                async with self._patience:
-                    await run_async(flight(flying), transact)
-            else:
+        if lane.patient:
+            async with self._patience:
                 await run_async(flight(flying), transact)
-        finally:
-            # The loop is ending, and somebody cancels what is left. It is the callers' turn to say.
-            for each in flying:
-                if not each.answered:
-                    each.again()
+        else:
+            await run_async(flight(flying), transact)
 
 
 def _is_gone(waiting: Waiting) -> bool:

@@ -1,4 +1,8 @@
-"""Group commit among threads: the first to come leads a flight, and hands over to the next."""
+"""Group commit among threads: the first to come leads a flight, and hands over to the next.
+
+A signal may interrupt a thread anywhere. Whoever it was to take along is taken by the next one; an
+item that was stored before is found again by its id.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +39,39 @@ class WaitingThread(Waiting):
         super().__init__(shared)
         self._gate = Lock()
         self._gate.acquire()
-        self._answer: Any = None
-        self._error: BaseException | None = None
+        self._outcome: tuple[object, BaseException | None] | None = None
+        self.lane: Lane | None = None
         self.leads: list[Waiting] = []
 
     def _tell(self, answer: object, error: BaseException | None) -> None:
-        self._answer, self._error = answer, error
-        self._gate.release()
+        self._outcome = (answer, error)
+        self._wake()
 
     def lead(self, flight: list[Waiting]) -> None:
         """Wake it up to take these along."""
         self.leads = flight
-        self._gate.release()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._gate.locked():
+            self._gate.release()
 
     def wait(self) -> None:
         """Until it is answered, or told to lead."""
         self._gate.acquire()
 
+    @property
+    def is_told(self) -> bool:
+        """Whether there is an answer."""
+        return self._outcome is not None
+
     def result(self) -> Any:
         """The answer, once there is one."""
-        if self._error is not None:
-            raise self._error
-        return self._answer
+        assert self._outcome is not None
+        answer, error = self._outcome
+        if error is not None:
+            raise error
+        return answer
 
 
 class GatheredThreads:
@@ -71,51 +86,64 @@ class GatheredThreads:
 
     def run(self, shared: Shared[Any, T]) -> T:
         """Run an item, with others where there are any."""
+        held = False
         while True:
             try:
-                answer: T = self._once(shared)
+                answer: T = self._once(shared, held=held)
             except HeldUp:
-                with self._lock:
-                    self._lanes.part(shared)
+                held = True
             else:
                 return answer
 
-    def _once(self, shared: Shared[Any, Any]) -> Any:
+    def _once(self, shared: Shared[Any, Any], *, held: bool) -> Any:
         waiting = WaitingThread(shared)
-        with self._lock:
-            lane = self._lanes.of(shared)
-            lane.pending.append(waiting)
-            leads = lane.has_place
-            if leads:
-                lane.flights += 1
-                waiting.leads = lane.board()
-        if not leads:
-            try:
-                waiting.wait()
-            except BaseException:
-                self._abandon(lane, waiting)
-                raise
-        if waiting.leads:
-            self._lead(lane, waiting.leads)
+        try:
+            lane = self._join(waiting, held=held)
+            while not waiting.is_told:
+                if waiting.leads:
+                    self._lead(lane, waiting)
+                else:
+                    waiting.wait()
+        except BaseException:
+            self._leave(waiting)
+            raise
         return waiting.result()
 
-    def _lead(self, lane: Lane, flying: Sequence[Waiting]) -> None:
-        try:
-            if lane.patient:
-                with self._patience:
-                    self._fly(lane, flying)
-            else:
-                self._fly(lane, flying)
-        finally:
-            # Interrupted: the others begin anew. What was stored is found again by its id.
-            for each in flying:
-                if not each.answered:
-                    each.again()
-            with self._lock:
-                self._hand_over(lane, flying[0].shared)
+    def _join(self, waiting: WaitingThread, *, held: bool) -> Lane:
+        with self._lock:
+            lane = self._lanes.of(waiting.shared, held=held)
+            waiting.lane = lane
+            lane.pending.append(waiting)
+            if lane.has_place:
+                lane.flights += 1
+                waiting.leads = lane.board()
+        return lane
+
+    def _lead(self, lane: Lane, waiting: WaitingThread) -> None:
+        if lane.patient:
+            with self._patience:
+                self._fly(lane, waiting.leads)
+        else:
+            self._fly(lane, waiting.leads)
+        self._leave(waiting)
 
     def _fly(self, lane: Lane, flying: Sequence[Waiting]) -> None:
         run(flight(flying), lambda some: self._transact(together(some), patient=lane.patient))
+
+    def _leave(self, waiting: WaitingThread) -> None:
+        """Hand over to the next. May be called again, where it was interrupted."""
+        with self._lock:
+            lane = waiting.lane
+            if lane is None:
+                return
+            if waiting in lane.pending:
+                lane.pending.remove(waiting)
+            if waiting.leads:
+                lane.pending[:0] = [
+                    each for each in waiting.leads if each is not waiting and not each.answered
+                ]
+                self._hand_over(lane, waiting.shared)
+                waiting.leads = []
 
     def _hand_over(self, lane: Lane, shared: Shared[Any, Any]) -> None:
         if lane.pending:
@@ -126,12 +154,3 @@ class GatheredThreads:
         else:
             lane.flights -= 1
             self._lanes.leave(shared, lane)
-
-    def _abandon(self, lane: Lane, waiting: WaitingThread) -> None:
-        """An interrupted thread leads nobody: those it was to take along wait for the next."""
-        with self._lock:
-            if waiting in lane.pending:
-                lane.pending.remove(waiting)
-            elif waiting.leads:
-                lane.pending[:0] = [each for each in waiting.leads if each is not waiting]
-                self._hand_over(lane, waiting.shared)
