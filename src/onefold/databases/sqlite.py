@@ -369,6 +369,8 @@ class _State:
     def writer(self, file: File) -> Writer:
         if self._writer is None:
             with self.opening:
+                if self._closed:
+                    raise Closed
                 if self._writer is None:
                     self._writer = Writer(file)
         return self._writer
@@ -393,7 +395,8 @@ class _State:
             self._idle.append(connection)
 
     def close(self) -> None:
-        self._closed = True
+        with self.opening:
+            self._closed = True
         if self._writer is not None:
             self._writer.close()
         if self._executor is not None:

@@ -18,7 +18,6 @@ import time
 from contextlib import suppress
 from contextvars import copy_context
 from copy import copy
-from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -29,7 +28,7 @@ from onefold.errors import Closed, DatabaseBusy
 from onefold.operations.run import run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from onefold.databases import Build, Clock
     from onefold.operations.statement import Operation, Rows, Sql, Statement
@@ -165,7 +164,7 @@ class Writer:
         """No thread is started yet."""
         self._file = file
         self._lock = threading.Lock()
-        self._queue: SimpleQueue[Errand] = SimpleQueue()
+        self._queue: SimpleQueue[Errand | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
         self._turns = Turns()
@@ -176,11 +175,11 @@ class Writer:
         with self._lock:
             if self._closed:
                 raise Closed
-            self._queue.put(errand)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="onefold-writer")
-                self._thread.daemon = True
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="onefold-writer", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._queue.put(errand)
 
     def close(self) -> None:
         """Finish what was asked for, and end."""
@@ -188,6 +187,7 @@ class Writer:
             self._closed = True
             thread = self._thread
         if thread is not None:
+            self._queue.put(None)
             thread.join()
         if self._connection is not None:
             self._connection.close()
@@ -195,72 +195,69 @@ class Writer:
 
     def _work(self) -> None:
         while errands := self._next():
-            try:
-                self._write(errands)
-            except BaseException as error:  # noqa: BLE001 - the callers', not the thread's end
-                for errand in errands:
-                    errand.fail(copy(error))
-                _deliver(errands)
+            self._write(errands)
 
     def _next(self) -> list[Errand]:
         """What is to be done, once there is something; nothing where it is time to end."""
         while True:
-            try:
-                first = self._queue.get(timeout=POLL if self._closed else IDLE)
-            except Empty:
-                with self._lock:
-                    if self._queue.empty():
-                        self._thread = None
-                        return []
-            else:
-                return [first, *self._waiting()]
+            with suppress(Empty):
+                first = self._queue.get(timeout=0 if self._closed else IDLE)
+                if first is not None:
+                    return [first, *self._waiting()]
+            with self._lock:
+                if self._queue.empty():
+                    self._thread = None
+                    return []
 
     def _waiting(self) -> list[Errand]:
         """Whoever else is there now."""
         found: list[Errand] = []
         with suppress(Empty):
             while len(found) < LARGEST_COMMIT:
-                found.append(self._queue.get_nowait())
+                if (errand := self._queue.get_nowait()) is not None:
+                    found.append(errand)
         return found
 
     def _write(self, errands: list[Errand]) -> None:
         """Do all errands in one transaction; where that is undone, each in its own."""
-        self._turns.wait()
-        errands = self._begin(errands)
-        if not errands:
-            return
         try:
-            self._run_all(errands)
-        except (sqlite3.Error, Undone) as error:
+            self._turns.wait()
+            self._begin(errands)
+            if errands:
+                self._run_all(errands)
+        except BaseException as error:  # noqa: BLE001 - the callers', and not the end of the thread
             self._undo()
-            if len(errands) > 1:
+            if len(errands) > 1 and isinstance(error, sqlite3.Error | Undone):
                 for errand in errands:
                     errand.answered, errand.error = False, None
                     self._write([errand])
                 return
-            cause = error.__cause__ if isinstance(error, Undone) else error
-            assert isinstance(cause, sqlite3.Error)
-            errands[0].fail(self._file.translated(cause))
-        except BaseException:
-            self._undo()
-            raise
+            for errand in errands:
+                errand.fail(self._own(error))
         _deliver(errands)
 
-    def _begin(self, errands: list[Errand]) -> list[Errand]:
-        """Wait for the lock, with those who come meanwhile; answers with those still waiting."""
+    def _own(self, error: BaseException) -> BaseException:
+        """The error for one of several callers."""
+        cause = error.__cause__ if isinstance(error, Undone) else error
+        if isinstance(cause, sqlite3.Error):
+            cause = self._file.translated(cause)
+        return copy(cause or error)
+
+    def _begin(self, errands: list[Errand]) -> None:
+        """Wait for the lock, with those who come meanwhile; `errands` keeps who still waits."""
         while True:
-            errands = [errand for errand in errands if not errand.is_abandoned]
+            errands[:] = [errand for errand in errands if not errand.is_abandoned]
             if not errands:
-                return []
+                return
             try:
                 self._connected().execute("begin immediate")
-            except sqlite3.OperationalError as error:
+            except sqlite3.Error as error:
                 if not sqlite_errors.is_busy(error):
                     raise self._file.translated(error) from error
             else:
-                return errands
+                return
             gone = [errand for errand in errands if self._gives_up(errand)]
-            errands = [errand for errand in errands if errand not in gone]
+            errands[:] = [errand for errand in errands if not errand.answered]
             _deliver(gone)
             time.sleep(POLL)
             errands += self._waiting()
@@ -283,23 +280,28 @@ class Writer:
         return errand.answered
 
     def _run_all(self, errands: list[Errand]) -> None:
-        connection = self._connected()
         nested = len(errands) > 1
-        for _, group in groupby(errands, key=lambda errand: errand.shared.mates):
-            run(flight(list(group)), lambda some: self._attempt(some, nested=nested))
+        flights: dict[Hashable, list[Errand]] = {}
+        for errand in errands:
+            flights.setdefault(errand.shared.mates, []).append(errand)
+        for flying in flights.values():
+            run(flight(flying), lambda some: self._attempt(some, nested=nested))
         if not nested and errands[0].error is not None:
             self._undo()
             return
-        connection.execute("commit")
+        self._connected().execute("commit")
         self._turns.committed()
 
     def _attempt(self, some: Sequence[Waiting], *, nested: bool) -> list[Any]:
+        """Run a flight, or one errand of it, so that it can be undone without the others."""
         connection, first = self._connected(), some[0]
         assert isinstance(first, Errand)
-        if nested:
-            connection.execute("savepoint errand")
         try:
+            if nested:
+                connection.execute("savepoint errand")
             answers = first.context.run(run, together(some)(self._file.sql), self._execute)
+            if nested:
+                connection.execute("release errand")
         except BaseException as error:
             if not connection.in_transaction:
                 raise Undone from error
@@ -309,16 +311,14 @@ class Writer:
             if isinstance(error, sqlite3.Error):
                 raise self._file.translated(error) from error
             raise
-        if nested:
-            connection.execute("release errand")
         return answers
 
     def _execute(self, statement: Statement) -> Rows:
         return execute(self._connected(), statement, self._file.clock)
 
     def _undo(self) -> None:
-        connection = self._connected()
-        if connection.in_transaction:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("rollback")
 
