@@ -22,6 +22,7 @@ from tests.race.crew import DEADLINE, processes, warm
 from tests.race.waiting import until
 
 COMMENTS = re.compile(r"(\s|--[^\n]*\n)*")
+READING = {"select", "pragma", "set", "show", "savepoint", "release", "rollback to"}
 
 
 class Death(NamedTuple):
@@ -34,13 +35,16 @@ class Death(NamedTuple):
     @property
     def committed(self) -> bool:
         """Whether anything that it wrote was committed."""
-        writing = False
+        begun = writing = False
         for word in self.log:
             if word == "commit" and writing:
                 return True
             if word in {"begin", "commit", "rollback"}:
-                writing = False
-            elif word not in {"select", "pragma", "set", "show"}:
+                begun, writing = word == "begin", False
+            elif word not in READING:
+                # Without a begin before it, a statement is committed by itself.
+                if not begun:
+                    return True
                 writing = True
         return False
 
@@ -130,7 +134,8 @@ class Watch:
             return connect(*arguments, factory=Watched, **options)
 
         sqlite3.connect = watched_connect  # type: ignore[assignment] # pyright: ignore[reportAttributeAccessIssue]
-        wrap(psycopg.Cursor, "execute", self.tick)
+        for cursor in (psycopg.Cursor, psycopg.AsyncCursor):
+            wrap(cursor, "execute", self.tick)
         # What psycopg says by itself: the begin and commit of its transaction blocks.
         wrap(psycopg.Connection, "_exec_command", self.tick)
 
@@ -149,5 +154,5 @@ def wrap(kind: type, name: str, before: Callable[[object], None]) -> None:
 def first_word(statement: object) -> str:
     """`insert`, `commit`, and so on, in small letters."""
     text = statement.decode() if isinstance(statement, bytes) else str(statement)
-    word = re.match(r"\w*", COMMENTS.sub("", text, count=1))
+    word = re.match(r"rollback to|\w*", COMMENTS.sub("", text, count=1))
     return word.group().lower() if word else ""

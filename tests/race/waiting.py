@@ -1,7 +1,7 @@
 """A second call that waits for a first: started in a thread, and seen to wait. No sleeps.
 
-PostgreSQL tells who waits (pg_stat_activity). SQLite has no such list: there the thread itself is
-watched, until our writer pauses because somebody else has the lock.
+PostgreSQL tells who waits (pg_stat_activity). SQLite has no such list: there the thread and our
+writer's, which the call starts, are watched until one pauses because somebody else has the lock.
 """
 
 import sys
@@ -65,10 +65,12 @@ class Second(Generic[T]):
     def _run(self) -> T:
         if not self._place.on_postgres:
             sys.setprofile(self._watch)
+            threading.setprofile(self._watch)
         try:
             return self._work(self._onefold)
         finally:
             sys.setprofile(None)
+            threading.setprofile(None)  # pyright: ignore[reportArgumentType]
 
     def _watch(self, frame: FrameType, event: str, function: object) -> None:
         if event == "c_call" and function is time.sleep:
