@@ -22,6 +22,8 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._losing = 0
+        self._flows = threading.Event()
+        self._flows.set()
         self.lost = 0
         """How many answers have been lost."""
         self.accepted = 0
@@ -42,6 +44,18 @@ class Proxy:
         with self._lock:
             self._losing = number
 
+    def hold(self) -> None:
+        """Keep back what is sent to the server, until it is let go."""
+        self._flows.clear()
+
+    def let_go(self) -> None:
+        """Send what was kept back."""
+        self._flows.set()
+
+    def flows(self) -> None:
+        """Come back when nothing is kept back."""
+        self._flows.wait()
+
     def cut(self) -> None:
         """Cut every connection, as a network does."""
         with self._lock:
@@ -50,6 +64,7 @@ class Proxy:
             _close(connection)
 
     def close(self) -> None:
+        self.let_go()
         _close(self._listener)
         self.cut()
 
@@ -98,6 +113,7 @@ class Wire:
     def _to_server(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._client.recv(65_536):
+                self._proxy.flows()
                 if self._commits(data) and self._proxy.loses_this():
                     self._deaf.set()
                 self._server.sendall(data)

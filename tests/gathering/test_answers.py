@@ -1,0 +1,270 @@
+"""One statement and one commit for a crowd, and for each of it its own answer or error."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import AlreadyEnqueued, KeyReused, LeaseLost
+from onefold.claims import Claim
+from tests.fixtures.colours import Coloured
+from tests.gathering.crowd import Call, Commits, Crowd, enqueue, settle
+from tests.race.crew import values
+
+SIZE = 12
+HOUR = timedelta(hours=1)
+
+
+async def claimed(crowd: Crowd, number: int) -> Claim:
+    claim: Claim = (await crowd.onefold.claim("crowd", str(number), lease=HOUR)).claim
+    return claim
+
+
+async def stored(crowd: Crowd) -> dict[str, Any]:
+    """Every job by its id."""
+    return {job.id: job for job in await crowd.onefold.find(limit=100)}
+
+
+class TestCommits:
+    async def test_enqueues_share_one(self, crowd: Crowd) -> None:
+        commits = Commits(crowd.place, "job")
+
+        answers = values(await crowd.at_once(*(enqueue(payload=n) for n in range(SIZE))))
+
+        assert commits.count() == crowd.leaders + 1
+        jobs = await stored(crowd)
+        assert [jobs[answer.id].payload for answer in answers] == list(range(SIZE))
+        assert all(answer.inserted for answer in answers)
+
+    async def test_enqueues_with_keys_of_every_sort_share_one(self, crowd: Crowd) -> None:
+        commits = Commits(crowd.place, "job")
+
+        await crowd.at_once(
+            *(
+                enqueue(unique_key=f"u{n}" if n % 2 else None, idempotency_key=f"p{n}")
+                for n in range(SIZE)
+            )
+        )
+
+        assert commits.count() == crowd.leaders + 1
+        assert len(await stored(crowd)) == SIZE
+
+    async def test_tenants_share_one(self, crowd: Crowd) -> None:
+        commits = Commits(crowd.place, "job")
+
+        def of(tenant: str) -> Call:
+            async def call(onefold: Coloured) -> Any:
+                return await onefold.tenant(tenant).enqueue("mail", tenant, unique_key="same")
+
+            return call
+
+        answers = values(await crowd.at_once(*(of(f"tenant {n}") for n in range(SIZE))))
+
+        assert commits.count() == crowd.leaders + 1
+        assert all(answer.inserted for answer in answers)
+        for number, answer in enumerate(answers):
+            job = await crowd.onefold.tenant(f"tenant {number}").get(answer.id)
+            assert job.payload == f"tenant {number}"
+
+    async def test_settles_share_one(self, crowd: Crowd) -> None:
+        claims = [await claimed(crowd, number) for number in range(SIZE)]
+        commits = Commits(crowd.place, "claim")
+
+        values(await crowd.at_once(*(settle(claim, n) for n, claim in enumerate(claims))))
+
+        assert commits.count() == crowd.leaders + 1
+        for number in range(SIZE):
+            assert (await crowd.onefold.claim("crowd", str(number))).result == number
+
+    async def test_the_ends_of_once_share_one(self, crowd: Crowd) -> None:
+        entered = [crowd.onefold.once("crowd", str(number)) for number in range(SIZE)]
+        for number, once in enumerate(entered):
+            (await once.__aenter__()).result = number
+        commits = Commits(crowd.place, "claim")
+
+        def end(once: Any) -> Call:
+            return lambda _: once.__aexit__(None, None, None)
+
+        values(await crowd.at_once(*map(end, entered)))
+
+        assert commits.count() == crowd.leaders + 1
+        for number in range(SIZE):
+            assert (await crowd.onefold.claim("crowd", str(number))).result == number
+
+    async def test_a_call_alone_leaves_alone_and_at_once(self, crowd: Crowd) -> None:
+        commits = Commits(crowd.place, "job")
+
+        for _ in range(3):
+            await crowd.onefold.enqueue("mail")
+
+        assert commits.count() == 3
+
+
+class TestAnswers:
+    async def test_one_of_a_crowd_with_one_key_is_new(self, crowd: Crowd) -> None:
+        answers = values(await crowd.at_once(*[enqueue(unique_key="same")] * SIZE))
+
+        assert sum(answer.inserted for answer in answers) == 1
+        assert {answer.id for answer in answers} == set(await stored(crowd))
+        assert (await crowd.onefold.duplicates(answers[0].id)).count == SIZE - 1
+
+    async def test_one_of_a_crowd_with_one_publish_key_is_new(self, crowd: Crowd) -> None:
+        answers = values(await crowd.at_once(*[enqueue(idempotency_key="same")] * SIZE))
+
+        assert sum(answer.inserted for answer in answers) == 1
+        assert {answer.id for answer in answers} == set(await stored(crowd))
+
+    async def test_whoever_wants_an_error_gets_it_and_nobody_else(self, crowd: Crowd) -> None:
+        holder = await crowd.onefold.enqueue("mail", "old", unique_key="held")
+        calls = [
+            enqueue(payload=n, unique_key="held" if n % 3 == 0 else f"k{n}", on_duplicate="raise")
+            for n in range(SIZE)
+        ]
+
+        answers = await crowd.at_once(*calls)
+
+        jobs = await stored(crowd)
+        for number, answer in enumerate(answers):
+            if number % 3 == 0:
+                assert isinstance(answer.error, AlreadyEnqueued)
+                assert answer.error.holder_id == holder.id
+                assert answer.error.key == "held"
+            else:
+                assert jobs[answer.get().id].payload == number
+        assert len(jobs) == 1 + SIZE - SIZE // 3
+
+    async def test_errors_that_are_told_together_are_not_the_same_object(
+        self, crowd: Crowd
+    ) -> None:
+        await crowd.onefold.enqueue("mail", unique_key="held")
+
+        answers = await crowd.at_once(*[enqueue(unique_key="held", on_duplicate="raise")] * SIZE)
+
+        assert len({id(answer.error) for answer in answers}) == SIZE
+
+    async def test_of_a_crowd_that_wants_no_duplicates_all_but_one_are_refused(
+        self, crowd: Crowd
+    ) -> None:
+        answers = await crowd.at_once(*[enqueue(unique_key="k", on_duplicate="raise")] * SIZE)
+
+        (winner,) = [answer.get() for answer in answers if answer.error is None]
+        refused = [answer.error for answer in answers if answer.error is not None]
+        assert winner.inserted
+        assert {error.holder_id for error in refused if isinstance(error, AlreadyEnqueued)} == {
+            winner.id
+        }
+        assert len(refused) == SIZE - 1
+        assert list(await stored(crowd)) == [winner.id]
+
+    async def test_a_key_that_is_used_for_something_else_is_its_users_error(
+        self, crowd: Crowd
+    ) -> None:
+        await crowd.onefold.enqueue("mail", 0, unique_key="u", idempotency_key="p")
+        strict = {"on_mismatch": "raise"}
+
+        answers = await crowd.at_once(
+            enqueue(payload=0, unique_key="u", **strict),
+            enqueue(payload=1, unique_key="u", **strict),
+            enqueue(payload=0, idempotency_key="p", **strict),
+            enqueue(payload=1, idempotency_key="p", **strict),
+            enqueue(payload=1, unique_key="free", **strict),
+            enqueue(payload=1, idempotency_key="free", **strict),
+        )
+
+        assert [type(answer.error) for answer in answers] == [
+            type(None), KeyReused, type(None), KeyReused, type(None), type(None),
+        ]  # fmt: skip
+        assert [a.get().duplicate for a in answers if a.error is None] == [True, True, False, False]
+
+    async def test_a_stale_settle_is_refused_beside_good_ones(self, crowd: Crowd) -> None:
+        claims = [await claimed(crowd, number) for number in range(SIZE)]
+        stale = {0, 5, SIZE - 1}
+        for number in stale:
+            await crowd.onefold.force_release("crowd", str(number))
+
+        answers = await crowd.at_once(*(settle(claim, n) for n, claim in enumerate(claims)))
+
+        for number, answer in enumerate(answers):
+            assert isinstance(answer.error, LeaseLost) == (number in stale)
+        for number in set(range(SIZE)) - stale:
+            assert (await crowd.onefold.claim("crowd", str(number))).result == number
+
+    async def test_a_word_that_is_said_by_many_counts_once(self, crowd: Crowd) -> None:
+        claim = await claimed(crowd, 1)
+
+        values(await crowd.at_once(*[settle(claim, "done")] * SIZE))
+
+        assert (await crowd.onefold.claim("crowd", "1")).result == "done"
+
+    async def test_policies_and_surfaces_mix(self, crowd: Crowd) -> None:
+        await crowd.onefold.enqueue("mail", "old", unique_key="replaced")
+        running = await crowd.onefold.enqueue("mail", "old", unique_key="rerun", queue="rerun")
+        (taken,) = await crowd.onefold.engine.take(["rerun"], worker="w", lease=HOUR)
+        claim = await claimed(crowd, 1)
+
+        answers = values(
+            await crowd.at_once(
+                enqueue(payload="new", unique_key="replaced", on_duplicate="replace"),
+                enqueue(payload="next", unique_key="rerun", on_duplicate="rerun"),
+                enqueue(payload="kept", unique_key="kept"),
+                enqueue(payload="raised", unique_key="raised", on_duplicate="raise"),
+                enqueue(payload="strict", unique_key="strict", on_mismatch="raise"),
+                enqueue(
+                    payload="debounced",
+                    unique_key="debounced",
+                    on_duplicate="replace",
+                    max_wait=HOUR,
+                ),
+                settle(claim, "done"),
+                enqueue(payload="plain"),
+            )
+        )
+
+        replaced, rerun, *new = answers
+        assert replaced.replaced
+        assert (rerun.id, rerun.duplicate) == (running.id, True)
+        assert all(answer is None or answer.inserted for answer in new)
+        await crowd.onefold.engine.finish([taken])
+        assert {job.payload for job in (await stored(crowd)).values()} == {
+            "new", "old", "next", "kept", "raised", "strict", "debounced", "plain",
+        }  # fmt: skip
+        assert (await crowd.onefold.claim("crowd", "1")).result == "done"
+
+    async def test_the_newest_request_of_a_crowd_replaces_the_others(self, crowd: Crowd) -> None:
+        calls = [enqueue(payload=n, unique_key="k", on_duplicate="replace") for n in range(SIZE)]
+
+        answers = values(await crowd.at_once(*calls))
+
+        (job,) = (await stored(crowd)).values()
+        assert {answer.id for answer in answers} == {job.id}
+        assert sum(answer.inserted for answer in answers) == 1
+        assert job.payload in range(SIZE)
+
+    async def test_a_crowd_that_reruns_gets_one_successor(self, crowd: Crowd) -> None:
+        await crowd.onefold.enqueue("mail", "old", unique_key="k")
+        (taken,) = await crowd.onefold.engine.take(worker="w", lease=HOUR)
+
+        answers = values(
+            await crowd.at_once(
+                *(enqueue(payload=n, unique_key="k", on_duplicate="rerun") for n in range(SIZE))
+            )
+        )
+        await crowd.onefold.engine.finish([taken])
+
+        assert {answer.id for answer in answers} == {taken.id}
+        jobs = await stored(crowd)
+        assert len(jobs) == 2
+        assert [job.payload in range(SIZE) for job in jobs.values() if job.id != taken.id] == [True]
+
+
+@pytest.mark.parametrize("bad", ["unique_key", "payload"])
+async def test_bad_input_never_boards(crowd: Crowd, bad: str) -> None:
+    options: dict[str, Any] = {"unique_key": "\0"} if bad == "unique_key" else {}
+    payload = float("nan") if bad == "payload" else None
+
+    answers = await crowd.at_once(
+        enqueue(payload=payload, **options), *(enqueue() for _ in range(crowd.leaders + 3))
+    )
+
+    assert answers[0].error is not None
+    assert len(values(answers[1:])) == len(await stored(crowd))
