@@ -25,7 +25,7 @@ from onefold.model.job import (
 )
 from onefold.model.lifecycle import Event, State, allows
 from onefold.model.names import REASON_BYTES, text
-from onefold.model.request import prepare_all
+from onefold.model.request import prepare, prepare_all
 from onefold.operations import endings, enqueue, jobs
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 REPLAY_BATCH: Final = 500
 
+DEFAULT_POLICY: Final = enqueue.policy()
 EMPTY: Final[Mapping[str, Json]] = {}
 """The payload of a job that is given none. None is a payload: JSON's null."""
 
@@ -126,7 +127,11 @@ class JobCalls:
         return await self._conductor.arun(self._enqueue(new_jobs, options))
 
     def _enqueue(self, new_jobs: Sequence[NewJob], options: CallOptions) -> Procedure[EnqueuedMany]:
-        items, policy = self._prepared(new_jobs, options)
+        given.options(options, CallOptions.__optional_keys__)
+        policy = enqueue.policy(**options)
+        listed = given.listed(new_jobs, "new_jobs", "NewJob")
+        # Prepared before the first try, so that every try stores the same ids.
+        items = prepare_all(listed, self._tenant, now=self._conductor.now())
         if not items:
             return EnqueuedMany(())
         answers: list[Enqueued] = yield Transaction(lambda sql: enqueue.enqueue(sql, items, policy))
@@ -136,22 +141,10 @@ class JobCalls:
         self, kind: str, payload: Json, options: EnqueueOptions
     ) -> Procedure[Enqueued]:
         """The bulk call with one item, and in one commit with those that others make now."""
-        try:
-            (item,), policy = self._prepared(*_split(kind, payload, options))
-        except InvalidInput as error:
-            # The caller of a single enqueue knows no items.
-            raise type(error)(error.field, error.reason) from None
+        new_job, policy = _split(kind, payload, options)
+        item = prepare(new_job, self._tenant, now=self._conductor.now())
         answer: Enqueued = yield Gather(_shared(item, policy))
         return answer
-
-    def _prepared(
-        self, new_jobs: Sequence[NewJob], options: CallOptions
-    ) -> tuple[list[Prepared], Policy]:
-        """Prepared before the first try, so that every try stores the same ids."""
-        given.options(options, CallOptions.__optional_keys__)
-        policy = enqueue.policy(**options)
-        listed = given.listed(new_jobs, "new_jobs", "NewJob")
-        return prepare_all(listed, self._tenant, now=self._conductor.now()), policy
 
     def get(self, job_id: str) -> Job | None:
         """The job, or None where there is none (any more) for this tenant."""
@@ -313,14 +306,14 @@ class JobCalls:
         return once_through(lambda sql: jobs.duplicates(sql, self._tenant, wanted), write=False)
 
 
-def _split(kind: str, payload: Json, options: EnqueueOptions) -> tuple[list[NewJob], CallOptions]:
-    """A single enqueue is the bulk call with one item."""
+def _split(kind: str, payload: Json, options: EnqueueOptions) -> tuple[NewJob, Policy]:
+    """What is said of the job, and what of the call."""
     given.options(options, EnqueueOptions.__optional_keys__)
     rest: dict[str, Any] = dict(options)
     call = {name: rest.pop(name) for name in CallOptions.__optional_keys__ if name in rest}
     # The job gets a dictionary of its own: a rule for its key is the caller's code.
-    content: dict[str, Any] = {} if payload is EMPTY else {"payload": payload}
-    return [NewJob(kind, **content, **rest)], CallOptions(**call)  # type: ignore[typeddict-item]
+    content: Json = {} if payload is EMPTY else payload
+    return NewJob(kind, content, **rest), enqueue.policy(**call) if call else DEFAULT_POLICY
 
 
 def _filter(filters: FindOptions) -> jobs.Filter:

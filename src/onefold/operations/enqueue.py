@@ -23,6 +23,7 @@ from onefold.operations.keys import (
     NeverSettled,
     Stand,
     chunks_by_shard,
+    insert_one,
     lock_order,
     settle,
 )
@@ -83,9 +84,13 @@ def enqueue(sql: Sql, items: Sequence[Prepared], policy: Policy) -> Operation[li
     """
     items = placed(items, sql.shards)
     published: dict[int, Published] = {}
+    tried = len(items) == 1 and items[0].publish is None
+    if tried and (yield insert_one(sql, items[0].request)):
+        # What most calls come to, told without further ado.
+        return [Enqueued(items[0].request.id)]
     try:
         yield from claim_publish_keys(sql, items, published, rounds=ROUNDS)
-        answers = yield from _answer(sql, _Batch(items, published, policy))
+        answers = yield from _answer(sql, _Batch(items, published, policy), tried=tried)
     except (AlreadyEnqueued, KeyReused, NeverSettled):
         yield from _take_back(sql, items, published)
         raise
@@ -94,11 +99,11 @@ def enqueue(sql: Sql, items: Sequence[Prepared], policy: Policy) -> Operation[li
     return answers
 
 
-def _answer(sql: Sql, batch: _Batch) -> Operation[list[Enqueued]]:
+def _answer(sql: Sql, batch: _Batch, *, tried: bool) -> Operation[list[Enqueued]]:
     policy, requests = batch.policy, batch.requests
     # With a duplicate inside the batch, or a publish key, there is more to keep or to take back.
     alone = len(requests) == len(batch.items) and not batch.published
-    stands = yield from settle(sql, requests, alone=alone)
+    stands = yield from settle(sql, requests, alone=alone, tried=tried)
     if not batch.takes_newest:
         return batch.answers(stands)
     change = Change(policy.on_duplicate == "rerun", batch.newest, policy.max_wait)

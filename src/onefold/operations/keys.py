@@ -79,17 +79,19 @@ def _is_small(requests: Sequence[Request]) -> bool:
 
 
 def settle(
-    sql: Sql, requests: Sequence[Request], *, alone: bool = False
+    sql: Sql, requests: Sequence[Request], *, alone: bool = False, tried: bool = False
 ) -> Operation[dict[str, Stand]]:
     """Insert what can be inserted and find who holds the rest, until each request has its job.
 
     A holder may end between the insert and the look: its key must be asked for again, now that
-    greater keys are ours. `alone` says that nothing but these requests hangs on the insert.
+    greater keys are ours. `alone` says that nothing but these requests hangs on the insert,
+    `tried` that the first insert has been tried already, in vain.
     """
     stands: dict[str, Stand] = {}
     pending = list(requests)
     for turn in range(ROUNDS):
-        yield from insert(sql, pending, stands, alone=alone)
+        if turn > 0 or not tried:
+            yield from insert(sql, pending, stands, alone=alone)
         pending = [request for request in pending if request.id not in stands]
         if not pending:
             return stands
@@ -145,6 +147,12 @@ COMMON_COLUMNS: Final = frozenset(
     {"shard", "tenant", "queue", "kind", "priority", "delay", "max_attempts", "unique_states"}
 )
 _store_row: Final = attrgetter(*STORE_COLUMNS)
+
+
+def insert_one(sql: Sql, request: Request) -> Statement:
+    """The insert of one job, which goes in or does not, and may be committed by itself."""
+    statement = sql.each("insert_job", INSERT_COLUMNS, [request.row])
+    return statement.but(alone=True, waits=request.unique_key is not None)
 
 
 def _insert_statement(sql: Sql, rows: Sequence[tuple[Any, ...]]) -> Statement:

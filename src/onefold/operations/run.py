@@ -6,7 +6,6 @@ have an answer to it; an operation never has, for a failed statement has killed 
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -19,35 +18,37 @@ T = TypeVar("T")
 
 def run(operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Answered]) -> T:
     """Drive a generator with a function that does what it asks for: run one statement."""
-    with closing(operation):
-        try:
-            asked = next(operation)
-            while True:
-                try:
-                    answered = execute(asked)
-                except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
-                    asked = operation.throw(error)
-                else:
-                    asked = operation.send(answered)
-        except StopIteration as finished:
-            value: T = finished.value
-            return value
+    try:
+        asked = next(operation)
+        while True:
+            try:
+                answered = execute(asked)
+            except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
+                asked = operation.throw(error)
+            else:
+                asked = operation.send(answered)
+    except StopIteration as finished:
+        value: T = finished.value
+        return value
+    finally:
+        operation.close()
 
 
 async def run_async(
     operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Awaitable[Answered]]
 ) -> T:
     """`run`, for a function that must be awaited."""
-    with closing(operation):
-        try:
-            asked = next(operation)
-            while True:
-                try:
-                    answered = await execute(asked)
-                except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
-                    asked = operation.throw(error)
-                else:
-                    asked = operation.send(answered)
-        except StopIteration as finished:
-            value: T = finished.value
-            return value
+    try:
+        asked = next(operation)
+        while True:
+            try:
+                answered = await execute(asked)
+            except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
+                asked = operation.throw(error)
+            else:
+                asked = operation.send(answered)
+    except StopIteration as finished:
+        value: T = finished.value
+        return value
+    finally:
+        operation.close()

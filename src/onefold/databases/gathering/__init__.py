@@ -63,6 +63,11 @@ class Shared(msgspec.Struct, Generic[Item, T], frozen=True):
         return build
 
 
+def just(shared: Shared[Any, T]) -> Callable[[Sql], Operation[list[T]]]:
+    """The operation of a flight that somebody is alone on."""
+    return lambda sql: shared.many(sql, [shared.item])
+
+
 def together(waiting: Sequence[Waiting]) -> Callable[[Sql], Operation[list[Any]]]:
     """The operation of all items of a flight."""
     items = [each.shared.item for each in waiting]
@@ -168,6 +173,11 @@ class Lane:
     def has_place(self) -> bool:
         """Whether a flight may leave now."""
         return self.flights < (1 if self.patient else FLIGHTS)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits here or flies."""
+        return not self.flights and not self.pending
 
     def board(self) -> list[Waiting]:
         """The next flight."""

@@ -9,7 +9,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from onefold.databases.gathering import HeldUp, Lane, Lanes, Shared, Waiting, flight, together
+from onefold.databases.gathering import (
+    HeldUp,
+    Lane,
+    Lanes,
+    Shared,
+    Waiting,
+    flight,
+    just,
+    together,
+)
 from onefold.databases.gathering.threads import PATIENT_FLIGHTS
 from onefold.operations.run import run_async
 
@@ -61,15 +70,26 @@ class GatheredTasks:
         held = False
         while True:
             try:
-                answer: T = await self._once(shared, held=held)
+                lane = self._lanes.of(shared, held=held)
+                if lane.is_empty and not lane.patient:
+                    return await self._fly_alone(lane, shared)
+                answer: T = await self._once(lane, shared)
             except HeldUp:
                 held = True
             else:
                 return answer
 
-    async def _once(self, shared: Shared[Any, Any], *, held: bool) -> Any:
+    async def _fly_alone(self, lane: Lane, shared: Shared[Any, T]) -> T:
+        """Most calls meet nobody, and need no task of their own."""
+        lane.flights += 1
+        try:
+            (answer,) = await self._transact(just(shared), patient=False)
+            return answer
+        finally:
+            self._end_flight(lane, shared)
+
+    async def _once(self, lane: Lane, shared: Shared[Any, Any]) -> Any:
         waiting = WaitingTask(shared, asyncio.get_running_loop().create_future())
-        lane = self._lanes.of(shared, held=held)
         lane.pending.append(waiting)
         if lane.has_place and not lane.boarding:
             self._call_for_a_flight(lane, shared)
@@ -86,10 +106,13 @@ class GatheredTasks:
 
     def _land(self, task: asyncio.Task[None], lane: Lane, shared: Shared[Any, Any]) -> None:
         self._flights.discard(task)
-        lane.flights -= 1
         if task.cancelled():
             # The loop is ending. Who is still there has its own reasons, and is taken along.
             lane.boarding = False
+        self._end_flight(lane, shared)
+
+    def _end_flight(self, lane: Lane, shared: Shared[Any, Any]) -> None:
+        lane.flights -= 1
         lane.pending = [each for each in lane.pending if not _is_gone(each)]
         if lane.pending and lane.has_place and not lane.boarding:
             self._call_for_a_flight(lane, shared)

@@ -21,7 +21,7 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
-from onefold.databases.postgres.attempt import AsyncAttempt, Attempt
+from onefold.databases.postgres.attempt import AsyncAttempt, AsyncSession, Attempt, Session
 from onefold.databases.postgres.effort import Effort
 from onefold.databases.postgres.errors import translated
 from onefold.databases.postgres.execute import aexecute, execute
@@ -147,7 +147,7 @@ class PostgresDatabase:
         state, loop = self._current(), asyncio.get_running_loop()
         return await state.tasks(loop, self._atransact).run(shared)
 
-    def _get(self) -> tuple[Pool, psycopg.Connection[TupleRow]]:
+    def _get(self) -> tuple[Pool, Session]:
         pool = self._pool()
         try:
             return pool, pool.getconn()
@@ -168,7 +168,7 @@ class PostgresDatabase:
         except psycopg_pool.PoolTimeout as error:
             raise self._exhausted() from error
 
-    async def _aget(self) -> tuple[AsyncPool, psycopg.AsyncConnection[TupleRow]]:
+    async def _aget(self) -> tuple[AsyncPool, AsyncSession]:
         pool = await self._apool()
         try:
             return pool, await pool.getconn()
@@ -213,9 +213,7 @@ class PostgresDatabase:
             with state.opening:
                 if state.pool is None:
                     state.pool = psycopg_pool.ConnectionPool(
-                        self.url,
-                        open=True,
-                        **self._pool_settings(),
+                        self.url, connection_class=Session, open=True, **self._pool_settings()
                     )
         return state.pool
 
@@ -228,7 +226,10 @@ class PostgresDatabase:
                 if pool is None:
                     state.forget_ended_loops()
                     pool = psycopg_pool.AsyncConnectionPool(
-                        self.url, open=False, **self._pool_settings()
+                        self.url,
+                        connection_class=AsyncSession,
+                        open=False,
+                        **self._pool_settings(),
                     )
                     await pool.open()
                     state.pools[loop] = pool

@@ -12,12 +12,11 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import psycopg
 import psycopg_pool
-from psycopg.rows import TupleRow
 
 from onefold.databases.gathering.tasks import GatheredTasks
 from onefold.databases.gathering.threads import GatheredThreads
+from onefold.databases.postgres.attempt import AsyncSession, Session
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from onefold.databases.gathering import tasks, threads
     from onefold.operations.migrations import Identity
 
-Pool: TypeAlias = psycopg_pool.ConnectionPool[psycopg.Connection[TupleRow]]
-AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]]
+Pool: TypeAlias = psycopg_pool.ConnectionPool[Session]
+AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[AsyncSession]
 
 CONNECTIONS: Final = 10
 
