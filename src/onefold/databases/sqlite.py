@@ -17,7 +17,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 from weakref import ref
 
@@ -110,12 +110,14 @@ class SqliteDatabase:
         return await self._hop(lambda: self._read(build))
 
     def gather(self, shared: Shared[Any, T]) -> T:
-        """Hand an item to the writer, and wait for it."""
+        """Write an item where nobody else does; else hand it to the writer, and wait for it."""
         self.identity()
+        writer = self._current().writer(self)
+        if (answers := writer.stand_in(shared)) is not None:
+            return cast("T", answers[0])
         errand = ThreadsErrand(shared, time.monotonic() + self._busy_timeout)
-        self._current().writer(self).submit(errand)
-        answer: T = errand.result()
-        return answer
+        writer.submit(errand)
+        return cast("T", errand.result())
 
     async def agather(self, shared: Shared[Any, T]) -> T:
         """`gather`, awaited."""
