@@ -25,14 +25,14 @@ FENCES: Final = range(-(2**63), 2**63)
 """What a database can be asked about: numbers of 64 bits."""
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """Which delivery is meant. A taken `Job` will do wherever one is asked for."""
 
     id: str
     fence: int
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Ended(msgspec.Struct, frozen=True, gc=False):
     """What became of a word about a delivery."""
 
     id: str
@@ -48,7 +48,7 @@ class Ended(msgspec.Struct, frozen=True):
             raise LeaseLost(f"job {self.id}", fence=self.fence)
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Beat(msgspec.Struct, frozen=True, gc=False):
     """The answer to a heartbeat."""
 
     id: str

@@ -31,6 +31,7 @@ HASHES: Final = 4096
 """How many values the hash in an id can have; the bound of the number of shards."""
 
 _RANDOM_DIGITS: Final = 11
+_BLOCK: Final = 64
 _COUNTER_END: Final = 1 << 18
 _VARIANT: Final = 0b10 << 18
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -75,6 +76,24 @@ class IdMaker:
             hashed = self._hash if hash_ is None else f"{hash_:03x}"
         return f"{prefix}{hashed}-{count[:4]}-{count[4]}{noise}"
 
+    def several(self, count: int) -> list[str]:
+        """Ids that share one random hash, in order: for many jobs at once, at half the price."""
+        with self._lock:
+            now = self._clock() // 1_000_000
+            if now > self._millisecond:
+                self._begin(now)
+            elif self._counter + count >= _COUNTER_END:
+                self._begin(self._millisecond + 1)
+            while len(self._pool) < count:
+                self._pool.extend(_random_digits())
+            first = (_VARIANT | self._counter) + 1
+            self._counter += count
+            stem = f"{self._prefix}{self._hash}"
+            tails = self._pool[-count:]
+            del self._pool[-count:]
+        counts = [f"{number:x}" for number in range(first, first + count)]
+        return [f"{stem}-{c[:4]}-{c[4]}{tail}" for c, tail in zip(counts, tails, strict=True)]
+
     def _begin(self, millisecond: int) -> None:
         text = f"{millisecond:012x}"
         self._prefix = f"{text[:8]}-{text[8:]}-7"
@@ -104,12 +123,19 @@ def new_id(h: int | None = None) -> str:
     return _maker.new(h)
 
 
+def fresh_ids() -> Iterator[str]:
+    """Ids without a key, one after the other."""
+    while True:
+        yield from _maker.several(_BLOCK)
+
+
 def parse_id(value: object, field: str = "id") -> str:
     """The id as we write it, from text in any case or a `UUID`."""
-    if isinstance(value, UUID):
+    if isinstance(value, str):
+        if _UUID.fullmatch(value):
+            return value.lower()
+    elif isinstance(value, UUID):
         return str(value)
-    if isinstance(value, str) and _UUID.fullmatch(value):
-        return value.lower()
     raise InvalidInput(field, f"must be a UUID, got {value!r}")
 
 

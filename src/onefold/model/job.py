@@ -110,7 +110,7 @@ class EnqueuedMany(Sequence[Enqueued]):
         return f"EnqueuedMany(inserted={self.inserted}, skipped={self.skipped})"
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(msgspec.Struct, frozen=True, gc=False):
     """A job as the database has it. The fields are in the order of the statements' columns."""
 
     id: str

@@ -7,6 +7,7 @@ that names the field.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,14 +16,14 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import names
 from onefold.model.canonical import encode_payload
 from onefold.model.claim import ClaimKey
-from onefold.model.identity import hash12, new_id, shard_of
+from onefold.model.identity import fresh_ids, hash12, new_id, shard_of
 from onefold.model.job import NewJob, Retention
 from onefold.model.moment import from_micros, span, to_micros
 from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed, from_json
 from onefold.model.unique import Unique, request_fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from onefold.model.job import Json
     from onefold.model.retry import Backoff
@@ -117,20 +118,24 @@ def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: int) -> list[Prepar
     `now` decides the buckets of derived keys, and nothing that is compared across machines.
     """
     prepared: list[Prepared] = []
+    ids = fresh_ids()
     for item, job in enumerate(jobs):
         try:
-            prepared.append(prepare(job, tenant, now=now))
+            prepared.append(prepare(job, tenant, now=now, ids=ids))
         except InvalidInput as error:
             raise error.at(item) from None
     return prepared
 
 
-def prepare(job: NewJob, tenant: str, *, now: int) -> Prepared:
-    """Check and encode one job."""
+def prepare(job: NewJob, tenant: str, *, now: int, ids: Iterator[str] | None = None) -> Prepared:
+    """Check and encode one job; `ids` are for those of a batch that have no key."""
     if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput("job", f"must be a NewJob, got {job!r}")
-    kind = names.name(job.kind, "kind")
-    queue = names.name(job.queue, "queue")
+    kind, queue = job.kind, job.queue
+    try:
+        _check(kind, queue, job.priority, job.max_attempts)
+    except TypeError:  # something that cannot be remembered, and that will not do either
+        _check.__wrapped__(kind, queue, job.priority, job.max_attempts)
     payload = _payload(job.payload)
     unique_key = unique_kind = unique_for = publish_key = None
     states = 0
@@ -142,15 +147,15 @@ def prepare(job: NewJob, tenant: str, *, now: int) -> Prepared:
 
     # By position: names cost a bulk enqueue a tenth of its time.
     request = Request(
-        _new_id(tenant, unique_kind, unique_key, publish_key),
+        _new_id(tenant, unique_kind, unique_key, publish_key, ids),
         0,
         tenant,
         queue,
         kind,
-        _whole(job.priority, "priority", PRIORITIES),
+        job.priority,
         None if job.run_at is None else to_micros(job.run_at, "run_at"),
         0 if job.delay is None else _delay(job, job.delay),
-        _whole(job.max_attempts, "max_attempts", ATTEMPTS),
+        job.max_attempts,
         payload,
         None if unique_key is None else request_fingerprint(kind, payload=job.payload),
         unique_kind,
@@ -163,6 +168,15 @@ def prepare(job: NewJob, tenant: str, *, now: int) -> Prepared:
     if publish_key is None and job.request_id is None:
         return Prepared(request)
     return Prepared(request, _publish(job, request, publish_key), _request_id(job.request_id))
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _check(kind: object, queue: object, priority: object, max_attempts: object) -> None:
+    """What the jobs of a large batch mostly have in common, checked once."""
+    names.name(kind, "kind")
+    names.name(queue, "queue")
+    _whole(priority, "priority", PRIORITIES)
+    _whole(max_attempts, "max_attempts", ATTEMPTS)
 
 
 def _wants_a_key(job: NewJob) -> bool:
@@ -191,7 +205,11 @@ def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
 
 
 def _new_id(
-    tenant: str, unique_kind: str | None, unique_key: str | None, publish_key: ClaimKey | None
+    tenant: str,
+    unique_kind: str | None,
+    unique_key: str | None,
+    publish_key: ClaimKey | None,
+    ids: Iterator[str] | None,
 ) -> str:
     """The id carries the hash that decides its shard.
 
@@ -202,7 +220,7 @@ def _new_id(
         return new_id(hash12(tenant, unique_kind, unique_key))
     if publish_key is not None:
         return new_id(publish_key.hash)
-    return new_id()
+    return new_id() if ids is None else next(ids)
 
 
 def _payload(payload: Json) -> str:

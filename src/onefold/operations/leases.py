@@ -88,7 +88,7 @@ def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]
     return taken
 
 
-class Finish(msgspec.Struct, frozen=True):
+class Finish(msgspec.Struct, frozen=True, gc=False):
     """A delivery that succeeded, with what it gave (as JSON text)."""
 
     delivery: Delivery

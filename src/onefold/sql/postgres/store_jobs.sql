@@ -6,7 +6,7 @@ insert into onefold.job (
 )
 select
     coalesce(r.shard, (:shard::smallint[])[1]),
-    r.id::uuid,
+    r.id,
     coalesce(r.tenant, (:tenant::text[])[1]),
     coalesce(r.queue, (:queue::text[])[1]),
     coalesce(r.kind, (:kind::text[])[1]),
@@ -19,7 +19,7 @@ from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
     unnest(
-        :id::text[], :shard::smallint[], :tenant::text[], :queue::text[], :kind::text[],
+        :id::uuid[], :shard::smallint[], :tenant::text[], :queue::text[], :kind::text[],
         :priority::smallint[], :run_at::bigint[], :delay::bigint[], :max_attempts::smallint[],
         :payload::text[], :expires_at::bigint[], :options::text[]
     ) as r (
