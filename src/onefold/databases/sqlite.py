@@ -22,15 +22,9 @@ from urllib.parse import unquote
 from weakref import ref
 
 from onefold.databases import sqlite_errors
+from onefold.databases.sqlite_errands import TasksErrand, ThreadsErrand, by_itself
 from onefold.databases.sqlite_statements import apply_pending, execute, read
-from onefold.databases.sqlite_writer import (
-    POLL,
-    File,
-    TasksErrand,
-    ThreadsErrand,
-    Writer,
-    by_itself,
-)
+from onefold.databases.sqlite_writer import POLL, File, Writer
 from onefold.errors import (
     Closed,
     DatabaseBusy,

@@ -10,22 +10,25 @@
 5. A thread that is alone with its errand stands in for it: two hops would cost as much as the
    commit. Whoever comes meanwhile queues up for the writer, and so does the thread itself where it
    would have to wait for the lock.
+6. A fork waits until nothing is being written: SQLite's list of locks would be copied with the
+   rest of the process, and the child would find the file locked for ever.
 """
 
 from __future__ import annotations
 
-import asyncio
+import os
 import sqlite3
 import threading
 import time
 from contextlib import suppress
-from contextvars import copy_context
 from copy import copy
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakSet
 
 from onefold.databases import sqlite_errors
-from onefold.databases.gathering import Shared, Waiting, flight, just, together
+from onefold.databases.gathering import flight, just, together
+from onefold.databases.sqlite_errands import Errand, deliver
 from onefold.databases.sqlite_statements import execute
 from onefold.errors import Closed, DatabaseBusy
 from onefold.operations.run import run
@@ -33,10 +36,9 @@ from onefold.operations.run import run
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from onefold.databases import Build, Clock
-    from onefold.operations.statement import Operation, Rows, Sql, Statement
-
-T = TypeVar("T")
+    from onefold.databases import Clock
+    from onefold.databases.gathering import Shared, Waiting
+    from onefold.operations.statement import Rows, Sql, Statement
 
 POLL: Final = 0.001
 MONOPOLY: Final = 0.020
@@ -72,94 +74,6 @@ class File(Protocol):
         ...
 
 
-def by_itself(build: Build[T]) -> Shared[None, T]:
-    """An operation that cannot be run together with others, though it may share their commit."""
-
-    def many(sql: Sql, items: Sequence[None]) -> Operation[list[T]]:
-        del items
-        answer = yield from build(sql)
-        return [answer]
-
-    return Shared(many, None, object(), None)
-
-
-class Errand(Waiting):
-    """What a caller wants written. It is told after the commit, not before."""
-
-    def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
-        """Made in the caller's thread."""
-        super().__init__(shared)
-        self.deadline = deadline
-        self.looked = False
-        self.thread = threading.get_ident()
-        self.context = copy_context()
-        self.answer: Any = None
-        self.error: BaseException | None = None
-
-    def _tell(self, answer: object, error: BaseException | None) -> None:
-        self.answer, self.error = answer, error
-
-    @property
-    def is_abandoned(self) -> bool:
-        """True where nobody waits for it any more."""
-        raise NotImplementedError
-
-
-class ThreadsErrand(Errand):
-    """The caller is a thread."""
-
-    def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
-        """The gate is shut until it is answered."""
-        super().__init__(shared, deadline)
-        self._gate = threading.Lock()
-        self._gate.acquire()
-        self._abandoned = False
-
-    @property
-    def is_abandoned(self) -> bool:
-        """True where the thread was interrupted."""
-        return self._abandoned
-
-    def deliver(self) -> None:
-        """Let the caller go on."""
-        self._gate.release()
-
-    def result(self) -> Any:
-        """Wait for the answer."""
-        try:
-            self._gate.acquire()
-        except BaseException:
-            self._abandoned = True
-            raise
-        if self.error is not None:
-            raise self.error
-        return self.answer
-
-
-class TasksErrand(Errand):
-    """The caller is a task."""
-
-    def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
-        """Made in the running loop."""
-        super().__init__(shared, deadline)
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-
-    @property
-    def is_abandoned(self) -> bool:
-        """True where the task was cancelled."""
-        return self.future.done()
-
-    def resolve(self) -> None:
-        """Answer, in the loop's own thread."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.answer)
-
-
 class Writer:
     """One file's writer in one process."""
 
@@ -175,6 +89,8 @@ class Writer:
         self._busy = False
         """True from the first errand of a queue until nothing is left of it."""
         self._writing = threading.Lock()
+        self.in_transaction = threading.Lock()
+        _forks.writers.add(self)
 
     def stand_in(self, shared: Shared[Any, Any]) -> list[Any] | None:
         """Do a thread's own errand where nobody else has one; None where it must queue up."""
@@ -190,22 +106,16 @@ class Writer:
 
     def _write_alone(self, shared: Shared[Any, Any]) -> list[Any] | None:
         self._turns.wait()
-        connection = self._connected()
-        try:
+        with self.in_transaction:
+            if not self._begins():
+                return None
             try:
-                connection.execute("begin immediate")
-            except sqlite3.OperationalError as error:
-                if sqlite_errors.is_busy(error):
-                    return None
-                raise
-            answers = run(just(shared)(self._file.sql), self._execute)
-            connection.execute("commit")
-        except sqlite3.Error as error:
-            self._undo()
-            raise self._file.translated(error) from error
-        except BaseException:
-            self._undo()
-            raise
+                answers = run(just(shared)(self._file.sql), self._execute)
+                self._connected().execute("commit")
+            except sqlite3.Error as error:
+                raise self._file.translated(error) from error
+            finally:
+                self._undo()
         self._turns.committed()
         return answers
 
@@ -266,11 +176,10 @@ class Writer:
         """Do all errands in one transaction; where that is undone, each in its own."""
         try:
             self._turns.wait()
-            self._begin(errands)
-            if errands:
-                self._run_all(errands)
+            errands[:] = [errand for errand in errands if not errand.is_abandoned]
+            while errands and not self._has_run(errands):
+                self._wait_for_the_lock(errands)
         except BaseException as error:  # noqa: BLE001 - the callers', and not the end of the thread
-            self._undo()
             if len(errands) > 1 and isinstance(error, sqlite3.Error | Undone):
                 for errand in errands:
                     errand.answered, errand.error = False, None
@@ -278,7 +187,7 @@ class Writer:
                 return
             for errand in errands:
                 errand.fail(self._own(error))
-        _deliver(errands)
+        deliver(errands)
 
     def _own(self, error: BaseException) -> BaseException:
         """The error for one of several callers."""
@@ -287,24 +196,35 @@ class Writer:
             cause = self._file.translated(cause)
         return copy(cause or error)
 
-    def _begin(self, errands: list[Errand]) -> None:
-        """Wait for the lock, with those who come meanwhile; `errands` keeps who still waits."""
-        while True:
-            errands[:] = [errand for errand in errands if not errand.is_abandoned]
-            if not errands:
-                return
+    def _has_run(self, errands: list[Errand]) -> bool:
+        """Do all errands in one transaction; False where somebody else has the lock."""
+        with self.in_transaction:
+            if not self._begins():
+                return False
             try:
-                self._connected().execute("begin immediate")
-            except sqlite3.Error as error:
-                if not sqlite_errors.is_busy(error):
-                    raise self._file.translated(error) from error
-            else:
-                return
-            gone = [errand for errand in errands if self._gives_up(errand)]
-            errands[:] = [errand for errand in errands if not errand.answered]
-            _deliver(gone)
-            time.sleep(POLL)
-            errands += self._waiting()
+                self._run_all(errands)
+            finally:
+                self._undo()
+        return True
+
+    def _begins(self) -> bool:
+        """Ask for the lock; False where somebody else has it."""
+        try:
+            self._connected().execute("begin immediate")
+        except sqlite3.Error as error:
+            if sqlite_errors.is_busy(error):
+                return False
+            raise self._file.translated(error) from error
+        return True
+
+    def _wait_for_the_lock(self, errands: list[Errand]) -> None:
+        """A moment; then `errands` has those who still wait, and those who came meanwhile."""
+        gone = [errand for errand in errands if self._gives_up(errand)]
+        errands[:] = [errand for errand in errands if not errand.answered]
+        deliver(gone)
+        time.sleep(POLL)
+        errands += self._waiting()
+        errands[:] = [errand for errand in errands if not errand.is_abandoned]
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -331,7 +251,6 @@ class Writer:
         for flying in flights.values():
             run(flight(flying), lambda some: self._attempt(some, nested=nested))
         if not nested and errands[0].error is not None:
-            self._undo()
             return
         self._connected().execute("commit")
         self._turns.committed()
@@ -367,6 +286,35 @@ class Writer:
                 connection.execute("rollback")
 
 
+class _Forks:
+    """Keeps forks and transactions apart."""
+
+    def __init__(self) -> None:
+        self.writers: WeakSet[Writer] = WeakSet()
+        self._one_by_one = threading.Lock()
+        self._paused: list[Writer] = []
+
+    def pause(self) -> None:
+        """Wait for the transactions that are open, and let none begin."""
+        self._one_by_one.acquire()
+        self._paused = list(self.writers)
+        for writer in self._paused:
+            writer.in_transaction.acquire()
+
+    def go_on(self) -> None:
+        """In the parent and in the child, after the fork."""
+        while self._paused:
+            self._paused.pop().in_transaction.release()
+        self._one_by_one.release()
+
+
+_forks: Final = _Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_forks.pause, after_in_parent=_forks.go_on, after_in_child=_forks.go_on
+    )
+
+
 class Turns:
     """Lets other processes have the lock once in a while."""
 
@@ -388,22 +336,3 @@ class Turns:
         if now - self._last_commit <= POLL and now - self._busy_since >= MONOPOLY:
             self._busy_since = now
             time.sleep(POLL)
-
-
-def _deliver(errands: Sequence[Errand]) -> None:
-    """Tell the callers; those of one event loop all at once."""
-    loops: dict[asyncio.AbstractEventLoop, list[TasksErrand]] = {}
-    for errand in errands:
-        if isinstance(errand, ThreadsErrand):
-            errand.deliver()
-        elif isinstance(errand, TasksErrand):
-            loops.setdefault(errand.loop, []).append(errand)
-    for loop, group in loops.items():
-        # A loop that has been closed meanwhile has nobody to tell.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_resolve, group)
-
-
-def _resolve(errands: Sequence[TasksErrand]) -> None:
-    for errand in errands:
-        errand.resolve()
