@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onefold.databases.gathering import Shared, Waiting
@@ -38,8 +38,8 @@ class Errand(Waiting):
         super().__init__(shared)
         self.deadline = deadline
         self.looked = False
-        self.thread = threading.get_ident()
-        self.context = copy_context()
+        self.thread: int = threading.get_ident()
+        self.context: Context = copy_context()
         self.answer: Any = None
         self.error: BaseException | None = None
 
@@ -89,7 +89,7 @@ class TasksErrand(Errand):
     def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
         """Made in the running loop."""
         super().__init__(shared, deadline)
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
 
     @property

@@ -89,7 +89,7 @@ class Writer:
         self._busy = False
         """True from the first errand of a queue until nothing is left of it."""
         self._writing = threading.Lock()
-        self.in_transaction = threading.Lock()
+        self.in_transaction: threading.Lock = threading.Lock()
         _forks.writers.add(self)
 
     def stand_in(self, shared: Shared[Any, Any]) -> list[Any] | None:

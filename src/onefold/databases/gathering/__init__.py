@@ -80,7 +80,7 @@ class Waiting:
     def __init__(self, shared: Shared[Any, Any]) -> None:
         """Not answered yet."""
         self.shared = shared
-        self.answered = False
+        self.answered: bool = False
 
     # Told first and marked afterwards: a signal in between has it told twice, and never not at all.
 

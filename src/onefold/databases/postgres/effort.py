@@ -42,7 +42,7 @@ class Effort:
         self._busy = busy
         self._started = time.monotonic()
         self._tries = 0
-        self.resends = False
+        self.resends: bool = False
         """True where an earlier try may have been stored, and its answer lost."""
 
     def restart(self) -> float:
