@@ -3,12 +3,13 @@
 import asyncio
 import inspect
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
 from tests.faults.proxy import Proxy
 from tests.fixtures.colours import Colour, Coloured
-from tests.fixtures.place import Place, place, postgres_place
+from tests.fixtures.place import PATIENCE, Place, place, postgres_place
 from tests.gathering.crowd import Crowd
 
 __all__ = ["colour", "crowd", "place", "postgres_crowd", "postgres_place"]
@@ -53,10 +54,16 @@ def postgres_crowd(postgres_place: Place, colour: Colour) -> Iterator[Crowd]:
     yield from _crowd(postgres_place, colour)
 
 
-def _crowd(place: Place, colour: Colour) -> Iterator[Crowd]:
+@pytest.fixture
+def hasty_crowd(place: Place, colour: Colour) -> Iterator[Crowd]:
+    """A crowd that does not wait long for others."""
+    yield from _crowd(place, colour, busy_timeout=timedelta(milliseconds=400))
+
+
+def _crowd(place: Place, colour: Colour, *, busy_timeout: timedelta = PATIENCE) -> Iterator[Crowd]:
     proxy = Proxy(place.url) if place.on_postgres else None
     by_wire = place if proxy is None else place._replace(url=proxy.url)
-    with by_wire.open() as onefold:
+    with by_wire.open(busy_timeout=busy_timeout) as onefold:
         onefold.find()
         yield Crowd(place, Coloured(onefold, colour), proxy)
     if proxy is not None:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from onefold.databases.gathering import FLIGHTS, Lanes
 from onefold.databases.gathering.threads import GatheredThreads, WaitingThread
-from onefold.databases.sqlite_writer import ThreadsErrand
+from onefold.databases.sqlite_errands import ThreadsErrand
 from tests.faults.proxy import Proxy
 from tests.fixtures.colours import Coloured
 from tests.fixtures.place import Place
@@ -24,6 +24,9 @@ from tests.race.waiting import until
 
 Call: TypeAlias = Callable[[Coloured], Coroutine[Any, Any, Any]]
 
+Meanwhile: TypeAlias = Callable[[list[Any]], Awaitable[None]]
+
+FLYING = {GatheredThreads._fly.__code__, GatheredThreads._fly_alone.__code__}
 WAITING = {WaitingThread.wait.__code__, ThreadsErrand.result.__code__}
 
 
@@ -34,16 +37,28 @@ class Crowd:
         self.place = place
         self.onefold = onefold
         self._proxy = proxy
+        self._barred = True
 
     @property
     def leaders(self) -> int:
         """How many are on their way alone before the others can gather behind them."""
-        return FLIGHTS if self.place.on_postgres and self.onefold.colour == "sync" else 0
+        if not self.place.on_postgres:
+            return 0
+        # Whoever meets nobody leaves at once; tasks that ask in one turn of the loop are the next.
+        return FLIGHTS if self.onefold.colour == "sync" else 1
+
+    @property
+    def wire(self) -> Proxy:
+        """Between us and PostgreSQL."""
+        assert self._proxy is not None
+        return self._proxy
 
     @contextmanager
     def bar(self) -> Generator[None]:
         """Nothing is written while this is open."""
-        if self._proxy is not None:
+        if not self._barred:
+            yield
+        elif self._proxy is not None:
             self._proxy.hold()
             try:
                 yield
@@ -54,34 +69,46 @@ class Crowd:
                 connection.execute("begin immediate")
                 yield
 
-    async def at_once(self, *calls: Call) -> list[Answer[Any]]:
-        """What each is answered."""
-        return await self.start(*calls)
+    async def unbarred(self, *calls: Call) -> list[Answer[Any]]:
+        """What each is answered, where something else keeps them back."""
+        self._barred = False
+        try:
+            return await self.at_once(*calls)
+        finally:
+            self._barred = True
 
-    async def start(
-        self, *calls: Call, meanwhile: Callable[[list[Any]], Awaitable[None]] | None = None
+    async def at_once(
+        self, *calls: Call, before: Meanwhile | None = None, after: Meanwhile | None = None
     ) -> list[Answer[Any]]:
-        """`at_once`; `meanwhile` is given the callers, before they are let through."""
-        if self.onefold.colour == "async":
-            return await self._tasks(calls, meanwhile)
-        return await self._threads(calls, meanwhile)
+        """What each is answered.
 
-    async def _tasks(self, calls: Sequence[Call], meanwhile: Any) -> list[Answer[Any]]:
+        `before` is given the callers when all have asked and none has been let through, `after`
+        when they have been.
+        """
+        if self.onefold.colour == "async":
+            return await self._tasks(calls, before or _nothing, after or _nothing)
+        return await self._threads(calls, before or _nothing, after or _nothing)
+
+    async def _tasks(
+        self, calls: Sequence[Call], before: Meanwhile, after: Meanwhile
+    ) -> list[Answer[Any]]:
         with self.bar():
-            tasks = [asyncio.create_task(_answer(call(self.onefold))) for call in calls]
+            tasks = [asyncio.create_task(answer(call(self.onefold))) for call in calls]
             # One turn of the loop: each has asked now.
             await asyncio.wait(tasks, timeout=0)
-            if meanwhile is not None:
-                await meanwhile(tasks)
-        done, _ = await asyncio.wait(tasks, timeout=DEADLINE)
-        assert len(done) == len(tasks), "somebody was never answered"
+            until(self._is_gathered, "for the writer to have them all")
+            await before(tasks)
+        await after(tasks)
+        await ended(tasks)
         return [Answer() if task.cancelled() else task.result() for task in tasks]
 
-    async def _threads(self, calls: Sequence[Call], meanwhile: Any) -> list[Answer[Any]]:
+    async def _threads(
+        self, calls: Sequence[Call], before: Meanwhile, after: Meanwhile
+    ) -> list[Answer[Any]]:
         answers: list[Answer[Any]] = [Answer() for _ in calls]
 
         def work(number: int, call: Call) -> None:
-            answers[number] = driven(_answer(call(self.onefold)))
+            answers[number] = driven(answer(call(self.onefold)))
 
         threads = [
             threading.Thread(target=work, args=(number, call), daemon=True)
@@ -90,26 +117,73 @@ class Crowd:
         with self.bar():
             for thread in threads:
                 thread.start()
-            until(lambda: all(map(_has_asked, threads)), "for all to have asked")
-            if meanwhile is not None:
-                await meanwhile(threads)
-        for thread in threads:
-            thread.join(DEADLINE)
-            assert not thread.is_alive(), "somebody was never answered"
+            until(lambda: all(map(has_asked, threads)), "for all to have asked")
+            until(self._is_gathered, "for the writer to have them all")
+            await before(threads)
+        await after(threads)
+        await ended(threads)
         return answers
 
+    def _is_gathered(self) -> bool:
+        """Whether nobody is on the way to SQLite's writer."""
+        if self.place.on_postgres:
+            return True
+        writer = self.onefold.target._conductor.database._state._writer
+        return writer is None or writer._queue.empty()
 
-def _has_asked(thread: threading.Thread) -> bool:
+    async def is_idle(self) -> None:
+        """Come back when nobody is in any lane."""
+        if not self.place.on_postgres:
+            return
+        state = self.onefold.target._conductor.database._state
+        for gathered in state._tasks.values():
+            await asyncio.gather(*gathered._flights)
+        until(lambda: not lanes_of(self.onefold.target), "for all lanes to be empty")
+
+
+async def _nothing(callers: list[Any]) -> None:
+    """Nothing is done meanwhile."""
+
+
+async def ended(callers: Sequence[Any]) -> None:
+    """Come back when these threads or tasks have been answered."""
+    if isinstance(callers[0], asyncio.Task):
+        done, _ = await asyncio.wait(callers, timeout=DEADLINE)
+        assert len(done) == len(callers), "somebody was never answered"
+    else:
+        for thread in callers:
+            thread.join(DEADLINE)
+            assert not thread.is_alive(), "somebody was never answered"
+
+
+@contextmanager
+def holding(place: Place, *keys: str) -> Generator[Any]:
+    """The application's connection, with an open transaction that has these keys."""
+    with place.open() as onefold, place.connection() as connection:
+        connection.execute(place.begin)
+        # SQLite's lock is on the file, whatever is written.
+        for key in keys if place.on_postgres else ():
+            onefold.within(connection).enqueue("mail", "holder", unique_key=key)
+        yield connection
+
+
+def goes_on(caller: Any) -> bool:
+    """Whether a thread or task has not been answered yet."""
+    return caller.is_alive() if isinstance(caller, threading.Thread) else not caller.done()
+
+
+def has_asked(thread: threading.Thread) -> bool:
     """Whether a thread waits for others to write for it, leads a flight, or was refused."""
     frame = sys._current_frames().get(thread.ident or 0)
     if frame is not None and frame.f_code in WAITING:
         return True
-    while frame is not None and frame.f_code is not GatheredThreads._fly.__code__:
+    while frame is not None and frame.f_code not in FLYING:
         frame = frame.f_back
     return frame is not None or not thread.is_alive()
 
 
-async def _answer(call: Coroutine[Any, Any, Any]) -> Answer[Any]:
+async def answer(call: Coroutine[Any, Any, Any]) -> Answer[Any]:
+    """What a call is answered, its error included."""
     try:
         return Answer(await call)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer

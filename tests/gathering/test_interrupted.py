@@ -1,0 +1,154 @@
+"""Threads that a signal interrupts, while they lead others or wait for them: others go on."""
+
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from onefold import Onefold
+from onefold.databases.gathering.threads import GatheredThreads
+from tests.fixtures.soak import repetitions
+from tests.gathering.crowd import Crowd, has_asked, lanes_of
+from tests.race.crew import DEADLINE
+from tests.race.waiting import until
+from tests.unit.test_gathering import Weather, shared
+
+SIZE = 6
+INTERRUPTS = repetitions(200, soak=5_000)
+
+
+@pytest.fixture
+def colour() -> str:
+    """Only threads are interrupted."""
+    return "sync"
+
+
+class Others:
+    """Threads that enqueue a job each."""
+
+    def __init__(self, onefold: Onefold) -> None:
+        self._onefold = onefold
+        self._inserted: dict[int, bool] = {}
+        self.threads = [
+            threading.Thread(target=self._enqueue, args=(number,), daemon=True)
+            for number in range(SIZE)
+        ]
+
+    def _enqueue(self, number: int) -> None:
+        answer = self._onefold.enqueue("mail", number, unique_key=f"k{number}")
+        self._inserted[number] = answer.inserted
+
+    def ask(self) -> None:
+        for thread in self.threads:
+            thread.start()
+        until(lambda: all(map(has_asked, self.threads)), "for all to have asked")
+
+    def inserted(self) -> list[bool]:
+        for thread in self.threads:
+            thread.join(DEADLINE)
+        return [self._inserted[number] for number in range(SIZE)]
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leads", "waits"])
+def test_an_interrupted_thread_leaves_the_others_their_answers(
+    crowd: Crowd, *, leads: bool
+) -> None:
+    onefold: Onefold = crowd.onefold.target
+    others = Others(onefold)
+    main = threading.main_thread()
+
+    def interrupt() -> None:
+        until(lambda: has_asked(main), "for the main thread to have asked")
+        if leads:
+            others.ask()
+        signal.pthread_kill(main.ident or 0, signal.SIGINT)
+        if crowd.place.on_postgres:
+            # psycopg asks the server to stop, by the same wire.
+            crowd.wire.let_go()
+
+    interrupter = threading.Thread(target=interrupt, daemon=True)
+    with crowd.bar():
+        if not leads:
+            others.ask()
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            onefold.enqueue("mail", "main", unique_key="main")
+
+    assert others.inserted() == [True] * SIZE
+    interrupter.join(DEADLINE)
+    if crowd.place.on_postgres:
+        assert lanes_of(onefold) == {}
+    # Whoever was interrupted may ask again.
+    onefold.enqueue("mail", "main", unique_key="main")
+    assert len(onefold.find()) == SIZE + 1
+
+
+class Alarm(BaseException):
+    """Raised by a signal, wherever the main thread is."""
+
+
+@pytest.fixture
+def ring() -> Iterator[Callable[[], None]]:
+    """Has the main thread interrupted, a moment after it is called."""
+    asked, over = threading.Event(), threading.Event()
+    dice = random.Random()
+
+    def interrupt(*_: object) -> None:
+        raise Alarm
+
+    def alarm() -> None:
+        while asked.wait() and not over.is_set():
+            asked.clear()
+            for _ in range(dice.randrange(3_000)):
+                pass
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    thread = threading.Thread(target=alarm, daemon=True)
+    thread.start()
+    yield asked.set
+    over.set()
+    asked.set()
+    thread.join(DEADLINE)
+    signal.signal(signal.SIGUSR1, before)
+
+
+def work_until_interrupted(gathered: GatheredThreads, ring: Callable[[], None]) -> None:
+    with suppress(Alarm):
+        ring()
+        while True:
+            gathered.run(shared(("main", 0)))
+
+
+def test_a_thread_that_is_interrupted_anywhere_leaves_nobody_behind(
+    ring: Callable[[], None],
+) -> None:
+    gathered = GatheredThreads(Weather(set()).transact)
+    stop, done = threading.Event(), [0, 0, 0]
+
+    def work(rank: int) -> None:
+        while not stop.is_set():
+            gathered.run(shared((rank, rank)))
+            done[rank] += 1
+
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(INTERRUPTS):
+        work_until_interrupted(gathered, ring)
+        goals = [number + 1 for number in done]
+        until(partial(all_reach, done, goals), "for the others to go on")
+    stop.set()
+    for thread in threads:
+        thread.join(DEADLINE)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert gathered._lanes._lanes == {}
+
+
+def all_reach(numbers: list[int], goals: list[int]) -> bool:
+    return all(number >= goal for number, goal in zip(numbers, goals, strict=True))

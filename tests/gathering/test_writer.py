@@ -1,0 +1,328 @@
+"""SQLite's writer: one thread writes at a time, whoever asks, and nobody waits in vain."""
+
+import asyncio
+import gc
+import shutil
+import sqlite3
+import subprocess
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onefold import Closed, DatabaseBusy, DatabaseUnavailable, Onefold, WouldDeadlock
+from onefold.databases.sqlite_errands import ThreadsErrand, by_itself
+from onefold.databases.sqlite_writer import Writer
+from onefold.operations.statement import Operation, Sql
+from tests.faults.callers import run
+from tests.fixtures.place import Place
+from tests.race.crew import DEADLINE
+from tests.race.waiting import until
+
+SOON = timedelta(milliseconds=200)
+
+
+@pytest.fixture
+def file(sqlite_url: str) -> Place:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+    return Place(sqlite_url)
+
+
+@pytest.fixture
+def onefold(file: Place) -> Iterator[Onefold]:
+    with file.open() as opened:
+        opened.find()
+        yield opened
+
+
+@pytest.fixture
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that ends as soon as it has nothing to do."""
+    monkeypatch.setattr("onefold.databases.sqlite_writer.IDLE", 0.001)
+
+
+def writers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "onefold-writer"]
+
+
+class TestOne:
+    def test_one_thread_writes_for_many_threads_and_loops(
+        self, file: Place, onefold: Onefold
+    ) -> None:
+        async def loop(rank: int) -> list[bool]:
+            answers = await asyncio.gather(
+                *(onefold.aenqueue("mail", unique_key=f"{rank} {n}") for n in range(16))
+            )
+            return [answer.inserted for answer in answers]
+
+        def thread(rank: int) -> list[bool]:
+            return [onefold.enqueue("mail", unique_key=f"{rank} {n}").inserted for n in range(4)]
+
+        before = len(writers())
+        with ThreadPoolExecutor(68) as pool:
+            with file.transaction():
+                answers = [pool.submit(asyncio.run, loop(rank)) for rank in range(4)]
+                answers += [pool.submit(thread, rank) for rank in range(4, 68)]
+                until(lambda: len(writers()) > before, "for the writer")
+            stored = [one for answer in answers for one in answer.result(DEADLINE)]
+            assert len(writers()) == before + 1
+
+        assert stored == [True] * (4 * 16 + 64 * 4)
+        assert file.rows("select count(*) from {job}") == [(len(stored),)]
+
+    @pytest.mark.usefixtures("restless")
+    def test_it_ends_when_it_is_idle_and_starts_again(self, onefold: Onefold) -> None:
+        for _ in range(3):
+            onefold.enqueue("mail")
+            until(lambda: not writers(), "for the writer to end")
+
+        assert len(onefold.find()) == 3
+
+    @pytest.mark.usefixtures("restless")
+    def test_an_object_that_is_dropped_leaves_no_thread_behind(self, file: Place) -> None:
+        dropped = file.open()
+        dropped.enqueue("mail")
+        seen = weakref.ref(dropped)
+
+        del dropped
+        until(lambda: not writers(), "for the writer to end")
+        gc.collect()
+
+        assert seen() is None
+
+
+class TestWaiting:
+    def test_a_thread_that_would_wait_for_itself_is_told_so_beside_others(
+        self, file: Place, onefold: Onefold
+    ) -> None:
+        with ThreadPoolExecutor(4) as pool, file.connection() as connection:
+            connection.execute("begin immediate")
+            onefold.within(connection).enqueue("mail", "within")
+            others = [pool.submit(onefold.enqueue, "mail", number) for number in range(4)]
+
+            with pytest.raises(WouldDeadlock, match="within"):
+                onefold.enqueue("mail", "never")
+
+            connection.execute("commit")
+            assert all(other.result(DEADLINE).inserted for other in others)
+        assert sorted(str(job.payload) for job in onefold.find()) == ["0", "1", "2", "3", "within"]
+
+    def test_each_caller_waits_for_its_own_time(self, file: Place) -> None:
+        """One who came with little patience is told, and one who came with more goes on."""
+        with file.open(busy_timeout=SOON) as hasty, file.open() as patient:
+            hasty.find()
+            patient.find()
+            with ThreadPoolExecutor(2) as pool:
+                with file.transaction():
+                    waits = pool.submit(patient.enqueue, "mail")
+                    with pytest.raises(DatabaseBusy) as caught:
+                        hasty.enqueue("mail")
+                    assert not waits.done()
+                assert waits.result(DEADLINE).inserted
+        assert caught.value.waited == SOON
+
+    @pytest.mark.parametrize("colour", ["sync", "async"])
+    def test_closing_answers_everybody_first(self, file: Place, colour: str) -> None:
+        onefold = file.open()
+        onefold.find()
+
+        async def all_at_once() -> list[Any]:
+            calls = (onefold.aenqueue("mail", number) for number in range(8))
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        def ask(number: int) -> Any:
+            return onefold.enqueue("mail", number)
+
+        with ThreadPoolExecutor(10) as pool:
+            with file.transaction():
+                if colour == "sync":
+                    answers = [pool.submit(ask, number) for number in range(8)]
+                else:
+                    answers = [pool.submit(asyncio.run, all_at_once())]
+                until(lambda: bool(writers()), "for the writer")
+                closing = pool.submit(onefold.close)
+            closing.result(DEADLINE)
+            told = [_told(answer) for answer in answers]
+        found = told if colour == "sync" else told[0]
+        stored = [one for one in found if not isinstance(one, Closed)]
+
+        assert all(one.inserted for one in stored)
+        assert file.rows("select count(*) from {job}") == [(len(stored),)]
+        with pytest.raises(Closed):
+            onefold.enqueue("mail")
+
+
+def _told(answer: Any) -> Any:
+    return answer.exception(DEADLINE) or answer.result()
+
+
+class Broken(sqlite3.Connection):
+    """Fails at `begin` in the given ways, one after the other."""
+
+    coming: list[str]
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if sql == "begin immediate" and self.coming:
+            error = sqlite3.OperationalError(kind := self.coming.pop(0))
+            error.sqlite_errorcode = {"busy": 5, "disk": 10}[kind]
+            raise error
+        return super().execute(sql, *parameters)
+
+
+class BrokenFile:
+    """A file whose disk fails while callers wait for its lock."""
+
+    def __init__(self, path: Path, *coming: str) -> None:
+        self.sql = Sql("sqlite")
+        self.clock: Callable[[], int | None] = lambda: None
+        self._path = path
+        self._coming = list(coming)
+
+    def connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False, factory=Broken
+        )
+        connection.coming = self._coming
+        return connection
+
+    def busy(self) -> DatabaseBusy:
+        return DatabaseBusy("somebody has it.", waited=timedelta(seconds=1))
+
+    def translated(self, error: sqlite3.Error) -> Exception:
+        return DatabaseUnavailable("file", str(error))
+
+    def refuse_own_lock(self, thread: int) -> None:
+        """Nobody has lent us anything."""
+
+
+def nothing(sql: Sql) -> Operation[str]:
+    """An operation that wants next to nothing."""
+    yield sql("has_identity")
+    return "done"
+
+
+def test_those_who_came_while_it_waited_are_told_of_what_failed_then(tmp_path: Path) -> None:
+    writer = Writer(BrokenFile(tmp_path / "x.db", *["busy"] * 20, "disk"))
+    answers: list[Any] = []
+
+    def ask() -> None:
+        errand = ThreadsErrand(by_itself(nothing), float("inf"))
+        writer.submit(errand)
+        try:
+            answers.append(errand.result())
+        except DatabaseUnavailable as error:
+            answers.append(error)
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    ask()
+    writer.close()
+
+    assert len(answers) == 9
+    assert any(isinstance(answer, DatabaseUnavailable) for answer in answers[:8])
+    assert answers[8] == "done"
+
+
+FORK = """
+    import os, sys, threading
+    from onefold import Onefold
+
+    onefold = Onefold(sys.argv[1])
+    onefold.find()
+    stop = threading.Event()
+    stored = []
+
+    def hammer(rank):
+        number = 0
+        while not stop.is_set():
+            stored.append(onefold.enqueue("mail", unique_key=f"{rank} {number}").inserted)
+            number += 1
+
+    threads = [threading.Thread(target=hammer, args=(rank,)) for rank in range(4)]
+    for thread in threads:
+        thread.start()
+    for fork in range(5):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if onefold.enqueue("mail", unique_key=f"child {fork}").inserted else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert all(stored)
+    onefold.close()
+    print(len(stored) + 5)
+"""
+
+
+def test_a_fork_in_the_middle_of_everything(file: Place) -> None:
+    (stored,) = run(FORK, file.url)
+
+    assert file.rows("select count(*) from {job}") == [(int(stored),)]
+
+
+# As in tests/faults: a disk of its own where that is allowed, else a limit on the size of files.
+FILL_THE_DISK = """
+    import resource, subprocess, sys, threading
+    from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
+    from onefold import Onefold, DatabaseUnavailable
+
+    folder, mounts = Path(sys.argv[1]), sys.argv[2] == "mount"
+    if mounts:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
+    onefold = Onefold(f"sqlite:///{folder}/app.db")
+    onefold.enqueue("before")
+    if mounts:
+        ballast = folder / "ballast"
+        ballast.write_bytes(b"x" * 600_000)
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+
+    start = threading.Barrier(40)
+
+    def ask(number):
+        start.wait()
+        try:
+            return onefold.enqueue("big", "x" * 20_000, unique_key=str(number)).id
+        except DatabaseUnavailable as error:
+            return error
+
+    with ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(ask, range(40)))
+
+    refused = [answer for answer in answers if isinstance(answer, DatabaseUnavailable)]
+    if mounts:
+        ballast.unlink()
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    stored = {job.id for job in onefold.find(kind="big", limit=100)}
+    print(bool(refused), stored == set(answers) - set(refused))
+    print(onefold.enqueue("after").inserted)
+"""
+
+
+def test_a_full_disk_in_a_shared_commit_tells_each_the_truth(tmp_path: Path) -> None:
+    namespace = ("unshare", "--map-root-user", "--mount")
+    mounts = (
+        shutil.which("unshare") is not None
+        and (
+            subprocess.run([*namespace, "mount", "-t", "tmpfs", "tmpfs", tmp_path], check=False)
+        ).returncode
+        == 0
+    )
+
+    said = run(
+        FILL_THE_DISK, tmp_path, "mount" if mounts else "limit", before=namespace if mounts else ()
+    )
+
+    assert said == ["True True", "True"]
