@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 PAUSE: Final = 0.01
 LONGEST_PAUSE: Final = 0.5
 
+IMPATIENCE: Final = timedelta(milliseconds=100)
+"""How long several callers together go on where keys keep changing hands."""
+
 
 class Effort:
     """How long one call has been trying, and whether it should go on."""
@@ -34,7 +37,8 @@ class Effort:
     ) -> None:
         """`busy` makes the error for a lock that was not given up in time.
 
-        One that is not `patient` raises `HeldUp` at the first lock.
+        One that is not `patient` raises `HeldUp` at the first lock, and soon where keys keep
+        changing hands.
         """
         self._label = label
         self._patience = patience
@@ -48,6 +52,9 @@ class Effort:
     def restart(self) -> float:
         """Seconds to wait before an operation begins anew; raises ours where it has too often."""
         waited = timedelta(seconds=time.monotonic() - self._started)
+        if waited >= IMPATIENCE and not self._patient:
+            # Alone, each would only have to ask again for its own key.
+            raise HeldUp
         if waited >= self._patience:
             raise DatabaseBusy("the keys of this call kept changing hands.", waited=waited)
         return random.random() * PAUSE

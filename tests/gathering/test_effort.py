@@ -1,0 +1,35 @@
+"""How long a transaction goes on trying, alone or together with others'."""
+
+from datetime import timedelta
+
+import pytest
+
+from onefold import DatabaseBusy
+from onefold.databases.gathering import HeldUp
+from onefold.databases.postgres import effort
+from onefold.databases.postgres.effort import Effort
+
+HOUR = timedelta(hours=1)
+
+
+def busy(waited: timedelta) -> DatabaseBusy:
+    return DatabaseBusy("somebody has it.", waited=waited)
+
+
+def test_a_crowd_whose_keys_keep_changing_hands_is_parted_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(effort, "IMPATIENCE", timedelta(0))
+
+    with pytest.raises(HeldUp):
+        Effort("db", HOUR, busy, patient=False).restart()
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_key_that_changed_hands_is_asked_for_again(*, patient: bool) -> None:
+    assert Effort("db", HOUR, busy, patient=patient).restart() < 1
+
+
+def test_whoever_has_asked_for_long_enough_is_told_that_it_is_busy() -> None:
+    with pytest.raises(DatabaseBusy, match="changing hands"):
+        Effort("db", timedelta(0), busy, patient=True).restart()
