@@ -4,6 +4,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -152,3 +153,17 @@ def test_a_thread_that_is_interrupted_anywhere_leaves_nobody_behind(
 
 def all_reach(numbers: list[int], goals: list[int]) -> bool:
     return all(number >= goal for number, goal in zip(numbers, goals, strict=True))
+
+
+def test_a_thread_that_is_interrupted_anywhere_leaves_sqlite_to_the_others(
+    sqlite_url: str, ring: Callable[[], None]
+) -> None:
+    with Onefold(sqlite_url) as onefold, ThreadPoolExecutor(1) as other:
+        onefold.find()
+        for number in range(INTERRUPTS):
+            with suppress(Alarm):
+                ring()
+                while True:
+                    onefold.enqueue("mail")
+            theirs = other.submit(onefold.enqueue, "mail", unique_key=str(number))
+            assert theirs.result(DEADLINE).inserted

@@ -209,6 +209,8 @@ class Writer:
 
     def _begins(self) -> bool:
         """Ask for the lock; False where somebody else has it."""
+        # A thread that stood in may have been interrupted before it could undo what it began.
+        self._undo()
         try:
             self._connected().execute("begin immediate")
         except sqlite3.Error as error:
