@@ -6,7 +6,6 @@ import pytest
 
 from onefold import DatabaseBusy
 from onefold.databases.gathering import HeldUp
-from onefold.databases.postgres import effort
 from onefold.databases.postgres.effort import Effort
 
 HOUR = timedelta(hours=1)
@@ -19,7 +18,7 @@ def busy(waited: timedelta) -> DatabaseBusy:
 def test_a_crowd_whose_keys_keep_changing_hands_is_parted_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(effort, "IMPATIENCE", timedelta(0))
+    monkeypatch.setattr("onefold.databases.postgres.effort.IMPATIENCE", timedelta(0))
 
     with pytest.raises(HeldUp):
         Effort("db", HOUR, busy, patient=False).restart()
@@ -27,7 +26,10 @@ def test_a_crowd_whose_keys_keep_changing_hands_is_parted_soon(
 
 @pytest.mark.parametrize("patient", [True, False])
 def test_a_key_that_changed_hands_is_asked_for_again(*, patient: bool) -> None:
-    assert Effort("db", HOUR, busy, patient=patient).restart() < 1
+    effort = Effort("db", HOUR, busy, patient=patient)
+
+    assert effort.restart() < 1
+    assert effort.resends
 
 
 def test_whoever_has_asked_for_long_enough_is_told_that_it_is_busy() -> None:

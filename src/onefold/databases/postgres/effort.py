@@ -57,6 +57,9 @@ class Effort:
             raise HeldUp
         if waited >= self._patience:
             raise DatabaseBusy("the keys of this call kept changing hands.", waited=waited)
+        # What was neither stored nor found by its key may be our own, from a call that was
+        # interrupted: look for it by its id.
+        self.resends = True
         return random.random() * PAUSE
 
     def pause(self, error: psycopg.Error, *, connection_lost: bool) -> float:
