@@ -151,6 +151,8 @@ class PostgresDatabase:
         pool = self._pool()
         try:
             return pool, pool.getconn()
+        except psycopg_pool.PoolClosed as error:
+            raise Closed from error
         except psycopg_pool.PoolTimeout as error:
             # Out of connections, or out of a server? One attempt of our own tells.
             self._connect().close()
@@ -165,6 +167,8 @@ class PostgresDatabase:
         pool = self._pool()
         try:
             return pool, pool.getconn()
+        except psycopg_pool.PoolClosed as error:
+            raise Closed from error
         except psycopg_pool.PoolTimeout as error:
             raise self._exhausted() from error
 
@@ -172,6 +176,8 @@ class PostgresDatabase:
         pool = await self._apool()
         try:
             return pool, await pool.getconn()
+        except psycopg_pool.PoolClosed as error:
+            raise Closed from error
         except psycopg_pool.PoolTimeout as error:
             await (await self._aconnect()).close()
             if is_full(pool):
@@ -183,6 +189,8 @@ class PostgresDatabase:
         pool = await self._apool()
         try:
             return pool, await pool.getconn()
+        except psycopg_pool.PoolClosed as error:
+            raise Closed from error
         except psycopg_pool.PoolTimeout as error:
             raise self._exhausted() from error
 
