@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
-from random import randrange
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.calls.turns import Turns
 from onefold.model.delivery import (
     Beat,
     Delivery,
@@ -18,7 +17,6 @@ from onefold.model.delivery import (
     results_by_id,
     take_order,
 )
-from onefold.model.identity import HASHES
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
 from onefold.model.names import REASON_BYTES, text
@@ -46,8 +44,7 @@ class Engine:
     def __init__(self, conductor: Conductor) -> None:
         """On the database of `conductor`."""
         self._conductor = conductor
-        # Anywhere: processes that start together must not crowd on the first shard.
-        self._turn = count(randrange(HASHES))
+        self._turns = Turns()
 
     def take(
         self,
@@ -123,7 +120,7 @@ class Engine:
         ended: list[Ended]
         taken: list[Job]
         # Only a take has a turn: with one for the finish too, every other shard would be passed by.
-        turn = 0 if order is None else next(self._turn)
+        turn = 0 if order is None else self._turns.next(order.queues)
         ended, taken = yield Transaction(_finish_then_take(finishes, order, turn))
         alive = {"running", "queued"}
         lost = {item.id for item in ended if item.status == "lost" and item.state in alive}

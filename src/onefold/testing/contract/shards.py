@@ -44,6 +44,15 @@ class TestTurns:
             visited.append(job.shard)
         assert sorted(visited) == list(range(subject.shards))
 
+    def test_takes_of_other_queues_do_not_use_up_a_turn(self, subject: Subject) -> None:
+        """Else two queues, asked in turn, would share the shards out between them."""
+        spread(subject, each=2)
+        visited: list[int] = []
+        for _ in range(subject.shards):
+            visited.append(subject.take_one().shard)
+            assert subject.engine.take(["other"]) == []
+        assert sorted(visited) == list(range(subject.shards))
+
     def test_finish_and_take_goes_round_too(self, subject: Subject) -> None:
         spread(subject, each=2)
         running: list[Job] = []

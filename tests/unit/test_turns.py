@@ -1,0 +1,42 @@
+"""Turns: which shard a take asks first."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from onefold.calls import turns
+from onefold.calls.turns import Turns
+
+
+def test_each_set_of_queues_goes_round_by_itself() -> None:
+    found = Turns()
+    mail = [found.next(["mail"])]
+    bills = [found.next(["bills", "mail"])]
+    for _ in range(4):
+        mail.append(found.next(["mail"]))
+        bills.append(found.next(["bills", "mail"]))
+
+    assert mail == list(range(mail[0], mail[0] + 5))
+    assert bills == list(range(bills[0], bills[0] + 5))
+
+
+def test_queues_that_nobody_asks_for_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "REMEMBERED", 3)
+    found = Turns()
+    for number in range(10):
+        found.next([f"queue {number}"])
+
+    assert len(found._turns) <= 3
+
+
+def test_a_forked_child_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Turns()
+    found.next(["mail"])
+    here = found._turns[("mail",)]
+
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    found.next(["mail"])
+
+    assert found._turns[("mail",)] is not here
