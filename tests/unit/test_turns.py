@@ -1,7 +1,5 @@
 """Turns: which shard a take asks first."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
