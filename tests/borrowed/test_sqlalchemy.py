@@ -305,6 +305,41 @@ def test_autocommit_is_no_transaction(
     assert effects.jobs == []
 
 
+@on_both
+def test_a_session_that_does_not_begin_by_itself_is_begun_by_the_caller(
+    store: Store, engine: Engine, effects: Effects
+) -> None:
+    onefold = store.open()
+    with Session(engine, autobegin=False) as session:
+        with pytest.raises(NoTransaction, match="Open a transaction around the call"):
+            onefold.within(session)
+        with session.begin():
+            within = onefold.within(session)
+            within.enqueue("email", unique_key="k")
+        with pytest.raises(NoTransaction):
+            within.enqueue("email")
+
+    assert effects.jobs == [("email", "k")]
+
+
+@on_both
+async def test_an_async_session_that_does_not_begin_by_itself_is_begun_by_the_caller(
+    store: Store, effects: Effects
+) -> None:
+    onefold, engine = store.open(), async_engine_of(store, ASYNC_DRIVERS[store.dialect])
+    async with AsyncSession(engine, autobegin=False) as session:
+        with pytest.raises(NoTransaction, match="AsyncSession"):
+            onefold.within(session)
+        async with session.begin():
+            within = onefold.within(session)
+            await within.aenqueue("email", unique_key="k")
+        with pytest.raises(NoTransaction, match="AsyncSession"):
+            await within.aenqueue("email")
+    await engine.dispose()
+
+    assert effects.jobs == [("email", "k")]
+
+
 @on_every_async_driver
 async def test_autocommit_is_no_transaction_when_awaited(
     store: Store, driver: str, effects: Effects
@@ -516,6 +551,59 @@ def test_a_closed_connection_is_refused(store: Store, engine: Engine) -> None:
         onefold.within(connection)
     with pytest.raises(WrongConnection, match="is not open"):
         within.enqueue("email")
+
+
+@on_both
+def test_a_session_that_is_closed_for_good_is_refused(store: Store, engine: Engine) -> None:
+    onefold = store.open()
+    session = Session(engine, close_resets_only=False)
+    within = onefold.within(session)
+    session.close()
+
+    with pytest.raises(WrongConnection, match="is not open"):
+        onefold.within(session)
+    with pytest.raises(WrongConnection, match="is not open"):
+        within.enqueue("email")
+
+
+@on_both
+def test_a_session_that_was_closed_begins_anew(
+    store: Store, engine: Engine, effects: Effects
+) -> None:
+    onefold = store.open()
+    session = Session(engine)
+    within = onefold.within(session)
+    within.enqueue("email", unique_key="gone")
+    session.close()
+
+    within.enqueue("email", unique_key="kept")
+    session.commit()
+    session.close()
+
+    assert effects.jobs == [("email", "kept")]
+
+
+@on_every_async_driver
+async def test_the_sync_side_of_an_async_session_is_refused_outside_run_sync(
+    store: Store, driver: str, effects: Effects
+) -> None:
+    onefold, engine = store.open(), async_engine_of(store, driver)
+    async with AsyncSession(engine) as session:
+        with pytest.raises(WrongConnection, match="Give it the AsyncSession, and await"):
+            onefold.within(session.sync_session).enqueue("email")
+        assert not session.in_transaction(), "nothing was begun by the refusal"
+
+        await onefold.within(session).aenqueue("email", unique_key="k")
+        with pytest.raises(WrongConnection, match="Give it the AsyncSession, and await"):
+            onefold.within(session.sync_session).enqueue("email")
+        await session.commit()
+    async with engine.connect() as connection:
+        with pytest.raises(WrongConnection, match="Give it the AsyncConnection, and await"):
+            onefold.within(connection.sync_connection).enqueue("email")
+        assert not connection.in_transaction()
+    await engine.dispose()
+
+    assert effects.jobs == [("email", "k")]
 
 
 @on_both

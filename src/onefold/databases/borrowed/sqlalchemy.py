@@ -16,6 +16,7 @@ from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.util import await_only
+from sqlalchemy.util.concurrency import in_greenlet
 
 from onefold.databases.borrowed import refusals
 from onefold.databases.borrowed.aiosqlite import BorrowedAiosqlite
@@ -63,12 +64,14 @@ class BorrowedSqlalchemy:
         self._joined: Connection | None = lent if isinstance(lent, Connection) else None
 
     def _system(self) -> str:
-        bind = self._lent if isinstance(self._lent, Connection) else self._bind(self._lent)
-        return refusals.SYSTEMS.get(bind.dialect.name, bind.dialect.name)
+        name = self._bind().dialect.name
+        return refusals.SYSTEMS.get(name, name)
 
-    def _bind(self, session: Session) -> Engine | Connection:
+    def _bind(self) -> Engine | Connection:
+        if isinstance(self._lent, Connection):
+            return self._lent
         try:
-            return session.get_bind()
+            return self._lent.get_bind()
         except UnboundExecutionError as error:
             raise WrongConnection(
                 self._shown,
@@ -83,6 +86,8 @@ class BorrowedSqlalchemy:
 
     def check(self) -> None:
         """A session that has not begun has no connection to ask yet; the first call tells."""
+        if isinstance(self._lent, Session):
+            self._check_session(self._lent)
         connection = self._joined
         if connection is None:
             return
@@ -94,6 +99,25 @@ class BorrowedSqlalchemy:
         if connection.dialect.name == "postgresql" or connection.in_transaction():
             self._through(connection).check()
 
+    def _check_session(self, session: Session) -> None:
+        """A session can be made so that it ends with its close, or never begins by itself."""
+        # SQLAlchemy 2.0.22 brought close_resets_only=False, and no public way to ask.
+        state = getattr(session, "_close_state", None)
+        if state is not None and state.name == "CLOSED":
+            raise refusals.closed(self._shown)
+        if not session.autobegin and not session.in_transaction():
+            raise NoTransaction(self._shown)
+
+    def _check_awaited(self) -> None:
+        """The sync side of an async engine works in SQLAlchemy's greenlet only."""
+        if self._bind().dialect.is_async and not in_greenlet():
+            twin = "AsyncConnection" if isinstance(self._lent, Connection) else "AsyncSession"
+            raise WrongConnection(
+                self._shown,
+                f"is the sync side of an async engine. Give it the {twin}, and await the method"
+                " with the leading a (aenqueue), or call it inside run_sync.",
+            )
+
     def failed(self) -> bool:
         """Closed, over, or as the driver says."""
         connection = self._joined
@@ -103,9 +127,11 @@ class BorrowedSqlalchemy:
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation where SQLAlchemy has begun, or begins now."""
+        self._check_awaited()
         if isinstance(self._lent, Connection):
             self.check()
         else:
+            self._check_session(self._lent)
             self._joined = self._lent.connection()
         connection = self._joined
         assert connection is not None
