@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -14,7 +17,6 @@ import psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
 SETTINGS: Final = """
 # What a commit promises, as in production.
@@ -43,12 +45,13 @@ SHOWN: Final = (
     "jit",
 )
 PATIENCE: Final = 60.0
+PROC: Final = Path("/proc")
 
 
 @contextmanager
 def server(folder: Path) -> Generator[str]:
     """Start a new server in `folder`; gives its URL, for psycopg and asyncpg alike."""
-    _stop(folder)
+    stop(folder)
     shutil.rmtree(folder, ignore_errors=True)
     runtime = folder.parent / "runtime"
     runtime.mkdir(mode=0o700, exist_ok=True)
@@ -67,20 +70,52 @@ def server(folder: Path) -> Generator[str]:
         socket_folder = quote(str(wheel.get_postmaster_info().socket_dir))
         yield f"postgresql://postgres@/postgres?host={socket_folder}"
     finally:
-        _stop(folder)
+        stop(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stop(folder: Path) -> None:
+def stop(folder: Path) -> None:
     """Stop the server whose data lives there; a killed benchmark may have left one behind."""
-    pid_file = folder / "postmaster.pid"
-    try:
-        os.kill(int(pid_file.read_text().split()[0]), signal.SIGQUIT)
-    except (FileNotFoundError, ProcessLookupError):
+    pid = _postmaster(folder)
+    if pid is None:
         return
+    try:
+        os.kill(pid, signal.SIGQUIT)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        sys.exit(f"The PostgreSQL on {folder} is another user's. Stop its process first: {pid}.")
     deadline = time.monotonic() + PATIENCE
-    while pid_file.exists() and time.monotonic() < deadline:
+    while _postmaster(folder) == pid:
+        if time.monotonic() > deadline:
+            sys.exit(f"The PostgreSQL on {folder} does not stop. End its process first: {pid}.")
         time.sleep(0.05)
+
+
+def _postmaster(folder: Path) -> int | None:
+    """The process of the server whose data lives there; None where there is none.
+
+    The file outlives a server that was killed, and its number may be somebody else's by now.
+    """
+    try:
+        pid = int((folder / "postmaster.pid").read_text().split()[0])
+    except (FileNotFoundError, IndexError, ValueError):
+        return None
+    except PermissionError:
+        sys.exit(f"{folder} is another user's. Remove it first, or run as that user.")
+    return pid if f"postgres -D {folder.resolve()} " in f"{_command(pid)} " else None
+
+
+def _command(pid: int) -> str:
+    """The command line of a process; empty where there is none."""
+    if (PROC / "self").exists():
+        try:
+            words = (PROC / str(pid) / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+        return words.replace(b"\0", b" ").decode(errors="replace").strip()
+    ps = ("ps", "-ww", "-o", "command=", "-p", str(pid))
+    return subprocess.run(ps, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def settings(url: str) -> dict[str, str]:

@@ -1,0 +1,105 @@
+"""The server of a benchmark that was killed: stopped where it runs, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench.postgres import stop
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def waiting(*words: str) -> Generator[subprocess.Popen[bytes]]:
+    """A process with these words in its command line, which /proc shows once it speaks."""
+    command = ("sh", "-c", "echo; read line", *words)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with us."""
+    with waiting() as process:
+        yield process
+
+
+@pytest.fixture
+def left_behind(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with the command line of a server on the folder, as its file says."""
+    with waiting("postgres", "-D", str(tmp_path)) as process:
+        name(tmp_path, process.pid)
+        yield process
+
+
+def name(folder: Path, pid: int) -> None:
+    (folder / "postmaster.pid").write_text(f"{pid}\n{folder}\n")
+
+
+def test_a_server_that_was_left_behind_is_stopped(
+    tmp_path: Path, left_behind: subprocess.Popen[bytes]
+) -> None:
+    stop(tmp_path)
+
+    assert left_behind.wait() == -signal.SIGQUIT
+
+
+def test_a_process_that_has_the_number_by_now_is_left_alone(
+    tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    name(tmp_path, bystander.pid)
+
+    stop(tmp_path)
+
+    assert bystander.poll() is None
+
+
+def test_the_server_of_another_folder_is_left_alone(
+    tmp_path: Path, left_behind: subprocess.Popen[bytes]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    name(other, left_behind.pid)
+
+    stop(other)
+
+    assert left_behind.poll() is None
+
+
+@pytest.mark.parametrize("text", ["", "not a number\n"])
+def test_a_file_that_names_nobody_stops_nobody(tmp_path: Path, text: str) -> None:
+    (tmp_path / "postmaster.pid").write_text(text)
+
+    stop(tmp_path)
+
+
+def test_nobody_is_waited_for_who_has_ended(tmp_path: Path) -> None:
+    process = subprocess.Popen(("true",))
+    process.wait()
+    name(tmp_path, process.pid)
+
+    stop(tmp_path)
+    stop(tmp_path / "no such folder")
+
+
+def test_the_server_of_another_user_is_told_of(
+    tmp_path: Path, left_behind: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", refuse)
+        with pytest.raises(SystemExit, match=f"another user's.* {left_behind.pid}"):
+            stop(tmp_path)
