@@ -3,6 +3,7 @@
 import inspect
 import re
 import sqlite3
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
@@ -72,6 +73,26 @@ def test_every_setting_is_in_the_reference() -> None:
     }
 
     assert not settings - documented
+
+
+def test_the_reference_shows_how_an_onefold_is_made() -> None:
+    page = (DOCS / "reference/api.md").read_text()
+    (shown,) = re.findall(r"^`Onefold\((.+)\)`:", page, re.MULTILINE)
+    names = [part.partition("=")[0] for part in shown.split(", ") if part != "*"]
+
+    assert names == list(inspect.signature(Onefold).parameters)
+
+
+def test_the_versions_that_are_called_tested_are_those_of_the_lock() -> None:
+    page = (DOCS / "how-to/enqueue-in-your-transaction.md").read_text()
+    (said,) = re.findall(r"^Tested with (.+)\.$", page, re.MULTILINE)
+    locked = {
+        (package["name"].removesuffix("-binary"), ".".join(package["version"].split(".")[:2]))
+        for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+        if "version" in package
+    }
+
+    assert set(re.findall(r"(\w+) (\d+\.\d+)", said.lower())) <= locked
 
 
 def test_the_number_of_vanished_workers_is_the_documented_one() -> None:
