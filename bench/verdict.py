@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,6 +12,9 @@ from bench.values import Measurement, Run, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+ENOUGH: Final = 3
+"""Quiet runs, for a median that says something."""
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -26,7 +29,7 @@ class Figure(msgspec.Struct, frozen=True):
     load: float
     """The highest load average at which one of the runs began."""
     noisy: bool
-    """No run was quiet: the figure is made of runs that were set aside."""
+    """Fewer runs were quiet than are enough; where none was, it is made of those set aside."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -37,6 +40,7 @@ class Verdict(msgspec.Struct, frozen=True):
     ratio: float
     reached: bool
     noisy: bool
+    """One of the two figures is: then `reached` says little."""
 
 
 def complete(
@@ -64,7 +68,7 @@ def figure(contestant: str, runs: Sequence[Run]) -> Figure:
         runs=len(rates),
         set_aside=len(mine) - len(quiet),
         load=max(run.load for run in quiet or mine),
-        noisy=not quiet,
+        noisy=len(quiet) < ENOUGH,
     )
 
 

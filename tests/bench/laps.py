@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.values import Contestant, Lap, Measurement, Run, Target
+from bench.verdict import ENOUGH
 
 ONEFOLD = Contestant("onefold", "ours.bulk")
 RAW = Contestant("raw", "raw_postgres.bulk")
@@ -22,6 +23,11 @@ def measurement(*targets: Target) -> Measurement:
 
 def lap(rate: float, *, steal: float = 0.0) -> Lap:
     return Lap(jobs=100, seconds=100 / rate, steal=steal, cpu_seconds=0.0)
+
+
+def quiet_runs(contestant: Contestant, rate: float) -> list[Run]:
+    """As many as are enough."""
+    return [run(contestant, rate, turn=turn) for turn in range(ENOUGH)]
 
 
 def run(contestant: Contestant, rate: float, *, turn: int = 0, set_aside: bool = False) -> Run:

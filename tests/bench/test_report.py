@@ -6,11 +6,12 @@ import json
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from rich.console import Console
 
 from bench.report import document, facts_table, figures_table, file_system, ratios_table
 from bench.values import Target
-from tests.bench.laps import ONEFOLD, PEER, RAW, measurement, run
+from tests.bench.laps import ONEFOLD, PEER, RAW, measurement, quiet_runs, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,12 +19,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FACTS: dict[str, dict[str, Any]] = {"machine": {"cores": 2}, "versions": {"python": "3.11"}}
-RUNS = [
-    run(ONEFOLD, 100),
-    run(RAW, 200),
-    run(PEER, 50),
-    run(ONEFOLD, 1, turn=1, set_aside=True),
-]
+SET_ASIDE = run(ONEFOLD, 1, turn=3, set_aside=True)
+RUNS = [*quiet_runs(ONEFOLD, 100), *quiet_runs(RAW, 200), *quiet_runs(PEER, 50), SET_ASIDE]
 MEASUREMENT = measurement(Target("onefold", "raw", 0.85), Target("onefold", "peer", 1.5))
 
 
@@ -47,15 +44,29 @@ def test_the_ratios_say_what_was_wanted_and_whether_it_is_reached() -> None:
 
 
 def test_a_ratio_of_noisy_figures_says_so() -> None:
-    noisy = [run(ONEFOLD, 100, set_aside=True), run(RAW, 100), run(PEER, 10)]
+    noisy = [run(ONEFOLD, 100), *quiet_runs(RAW, 100), *quiet_runs(PEER, 10)]
 
-    assert "yes (noisy)" in printed(ratios_table([MEASUREMENT], noisy))
+    found = rows(ratios_table([MEASUREMENT], noisy))
+
+    assert [row[-1] for row in found if row[0] == MEASUREMENT.name] == ["yes (noisy)"] * 2
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_what_ran_in_too_few_rounds_is_noisy_everywhere(rounds: int) -> None:
+    few = [each for each in RUNS if each.turn < rounds]
+
+    (found,) = json.loads(document(FACTS, [MEASUREMENT], few))["measurements"]
+
+    assert printed(figures_table(MEASUREMENT, few)).count("(noisy)") == 3
+    assert printed(ratios_table([MEASUREMENT], few)).count("(noisy)") == 2
+    assert [figure["noisy"] for figure in found["figures"]] == [True] * 3
+    assert [verdict["noisy"] for verdict in found["verdicts"]] == [True] * 2
 
 
 def test_the_figures_say_how_many_runs_were_set_aside() -> None:
     lines = printed(figures_table(MEASUREMENT, RUNS)).splitlines()
 
-    assert any(line.split() == ["onefold", "100", "100", "100", "1", "1", "0.0"] for line in lines)
+    assert any(line.split() == ["onefold", "100", "100", "100", "3", "1", "0.0"] for line in lines)
 
 
 def test_the_facts_are_printed() -> None:
@@ -66,9 +77,9 @@ def test_the_json_has_the_facts_the_rule_and_every_run() -> None:
     content = json.loads(document(FACTS, [MEASUREMENT], RUNS))
 
     assert content["machine"] == {"cores": 2}
-    assert content["rule"] == {"tolerated_steal": 0.1, "extra_rounds": 2}
+    assert content["rule"] == {"tolerated_steal": 0.1, "extra_rounds": 2, "quiet_runs": 3}
     assert len(content["runs"]) == len(RUNS)
-    assert content["runs"][3]["set_aside"] is True
+    assert content["runs"][-1]["set_aside"] is True
     assert set(content["runs"][0]) == {
         *("measurement", "contestant", "turn", "rate", "lap", "load", "set_aside"),
     }

@@ -7,7 +7,7 @@ import pytest
 
 from bench.values import Target
 from bench.verdict import complete, figure, figures, verdicts
-from tests.bench.laps import ONEFOLD, PEER, RAW, lap, measurement, run
+from tests.bench.laps import ONEFOLD, PEER, RAW, lap, measurement, quiet_runs, run
 
 
 def test_a_rate_is_jobs_by_seconds() -> None:
@@ -36,10 +36,18 @@ def test_a_run_that_was_set_aside_is_counted_and_does_not_count() -> None:
 
 
 def test_a_contestant_without_a_quiet_run_has_a_figure_that_says_so() -> None:
-    found = figure("onefold", [run(ONEFOLD, 100, set_aside=True)])
+    found = figure("onefold", [run(ONEFOLD, 100, set_aside=True)] * 5)
 
     assert found.median == pytest.approx(100)
     assert found.noisy
+
+
+@pytest.mark.parametrize(("quiet", "noisy"), [(1, True), (2, True), (3, False), (4, False)])
+def test_a_figure_of_fewer_than_three_quiet_runs_is_noisy(quiet: int, *, noisy: bool) -> None:
+    found = figure("onefold", [run(ONEFOLD, 100)] * quiet + [run(ONEFOLD, 1, set_aside=True)] * 2)
+
+    assert found.median == pytest.approx(100)
+    assert found.noisy is noisy
 
 
 def test_the_runs_of_another_measurement_are_not_looked_at() -> None:
@@ -70,7 +78,7 @@ def test_a_target_is_reached_by_the_ratio_of_medians(rate: float, *, reached: bo
 
 
 def test_a_ratio_is_as_noisy_as_either_side() -> None:
-    runs = [run(ONEFOLD, 100), run(RAW, 100, set_aside=True), run(PEER, 100)]
+    runs = [*quiet_runs(ONEFOLD, 100), *quiet_runs(RAW, 100)[1:], *quiet_runs(PEER, 100)]
     both = measurement(Target("onefold", "raw", 1), Target("onefold", "peer", 1))
 
     beside_raw, beside_peer = verdicts(both, runs)
