@@ -1,6 +1,7 @@
 """`make bench`: run the measurements, show what came of them, write it down.
 
-ONLY=enqueue    the measurements whose name contains the word; several, parted by commas; `list`
+ONLY=enqueue    the measurements whose name contains the word, or is it; several, parted by commas;
+                `list` prints the names
 SCALE=0.1       a tenth of the jobs, for a quick look
 ROUNDS=3        how often each contestant runs
 """
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path("build/bench")
 ROUNDS: Final = 3
+LARGEST_SCALE: Final = 1000
 WIDTH: Final = 110
 
 
@@ -56,7 +58,7 @@ def main() -> None:
     settings = _settings()
     measurements = scaled(chosen(settings.only), settings.scale)
     if not measurements:
-        sys.exit(f"No measurement has {settings.only!r} in its name; ONLY=list prints them all.")
+        sys.exit(f"ONLY={settings.only} chooses no measurement; ONLY=list prints their names.")
     FOLDER.mkdir(parents=True, exist_ok=True)
     runs: list[Run] = []
     with _alone(), _databases(measurements) as urls:
@@ -113,8 +115,9 @@ def _settings() -> Settings:
         settings = msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:
         sys.exit(f"SCALE must be a number and ROUNDS a whole one: {error}")
-    if settings.scale <= 0 or settings.rounds < 1:
-        sys.exit("SCALE must be above 0, and ROUNDS at least 1.")
+    # Neither is true of nan.
+    if not 0 < settings.scale <= LARGEST_SCALE or settings.rounds < 1:
+        sys.exit(f"SCALE must be above 0 and at most {LARGEST_SCALE}, and ROUNDS at least 1.")
     return settings
 
 

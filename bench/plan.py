@@ -167,9 +167,21 @@ MEASUREMENTS: Final = (
 
 
 def chosen(only: str) -> list[Measurement]:
-    """The measurements whose name contains one of the words, which are parted by commas."""
-    words = [word.strip() for word in only.split(",")]
-    return [each for each in MEASUREMENTS if any(word in each.name for word in words)]
+    """The measurements that one of the words chooses, which are parted by commas.
+
+    A word that is a name chooses that one alone, another one all whose name contains it. No words
+    at all choose everything.
+    """
+    if not only.strip():
+        return list(MEASUREMENTS)
+    names = {each.name for each in MEASUREMENTS}
+    words = {word.strip() for word in only.split(",")} - {""}
+    parts = words - names
+    return [
+        each
+        for each in MEASUREMENTS
+        if each.name in words or any(part in each.name for part in parts)
+    ]
 
 
 def scaled(measurements: Sequence[Measurement], scale: float) -> list[Measurement]:

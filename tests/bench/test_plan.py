@@ -60,6 +60,23 @@ def test_a_part_is_chosen_by_any_of_its_words() -> None:
     assert chosen("no such thing") == []
 
 
+@each_measurement
+def test_a_name_chooses_its_measurement_alone(measurement: Measurement) -> None:
+    assert chosen(measurement.name) == [measurement]
+
+
+def test_a_name_and_a_word_choose_both() -> None:
+    assert [each.name for each in chosen("keyed,postgres.take")] == [
+        "postgres.enqueue.keyed",
+        "postgres.take",
+    ]
+
+
+def test_an_empty_word_chooses_nothing() -> None:
+    assert [each.name for each in chosen("sqlite.take,")] == ["sqlite.take"]
+    assert chosen(",") == []
+
+
 @pytest.mark.parametrize("scale", [0.0001, 0.1, 1.0, 1.7])
 def test_sizes_are_whole_takes_at_any_scale(scale: float) -> None:
     for each in scaled(MEASUREMENTS, scale):
