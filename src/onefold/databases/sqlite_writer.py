@@ -30,11 +30,12 @@ from onefold.databases import sqlite_errors
 from onefold.databases.gathering import flight, just, together
 from onefold.databases.sqlite_errands import Errand, deliver
 from onefold.databases.sqlite_statements import execute
-from onefold.errors import Closed, DatabaseBusy
+from onefold.errors import Closed, DatabaseBusy, OnefoldError, WouldDeadlock
 from onefold.operations.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
+    from contextlib import AbstractContextManager
 
     from onefold.databases import Clock
     from onefold.databases.gathering import Shared, Waiting
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 POLL: Final = 0.001
 MONOPOLY: Final = 0.020
 """After so long of commits back to back, the writer leaves the lock alone for one poll."""
+SHORT_POLLS: Final = 20
 IDLE: Final = 1.0
 LARGEST_COMMIT: Final = 500
 
@@ -80,7 +82,8 @@ class Writer:
     def __init__(self, file: File) -> None:
         """No thread is started yet."""
         self._file = file
-        self._lock = threading.Lock()
+        # Reentrant, here and below: a signal handler may call us in the middle of a call.
+        self._lock = threading.RLock()
         self._queue: SimpleQueue[Errand | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
@@ -88,21 +91,31 @@ class Writer:
         self._closed = False
         self._busy = False
         """True from the first errand of a queue until nothing is left of it."""
-        self._writing = threading.Lock()
-        self.in_transaction: threading.Lock = threading.Lock()
+        self._stand_in: int | None = None
+        """The thread that writes in the writer's stead."""
+        self.in_transaction: AbstractContextManager[Any] = threading.RLock()
         _forks.writers.add(self)
 
     def stand_in(self, shared: Shared[Any, Any]) -> list[Any] | None:
         """Do a thread's own errand where nobody else has one; None where it must queue up."""
-        with self._lock:
-            if self._closed:
-                raise Closed
-            if self._busy or not self._writing.acquire(blocking=False):
-                return None
+        me = threading.get_ident()
+        if self._stand_in == me:
+            # A signal handler, in the middle of what this very thread is writing.
+            raise WouldDeadlock
         try:
+            with self._lock:
+                if self._closed:
+                    raise Closed
+                if self._busy or self._stand_in is not None:
+                    return None
+                self._stand_in = me
             return self._write_alone(shared)
         finally:
-            self._writing.release()
+            # Nothing is called before this, so no signal can come before it.
+            if self._stand_in == me:
+                self._stand_in = None
+                if self._closed:
+                    self.close()
 
     def _write_alone(self, shared: Shared[Any, Any]) -> list[Any] | None:
         self._turns.wait()
@@ -136,18 +149,25 @@ class Writer:
         with self._lock:
             self._closed = True
             thread = self._thread
+        if self._stand_in == threading.get_ident():
+            return  # called by a signal handler: it is closed when this thread has written
         if thread is not None:
             self._queue.put(None)
             thread.join()
-        with self._writing:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        while self._stand_in is not None:
+            time.sleep(POLL)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _work(self) -> None:
         while errands := self._next():
-            with self._writing:
+            try:
                 self._write(errands)
+            except BaseException as error:  # noqa: BLE001 - a thread that dies leaves all waiting
+                for errand in errands:
+                    errand.fail(error)
+                deliver(errands)
 
     def _next(self) -> list[Errand]:
         """What is to be done, once there is something; nothing where it is time to end."""
@@ -177,6 +197,7 @@ class Writer:
         try:
             self._turns.wait()
             errands[:] = [errand for errand in errands if not errand.is_abandoned]
+            self._wait_for_the_stand_in(errands)
             while errands and not self._has_run(errands):
                 self._wait_for_the_lock(errands)
         except BaseException as error:  # noqa: BLE001 - the callers', and not the end of the thread
@@ -194,7 +215,7 @@ class Writer:
         cause = error.__cause__ if isinstance(error, Undone) else error
         if isinstance(cause, sqlite3.Error):
             cause = self._file.translated(cause)
-        return copy(cause or error)
+        return copy(cause) if isinstance(cause, OnefoldError) else cause or error
 
     def _has_run(self, errands: list[Errand]) -> bool:
         """Do all errands in one transaction; False where somebody else has the lock."""
@@ -218,6 +239,15 @@ class Writer:
                 return False
             raise self._file.translated(error) from error
         return True
+
+    def _wait_for_the_stand_in(self, errands: list[Errand]) -> None:
+        """Nobody else will stand in while there are errands; who does is about to be done."""
+        for _ in range(SHORT_POLLS):
+            if self._stand_in is None:
+                return
+            time.sleep(POLL / SHORT_POLLS)
+        while errands and self._stand_in is not None:
+            self._wait_for_the_lock(errands)
 
     def _wait_for_the_lock(self, errands: list[Errand]) -> None:
         """A moment; then `errands` has those who still wait, and those who came meanwhile."""
@@ -293,7 +323,7 @@ class _Forks:
 
     def __init__(self) -> None:
         self.writers: WeakSet[Writer] = WeakSet()
-        self._one_by_one = threading.Lock()
+        self._one_by_one = threading.RLock()
         self._paused: list[Writer] = []
 
     def pause(self) -> None:
@@ -301,12 +331,12 @@ class _Forks:
         self._one_by_one.acquire()
         self._paused = list(self.writers)
         for writer in self._paused:
-            writer.in_transaction.acquire()
+            writer.in_transaction.__enter__()
 
     def go_on(self) -> None:
         """In the parent and in the child, after the fork."""
         while self._paused:
-            self._paused.pop().in_transaction.release()
+            self._paused.pop().in_transaction.__exit__(None, None, None)
         self._one_by_one.release()
 
 
