@@ -13,7 +13,10 @@ from psycopg import sql
 
 from onefold import Onefold, SchemaOutdated
 from onefold.operations.migrations import latest
-from tests.faults.callers import Caller, start
+from tests.faults.callers import Caller
+from tests.faults.together import at_once
+
+PROCESSES = 6
 
 MIGRATE = """
     import sys
@@ -34,40 +37,25 @@ ENQUEUE = """
 """
 
 
-def at_once(script: str, *args: object, processes: int = 6) -> list[list[str]]:
-    """Run a script in several processes that start their work together; what each of them says."""
-    running = [start(script, *args) for _ in range(processes)]
-    for process in running:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = [process.communicate()[0].split() for process in running]
-    assert [process.returncode for process in running] == [0] * processes
-    return said
-
-
 class TestAtOnce:
     def test_concurrent_migrations_of_a_schema_apply_once(
         self, postgres_url: str, postgres_schema: str
     ) -> None:
-        said = at_once(MIGRATE, postgres_url, postgres_schema)
+        said = at_once(MIGRATE, [(postgres_url, postgres_schema)] * PROCESSES)
 
         applied = sorted(int(number) for number, _ in said)
         assert applied == [0, 0, 0, 0, 0, latest("postgres")]
         assert [duplicate for _, duplicate in said].count("False") == 1
 
     def test_concurrent_migrations_of_a_file_apply_once(self, sqlite_url: str) -> None:
-        said = at_once(MIGRATE, sqlite_url, "onefold")
+        said = at_once(MIGRATE, [(sqlite_url, "onefold")] * PROCESSES)
 
         applied = sorted(int(number) for number, _ in said)
         assert applied == [0, 0, 0, 0, 0, latest("sqlite")]
         assert [duplicate for _, duplicate in said].count("False") == 1
 
     def test_a_new_file_migrates_itself_under_many_processes(self, sqlite_url: str) -> None:
-        said = at_once(ENQUEUE, sqlite_url)
+        said = at_once(ENQUEUE, [(sqlite_url,)] * PROCESSES)
 
         assert [duplicate for _, duplicate in said].count("False") == 1
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onefold import NewJob, Onefold, ShardsDiffer
-from tests.faults.callers import run, start
+from tests.faults.callers import run
+from tests.faults.together import at_once
 from tests.fixtures.place import Place
 from tests.fixtures.shards import found
 
@@ -56,21 +57,6 @@ FORK = """
 """
 
 
-def at_once(script: str, place: Place, asked: list[int]) -> list[list[str]]:
-    """Let processes that ask for these numbers begin together; what each of them says."""
-    running = [start(script, place.url, place.schema, shards) for shards in asked]
-    for process in running:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = [process.communicate()[0].split() for process in running]
-    assert [process.returncode for process in running] == [0] * len(running)
-    return said
-
-
 def shards_of(place: Place) -> int:
     """What the tables themselves say."""
     ((identity,),) = place.rows("select value from {meta} where name = 'identity'")
@@ -80,7 +66,7 @@ def shards_of(place: Place) -> int:
 
 def check_founding(place: Place, script: str, asked: list[int]) -> None:
     """One number won; who asked for another was told it, and the others share one job."""
-    said = at_once(script, place, asked)
+    said = at_once(script, [(place.url, place.schema, shards) for shards in asked])
 
     won = shards_of(place)
     assert won in {shards or 1 for shards in asked}
