@@ -46,6 +46,10 @@ class Settings(msgspec.Struct, frozen=True):
     rounds: int
 
 
+class ContestantFailed(Exception):
+    """A run that has no lap."""
+
+
 def main() -> None:
     """Run what is asked for."""
     console = _console()
@@ -61,6 +65,7 @@ def main() -> None:
         sys.exit(f"ONLY={settings.only} chooses no measurement; ONLY=list prints their names.")
     FOLDER.mkdir(parents=True, exist_ok=True)
     runs: list[Run] = []
+    failure: str | None = None
     with _alone(), _databases(measurements) as urls:
         facts = _facts(settings, urls)
         console.print(report.facts_table(facts))
@@ -68,8 +73,15 @@ def main() -> None:
         try:
             _measure_all(console, measurements, settings.rounds, urls, runs)
         except KeyboardInterrupt:
-            console.print("Interrupted; what was measured until then:")
-    _conclude(console, facts, complete(measurements, settings.rounds, runs), runs)
+            failure = "The benchmark was interrupted."
+        except ContestantFailed as error:
+            failure = str(error)
+        if failure:
+            console.print(f"{failure} What was measured until then:", style="red", soft_wrap=True)
+        # Before the databases go: whatever they do, it is not lost.
+        whole = complete(measurements, settings.rounds, runs)
+        _conclude(console, facts, whole, runs, failure)
+    sys.exit(failure)
 
 
 @contextmanager
@@ -92,10 +104,11 @@ def _conclude(
     facts: dict[str, dict[str, Any]],
     measurements: list[Measurement],
     runs: list[Run],
+    failure: str | None,
 ) -> None:
     console.print(report.ratios_table(measurements, runs))
     path = FOLDER / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}.json"
-    path.write_bytes(report.document(facts, measurements, runs))
+    path.write_bytes(report.document(facts, measurements, runs, failure))
     console.print(f"Every run is in {path}", soft_wrap=True)
 
 
@@ -195,9 +208,14 @@ def _play(measurement: Measurement, contestant: Contestant, url: str) -> Lap:
         stdout=subprocess.PIPE,
         check=False,
     )
-    if done.returncode:
-        sys.exit(f"{contestant.name} failed in {measurement.name}; what it said is above.")
-    return msgspec.json.decode(done.stdout, type=Lap)
+    try:
+        if done.returncode == 0:
+            return msgspec.json.decode(done.stdout, type=Lap)
+    except msgspec.DecodeError:
+        sys.stderr.write(done.stdout.decode(errors="replace"))
+    raise ContestantFailed(
+        f"{contestant.name} failed in {measurement.name}; what it said is above."
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 import subprocess
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,9 +57,16 @@ def file_system(folder: Path) -> str:
 
 def versions() -> dict[str, str]:
     """What was measured."""
-    found = {package: version(package) for package in PACKAGES}
+    found = {package: _version(package) for package in PACKAGES}
     found["onefold"] += f" ({_commit()})"
     return {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version, **found}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _commit() -> str:
@@ -120,7 +127,10 @@ def ratios_table(measurements: Sequence[Measurement], runs: Sequence[Run]) -> Ta
 
 
 def document(
-    facts: dict[str, dict[str, Any]], measurements: Sequence[Measurement], runs: Sequence[Run]
+    facts: dict[str, dict[str, Any]],
+    measurements: Sequence[Measurement],
+    runs: Sequence[Run],
+    failure: str | None = None,
 ) -> bytes:
     """Everything, as JSON: whoever doubts a median can look at its runs."""
     content: dict[str, Any] = {
@@ -134,6 +144,7 @@ def document(
             }
             for each in measurements
         ],
+        "failure": failure,
         "runs": [{"rate": run.lap.rate, **msgspec.to_builtins(run)} for run in runs],
     }
     return msgspec.json.format(msgspec.json.encode(content), indent=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -42,6 +43,37 @@ def test_a_setting_that_means_nothing_is_refused_with_a_sentence(
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_measured_before_a_contestant_failed_is_concluded(tmp_path: Path) -> None:
+    # Huey is no dependency of ours: it fails here, after the measurement before it has ended.
+    only = "sqlite.enqueue.bulk,sqlite.enqueue.single"
+
+    done = bench(tmp_path, ONLY=only, SCALE="0.001", ROUNDS="1")
+
+    sentence = "huey failed in sqlite.enqueue.single; what it said is above."
+    (path,) = (tmp_path / "build" / "bench").glob("*.json")
+    written = json.loads(path.read_bytes())
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == sentence
+    assert "Ratios of medians" in done.stdout
+    assert [each["measurement"]["name"] for each in written["measurements"]] == [
+        "sqlite.enqueue.bulk"
+    ]
+    assert written["failure"] == sentence
+    assert {(run["measurement"], run["contestant"]) for run in written["runs"]} >= {
+        ("sqlite.enqueue.bulk", "onefold"),
+        ("sqlite.enqueue.single", "onefold"),
+        ("sqlite.enqueue.single", "raw"),
+    }
+
+
+def test_a_run_that_went_well_has_no_failure(tmp_path: Path) -> None:
+    done = bench(tmp_path, ONLY="sqlite.enqueue.bulk", SCALE="0.001", ROUNDS="1")
+
+    (path,) = (tmp_path / "build" / "bench").glob("*.json")
+    assert done.returncode == 0
+    assert json.loads(path.read_bytes())["failure"] is None
 
 
 def test_the_names_are_printed(tmp_path: Path) -> None:
