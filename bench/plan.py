@@ -35,7 +35,11 @@ def _bulk(name: str, says: str, batch: int) -> Measurement:
             Contestant("pgqueuer", "pgqueuer_peer.bulk"),
             Contestant("procrastinate", "procrastinate_peer.bulk"),
         ),
-        targets=(Target("onefold", "pgqueuer", 1.5), Target("onefold", "raw", 0.85)),
+        targets=(
+            Target("onefold", "pgqueuer", 1.5),
+            Target("onefold", "raw", 0.85),
+            Target("onefold", "raw, literals", 0.85),
+        ),
         options={"batch": batch},
     )
 
@@ -129,8 +133,12 @@ MEASUREMENTS: Final = (
         "bulk enqueue, 1,000 jobs a call",
         "sqlite",
         jobs=100_000,
-        contestants=(Contestant("onefold", "ours.bulk"), Contestant("raw", "raw_sqlite.bulk")),
-        targets=(Target("onefold", "raw", 0.7),),
+        contestants=(
+            Contestant("onefold", "ours.bulk"),
+            Contestant("raw", "raw_sqlite.bulk"),
+            Contestant("raw, from payloads", "raw_sqlite.bulk_from_payloads"),
+        ),
+        targets=(Target("onefold", "raw", 0.7), Target("onefold", "raw, from payloads", 0.7)),
         options={"batch": 1_000},
     ),
     Measurement(

@@ -14,7 +14,7 @@ from onefold.model.identity import new_id
 STORED: Final = "select count(*) from onefold_job"
 FINISHED: Final = "select count(*) from onefold_job where state = 2"
 
-# The columns of Onefold's own insert.
+# The columns of Onefold's own insert (insert_job.sql), of a batch as of one job.
 COLUMNS: Final = (
     *("shard", "id", "tenant", "queue", "kind", "priority", "run_at", "max_attempts", "payload"),
     *("fingerprint", "unique_kind", "unique_key", "unique_states", "unique_until", "created_at"),

@@ -1,11 +1,14 @@
 """The same rows by hand: psycopg, one statement a batch, every value ready before the start.
 
-Nothing is checked, encoded or answered. What is lost against this is what Onefold's promises cost.
+Nothing is checked, encoded or answered. One cursor does it all, as Onefold's does: a new one would
+find out anew how each parameter is spelled. What is lost against this is what Onefold's promises
+cost.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +19,7 @@ from bench.payloads import KIND, batches, encode, payloads
 from onefold.model.identity import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from bench.stopwatch import Stopwatch
     from bench.values import Order
@@ -25,8 +28,9 @@ WARM: Final = 10
 BATCH: Final = 200
 STORED: Final = "select count(*) from onefold.job"
 
-# The columns of Onefold's own insert.
-COLUMNS: Final = {
+# The columns that Onefold names for jobs without keys: of a batch (store_jobs.sql), and of one job
+# (insert_job.sql), whose key it says is none.
+MANY: Final = {
     "shard": "smallint",
     "id": "uuid",
     "tenant": "text",
@@ -36,20 +40,25 @@ COLUMNS: Final = {
     "run_at": "bigint",
     "max_attempts": "smallint",
     "payload": "text",
+    "created_at": "bigint",
+    "expires_at": "bigint",
+    "options": "text",
+}
+KEY: Final = {
     "fingerprint": "text",
     "unique_kind": "text",
     "unique_key": "text",
     "unique_states": "smallint",
     "unique_until": "bigint",
-    "created_at": "bigint",
-    "expires_at": "bigint",
-    "options": "text",
 }
-_NAMES: Final = ", ".join(COLUMNS)
-_ARRAYS: Final = ", ".join(f"%s::{kind}[]" for kind in COLUMNS.values())
-INSERT_MANY: Final = f"insert into onefold.job ({_NAMES}) select * from unnest({_ARRAYS})".encode()
-_VALUES: Final = ", ".join(f"%s::{kind}" for kind in COLUMNS.values())
-INSERT_ONE: Final = f"insert into onefold.job ({_NAMES}) values ({_VALUES})".encode()
+ONE: Final = {**MANY, **KEY}
+NO_KEY: Final = (None, None, None, 0, None)
+_ARRAYS: Final = ", ".join(f"%s::{kind}[]" for kind in MANY.values())
+INSERT_MANY: Final = (
+    f"insert into onefold.job ({', '.join(MANY)}) select * from unnest({_ARRAYS})".encode()
+)
+_VALUES: Final = ", ".join(f"%s::{kind}" for kind in ONE.values())
+INSERT_ONE: Final = f"insert into onefold.job ({', '.join(ONE)}) values ({_VALUES})".encode()
 
 # The last batch completed and the next one taken, in one statement and so in one commit.
 FINISH: Final = """
@@ -90,14 +99,21 @@ LEASE: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 def _row(content: dict[str, Any]) -> tuple[Any, ...]:
     now = 1_800_000_000_000_000
     text = encode(content).decode()
-    return (
-        *(0, new_id(), "", "default", KIND, 0, now, 8, text),
-        *(None, None, None, 0, None, now, None, None),
-    )
+    return (0, new_id(), "", "default", KIND, 0, now, 8, text, now, None, None)
+
+
+def _rows_of_one(count: int) -> list[tuple[Any, ...]]:
+    return [(*_row(content), *NO_KEY) for content in payloads(count)]
 
 
 def _columns(contents: Sequence[dict[str, Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*map(_row, contents), strict=True)]
+
+
+@contextmanager
+def _cursor(url: str) -> Generator[psycopg.Cursor[Any]]:
+    with psycopg.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+        yield cursor
 
 
 def bulk(order: Order, watch: Stopwatch) -> None:
@@ -105,12 +121,12 @@ def bulk(order: Order, watch: Stopwatch) -> None:
     url = stage.onefold_database(order)
     ready = [_columns(batch) for batch in batches(payloads(order.jobs), order.number("batch"))]
     stage.settle(url)
-    with psycopg.connect(url, autocommit=True) as connection:
+    with _cursor(url) as cursor:
         for _ in range(WARM):
-            connection.execute(INSERT_MANY, _columns(payloads(10)))
+            cursor.execute(INSERT_MANY, _columns(payloads(10)))
         with watch.running(order.jobs):
             for lists in ready:
-                connection.execute(INSERT_MANY, lists)
+                cursor.execute(INSERT_MANY, lists)
     stage.expect(url, STORED, WARM * 10 + order.jobs)
 
 
@@ -119,12 +135,12 @@ def bulk_from_payloads(order: Order, watch: Stopwatch) -> None:
     url = stage.onefold_database(order)
     contents = payloads(order.jobs)
     stage.settle(url)
-    with psycopg.connect(url, autocommit=True) as connection:
+    with _cursor(url) as cursor:
         for _ in range(WARM):
-            connection.execute(INSERT_MANY, _columns(payloads(10)))
+            cursor.execute(INSERT_MANY, _columns(payloads(10)))
         with watch.running(order.jobs):
             for batch in batches(contents, order.number("batch")):
-                connection.execute(INSERT_MANY, _columns(batch))
+                cursor.execute(INSERT_MANY, _columns(batch))
     stage.expect(url, STORED, WARM * 10 + order.jobs)
 
 
@@ -136,12 +152,12 @@ def bulk_literals(order: Order, watch: Stopwatch) -> None:
         for batch in batches(payloads(order.jobs), order.number("batch"))
     ]
     stage.settle(url)
-    with psycopg.connect(url, autocommit=True) as connection:
+    with _cursor(url) as cursor:
         for _ in range(WARM):
-            connection.execute(INSERT_MANY, [_literal(c) for c in _columns(payloads(10))])
+            cursor.execute(INSERT_MANY, [_literal(c) for c in _columns(payloads(10))])
         with watch.running(order.jobs):
             for lists in ready:
-                connection.execute(INSERT_MANY, lists)
+                cursor.execute(INSERT_MANY, lists)
     stage.expect(url, STORED, WARM * 10 + order.jobs)
 
 
@@ -160,14 +176,14 @@ def _element(value: object) -> str:
 def single(order: Order, watch: Stopwatch) -> None:
     """`insert … values`, one after the other, each its own commit."""
     url = stage.onefold_database(order)
-    warm, rows = map(_row, payloads(WARM)), [_row(content) for content in payloads(order.jobs)]
+    warm, rows = _rows_of_one(WARM), _rows_of_one(order.jobs)
     stage.settle(url)
-    with psycopg.connect(url, autocommit=True) as connection:
+    with _cursor(url) as cursor:
         for row in warm:
-            connection.execute(INSERT_ONE, row)
+            cursor.execute(INSERT_ONE, row)
         with watch.running(order.jobs):
             for row in rows:
-                connection.execute(INSERT_ONE, row)
+                cursor.execute(INSERT_ONE, row)
     stage.expect(url, STORED, WARM + order.jobs)
 
 
@@ -180,13 +196,16 @@ def asingle(order: Order, watch: Stopwatch) -> None:
 
 
 async def _asingle(url: str, order: Order, watch: Stopwatch) -> None:
-    warm, rows = map(_row, payloads(WARM)), [_row(content) for content in payloads(order.jobs)]
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+    warm, rows = _rows_of_one(WARM), _rows_of_one(order.jobs)
+    async with (
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
         for row in warm:
-            await connection.execute(INSERT_ONE, row)
+            await cursor.execute(INSERT_ONE, row)
         with watch.running(order.jobs):
             for row in rows:
-                await connection.execute(INSERT_ONE, row)
+                await cursor.execute(INSERT_ONE, row)
 
 
 def take(order: Order, watch: Stopwatch) -> None:
@@ -194,19 +213,19 @@ def take(order: Order, watch: Stopwatch) -> None:
     count = order.jobs + WARM * BATCH
     url = stage.loaded_database(order, count)
     stage.settle(url)
-    with psycopg.connect(url, autocommit=True) as connection:
-        _drain(connection, WARM)
+    with _cursor(url) as cursor:
+        _drain(cursor, WARM)
         with watch.running(order.jobs):
-            _drain(connection, order.jobs // BATCH)
+            _drain(cursor, order.jobs // BATCH)
     stage.expect(url, stage.FINISHED, count)
 
 
-def _drain(connection: psycopg.Connection[Any], turns: int) -> None:
+def _drain(cursor: psycopg.Cursor[Any], turns: int) -> None:
     ids: list[str] = []
     fences: list[int] = []
     for _ in range(turns):
         last = {"ids": _literal(ids), "fences": _literal(fences)}
         values = {**last, "limit": BATCH, "lease": LEASE}
-        rows = connection.execute(FINISH_AND_TAKE.encode(), values).fetchall()
+        rows = cursor.execute(FINISH_AND_TAKE.encode(), values).fetchall()
         ids, fences = [row[0] for row in rows], [row[1] for row in rows]
-    connection.execute(FINISH.encode(), {"ids": _literal(ids), "fences": _literal(fences)})
+    cursor.execute(FINISH.encode(), {"ids": _literal(ids), "fences": _literal(fences)})

@@ -55,6 +55,21 @@ def bulk(order: Order, watch: Stopwatch) -> None:
     sqlite_stage.expect(order.url, sqlite_stage.STORED, WARM + order.jobs)
 
 
+def bulk_from_payloads(order: Order, watch: Stopwatch) -> None:
+    """The same, the rows made from the payloads while the watch runs, as an application must."""
+    sqlite_stage.onefold_file(order.url)
+    contents = payloads(order.jobs)
+    with closing(sqlite_stage.connect(order.url)) as connection:
+        connection.executemany(sqlite_stage.INSERT, map(sqlite_stage.row, payloads(WARM)))
+        with watch.running(order.jobs):
+            for batch in batches(contents, order.number("batch")):
+                rows = [sqlite_stage.row(content) for content in batch]
+                connection.execute("begin immediate")
+                connection.executemany(sqlite_stage.INSERT, rows)
+                connection.execute("commit")
+    sqlite_stage.expect(order.url, sqlite_stage.STORED, WARM + order.jobs)
+
+
 def single(order: Order, watch: Stopwatch) -> None:
     """One after the other, each its own commit."""
     sqlite_stage.onefold_file(order.url)
