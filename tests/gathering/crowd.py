@@ -136,7 +136,7 @@ class Crowd:
         if not self.place.on_postgres:
             return
         state = self.onefold.target._conductor.database._state
-        for gathered in state._tasks.values():
+        for gathered in state.tasks.values():
             await asyncio.gather(*gathered._flights)
         until(lambda: not lanes_of(self.onefold.target), "for all lanes to be empty")
 
@@ -252,11 +252,11 @@ def _commits_in(wal: Path) -> Iterator[int]:
 def lanes_of(onefold: Any) -> dict[Any, Any]:
     """Who waits for a flight, in all lanes of an Onefold; SQLite has none."""
     state = onefold._conductor.database._state
-    gathered: list[Any] = [*state._tasks.values()]
-    if state._threads is not None:
-        gathered.append(state._threads)
+    gathered: list[Any] = [*state.tasks.values()]
+    if state.threads is not None:
+        gathered.append(state.threads)
     found: dict[Any, Any] = {}
     for one in gathered:
-        lanes: Lanes = one._lanes
+        lanes: Lanes[Any] = one._lanes
         found.update(lanes._lanes)
     return found

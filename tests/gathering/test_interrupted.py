@@ -16,7 +16,7 @@ from tests.fixtures.soak import repetitions
 from tests.gathering.crowd import Crowd, has_asked, lanes_of
 from tests.race.crew import DEADLINE
 from tests.race.waiting import until
-from tests.unit.test_gathering import Weather, shared
+from tests.unit.test_gathering import SETTINGS, Weather, shared
 
 SIZE = 6
 INTERRUPTS = repetitions(200, soak=5_000)
@@ -128,7 +128,7 @@ def work_until_interrupted(gathered: GatheredThreads, ring: Callable[[], None]) 
 def test_a_thread_that_is_interrupted_anywhere_leaves_nobody_behind(
     ring: Callable[[], None],
 ) -> None:
-    gathered = GatheredThreads(Weather(set()).transact)
+    gathered = GatheredThreads(Weather(set()).transact, **SETTINGS)
     stop, done = threading.Event(), [0, 0, 0]
 
     def work(rank: int) -> None:

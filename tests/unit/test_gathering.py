@@ -33,6 +33,7 @@ from onefold.operations.statement import Operation, Sql
 from tests.race.waiting import until
 
 SQL = Sql("sqlite")
+SETTINGS: Any = {"patience": 60.0, "busy": lambda: busy(60)}
 
 
 def busy(seconds: int) -> DatabaseBusy:
@@ -56,7 +57,7 @@ class Told(Waiting):
     """Remembers what it was told."""
 
     def __init__(self, item: object, key: object = None) -> None:
-        super().__init__(shared(item, key))
+        super().__init__(shared(item, key), deadline=60.0)
         self.told: list[tuple[object, BaseException | None]] = []
 
     def _tell(self, answer: object, error: BaseException | None) -> None:
@@ -189,7 +190,7 @@ class TestFlight:
 
 class TestLanes:
     def test_a_held_key_has_a_lane_of_its_own_until_nobody_is_in_it(self) -> None:
-        lanes = Lanes()
+        lanes: Lanes[Told] = Lanes()
         common = lanes.of(shared("a"), held=False)
         common.pending.append(Told("a"))
         own = lanes.of(shared("b"), held=True)
@@ -204,7 +205,7 @@ class TestLanes:
         assert lanes.of(shared("b"), held=False) is common
 
     def test_a_lane_with_somebody_in_it_is_not_forgotten(self) -> None:
-        lanes = Lanes()
+        lanes: Lanes[Told] = Lanes()
         lane = lanes.of(shared("a"), held=True)
         lane.pending.append(Told("a"))
 
@@ -213,7 +214,7 @@ class TestLanes:
         assert lanes.of(shared("a"), held=False) is lane
 
     def test_a_flight_takes_no_more_than_it_can(self) -> None:
-        lane = Lane(patient=False)
+        lane: Lane[Told] = Lane(patient=False)
         lane.pending += [Told(number) for number in range(LARGEST_FLIGHT + 3)]
 
         assert len(lane.board()) == LARGEST_FLIGHT
@@ -245,7 +246,7 @@ class Weather:
         self.held = held
         self.transactions = 0
 
-    def transact(self, build: Any, *, patient: bool) -> Any:
+    def transact(self, build: Any, *, patient: bool, deadline: float | None = None) -> Any:
         self.transactions += 1
         try:
             answers = answered(build)
@@ -268,7 +269,7 @@ def test_threads_are_all_answered_and_leave_nothing_behind(
     calls: list[tuple[int, bool]], held: set[int]
 ) -> None:
     weather = Weather(held)
-    gathered = GatheredThreads(weather.transact)
+    gathered = GatheredThreads(weather.transact, **SETTINGS)
     answers: list[Any] = [None] * len(calls)
 
     def work(number: int, key: int, *, bad: bool) -> None:
@@ -296,12 +297,12 @@ def test_tasks_are_all_answered_and_leave_nothing_behind(
 ) -> None:
     weather = Weather(held)
 
-    async def transact(build: Any, *, patient: bool) -> Any:
+    async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
         await asyncio.sleep(0)
         return weather.transact(build, patient=patient)
 
     async def main() -> list[Any]:
-        gathered = GatheredTasks(transact)
+        gathered = GatheredTasks(transact, **SETTINGS)
         tasks = [
             asyncio.create_task(gathered.run(call(key, number, bad=bad)))
             for number, (key, bad) in enumerate(calls)
@@ -343,7 +344,7 @@ class TestInterrupted:
         blocked, interrupted = threading.Event(), threading.Event()
         tries: list[int] = []
 
-        def transact(build: Any, *, patient: bool) -> Any:
+        def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
             del patient
             tries.append(1)
             if len(tries) <= 2:
@@ -354,7 +355,7 @@ class TestInterrupted:
                 raise KeyboardInterrupt
             return answered(build)
 
-        gathered = GatheredThreads(transact)
+        gathered = GatheredThreads(transact, **SETTINGS)
         answers: dict[int, Any] = {}
 
         def work(number: int) -> None:
@@ -378,12 +379,12 @@ class TestInterrupted:
         assert gathered._lanes._lanes == {}
 
     def test_a_flight_that_is_cancelled_before_it_began_is_called_for_again(self) -> None:
-        async def transact(build: Any, *, patient: bool) -> Any:
+        async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
             del patient
             return answered(build)
 
         async def main() -> list[Any]:
-            gathered = GatheredTasks(transact)
+            gathered = GatheredTasks(transact, **SETTINGS)
             tasks = [asyncio.create_task(gathered.run(shared(number))) for number in range(3)]
             # Each has asked; the flight has not left yet.
             await asyncio.sleep(0)
@@ -401,7 +402,7 @@ class TestInterrupted:
             on_its_way = asyncio.Event()
             tries: list[int] = []
 
-            async def transact(build: Any, *, patient: bool) -> Any:
+            async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
                 del patient
                 tries.append(1)
                 await asyncio.sleep(0)
@@ -411,7 +412,7 @@ class TestInterrupted:
                     await asyncio.Event().wait()
                 return answered(build)
 
-            gathered = GatheredTasks(transact)
+            gathered = GatheredTasks(transact, **SETTINGS)
             tasks = [asyncio.create_task(gathered.run(shared(number))) for number in range(3)]
             await on_its_way.wait()
             for flying in gathered._flights:
@@ -424,7 +425,7 @@ class TestInterrupted:
         """Who catches its cancellation may still ask for something."""
         asked: list[Any] = []
 
-        async def transact(build: Any, *, patient: bool) -> Any:
+        async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
             del patient
             answers = answered(build)
             if "first" in answers:
@@ -439,7 +440,7 @@ class TestInterrupted:
                 raise
 
         async def main() -> None:
-            gathered = GatheredTasks(transact)
+            gathered = GatheredTasks(transact, **SETTINGS)
             asked_for = [asyncio.create_task(caller(gathered)) for _ in range(3)]
             await asyncio.wait(asked_for, timeout=0)
 
@@ -453,7 +454,7 @@ def test_a_thread_that_leads_more_than_a_flight_can_take_still_gets_its_answer(
 ) -> None:
     monkeypatch.setattr("onefold.databases.gathering.LARGEST_FLIGHT", 2)
     start = threading.Barrier(16)
-    gathered = GatheredThreads(Weather(set()).transact)
+    gathered = GatheredThreads(Weather(set()).transact, **SETTINGS)
     answers: list[Any] = [None] * 16
 
     def work(number: int) -> None:

@@ -335,7 +335,8 @@ def _shared(item: Prepared, policy: Policy) -> Shared[Prepared, Enqueued]:
         return enqueue.enqueue(sql, items, policy)
 
     request, publish = item.request, item.publish
-    key = (request.unique or request.id, None if publish is None else publish.key)
+    # A publish key is mostly the caller's own. Of the two, the unique key is what others hold.
+    key = request.unique or (request.id if publish is None else publish.key)
     return Shared(many, item, ("enqueue", policy), key)
 
 

@@ -35,8 +35,7 @@ class Errand(Waiting):
 
     def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
         """Made in the caller's thread."""
-        super().__init__(shared)
-        self.deadline = deadline
+        super().__init__(shared, deadline)
         self.looked = False
         self.thread: int = threading.get_ident()
         self.context: Context = copy_context()

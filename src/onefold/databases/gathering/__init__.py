@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Sequence
 from copy import copy
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
@@ -35,6 +36,8 @@ Item = TypeVar("Item")
 T = TypeVar("T")
 
 LARGEST_FLIGHT: Final = 1_000
+PATIENT_FLIGHTS: Final = 5
+"""Of all lanes together: held keys must not use up the connections that everybody needs."""
 FLIGHTS: Final = 2
 """At once, of one lane: while one waits for the disk, the next is on its way."""
 
@@ -77,9 +80,10 @@ def together(waiting: Sequence[Waiting]) -> Callable[[Sql], Operation[list[Any]]
 class Waiting:
     """A caller, with the item it asks for; how it is told is its own business."""
 
-    def __init__(self, shared: Shared[Any, Any]) -> None:
+    def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
         """Not answered yet."""
         self.shared = shared
+        self.deadline = deadline
         self.answered: bool = False
 
     # Told first and marked afterwards: a signal in between has it told twice, and never not at all.
@@ -114,7 +118,7 @@ def flight(waiting: Sequence[Waiting]) -> Flight:
         answers = list(zip(waiting, (yield waiting), strict=True))
     except Exception as error:  # noqa: BLE001 - somebody's own is found out one by one
         if len(waiting) == 1 or _befalls_all(error):
-            _fail(waiting, error)
+            fail_all(waiting, error)
         else:
             yield from _one_by_one(waiting)
     else:
@@ -135,7 +139,7 @@ def _one_by_one(waiting: Sequence[Waiting]) -> Flight:
             each.hold_up()
         except Exception as error:  # noqa: BLE001 - this item's own, or the end of all
             if _befalls_all(error):
-                _fail(waiting[place:], error)
+                fail_all(waiting[place:], error)
                 return
             each.fail(error)
         else:
@@ -152,48 +156,56 @@ def _befalls_all(error: Exception) -> bool:
     return isinstance(error, DatabaseUnavailable | SchemaOutdated | ShardsDiffer | Closed)
 
 
-def _fail(waiting: Sequence[Waiting], error: Exception) -> None:
+def fail_all(waiting: Sequence[Waiting], error: Exception) -> None:
+    """Tell them all of what has befallen them."""
     for each in waiting:
         # One of its own for everybody: it gets the traceback of whoever raises it.
         each.fail(copy(error) if isinstance(error, OnefoldError) else error)
 
 
-class Lane:
-    """Those who wait for a flight, and how many flights are on their way."""
+class Token:
+    """Stands for a flight as long as whoever leads it is there."""
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+class Lane(Generic[W]):
+    """Those who wait for a flight, and the flights that are on their way."""
 
     def __init__(self, *, patient: bool) -> None:
         """A patient lane has one key, and one flight that may wait long for it."""
         self.patient = patient
-        self.pending: list[Waiting] = []
-        self.flights = 0
+        self.pending: list[W] = []
+        self.flights: WeakSet[Token] = WeakSet()
         self.boarding = False
         """True where a flight has been called for and not left yet."""
 
     @property
     def has_place(self) -> bool:
         """Whether a flight may leave now."""
-        return self.flights < (1 if self.patient else FLIGHTS)
+        return len(self.flights) < (1 if self.patient else FLIGHTS)
 
     @property
     def is_empty(self) -> bool:
         """Whether nobody waits here or flies."""
         return not self.flights and not self.pending
 
-    def board(self) -> list[Waiting]:
+    def board(self) -> list[W]:
         """The next flight."""
         boarding = self.pending[:LARGEST_FLIGHT]
         del self.pending[: len(boarding)]
         return boarding
 
 
-class Lanes:
+class Lanes(Generic[W]):
     """The lanes of a process or an event loop."""
 
     def __init__(self) -> None:
         """Empty."""
-        self._lanes: dict[tuple[Hashable, Hashable], Lane] = {}
+        self._lanes: dict[tuple[Hashable, Hashable], Lane[W]] = {}
 
-    def of(self, shared: Shared[Any, Any], *, held: bool) -> Lane:
+    def of(self, shared: Shared[Any, Any], *, held: bool) -> Lane[W]:
         """The lane of an item: its key's own, where that is held, or the common one."""
         own = self._lanes.get((shared.mates, shared.key))
         if own is not None:
@@ -201,7 +213,7 @@ class Lanes:
         key = shared.key if held else None
         return self._lanes.setdefault((shared.mates, key), Lane(patient=held))
 
-    def leave(self, shared: Shared[Any, Any], lane: Lane) -> None:
+    def leave(self, shared: Shared[Any, Any], lane: Lane[W]) -> None:
         """Forget a lane that nobody is in."""
-        if lane.flights == 0 and not lane.pending:
+        if lane.is_empty:
             self._lanes.pop((shared.mates, shared.key if lane.patient else None), None)

@@ -1,20 +1,26 @@
 """Group commit among threads: the first to come leads a flight, and hands over to the next.
 
-A signal may interrupt a thread anywhere. Whoever it was to take along is taken by the next one; an
-item that was stored before is found again by its id.
+A signal may interrupt a thread anywhere. A flight is known by a token that only its leader's frame
+holds: where the leader is gone, so is the token, and whoever it was to take along finds that out
+and leads itself. An item that was stored before is found again by its id.
 """
 
 from __future__ import annotations
 
-from threading import BoundedSemaphore, Lock
+import time
+from threading import BoundedSemaphore, Lock, RLock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from weakref import ref
 
 from onefold.databases.gathering import (
+    PATIENT_FLIGHTS,
     HeldUp,
     Lane,
     Lanes,
     Shared,
+    Token,
     Waiting,
+    fail_all,
     flight,
     just,
     together,
@@ -22,52 +28,59 @@ from onefold.databases.gathering import (
 from onefold.operations.run import run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from onefold.databases import Build
 
 T = TypeVar("T")
 
-PATIENT_FLIGHTS: Final = 5
-"""Of all lanes together: held keys must not use up the connections that everybody needs."""
+LOOK: Final = 0.05
+"""Seconds after which a waiting thread looks whether anybody is still there to answer."""
 
 
 class Transact(Protocol):
     """Runs an operation in a transaction; an impatient one raises `HeldUp` at a held key."""
 
-    def __call__(self, build: Build[T], *, patient: bool) -> T:
-        """Run it."""
+    def __call__(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
+        """Run it; a patient one waits until the deadline."""
         ...
 
 
 class WaitingThread(Waiting):
     """A thread that waits to be answered, or to lead."""
 
-    def __init__(self, shared: Shared[Any, Any]) -> None:
+    def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
         """Not woken yet."""
-        super().__init__(shared)
+        super().__init__(shared, deadline)
         self._gate = Lock()
         self._gate.acquire()
         self._outcome: tuple[object, BaseException | None] | None = None
-        self.lane: Lane | None = None
-        self.leads: list[Waiting] = []
+        self.leads: list[WaitingThread] = []
+        self.token: Token | None = None
+        """Of the flight that it leads."""
+        self.flight: ref[Token] | None = None
+        """Of the flight that it is on."""
 
     def _tell(self, answer: object, error: BaseException | None) -> None:
         self._outcome = (answer, error)
         self._wake()
 
-    def lead(self, flight: list[Waiting]) -> None:
+    def lead(self, flying: list[WaitingThread]) -> Token:
         """Wake it up to take these along."""
-        self.leads = flight
+        self.token = token = Token()
+        self.leads = flying
+        for each in flying:
+            each.flight = ref(token)
         self._wake()
+        return token
 
     def _wake(self) -> None:
         if self._gate.locked():
             self._gate.release()
 
     def wait(self) -> None:
-        """Until it is answered, or told to lead."""
-        self._gate.acquire()
+        """For a while, or until it is answered or told to lead."""
+        self._gate.acquire(timeout=LOOK)
 
     @property
     def is_told(self) -> bool:
@@ -86,100 +99,120 @@ class WaitingThread(Waiting):
 class GatheredThreads:
     """The threads of a process that make single calls."""
 
-    def __init__(self, transact: Transact) -> None:
-        """`transact` is the database's."""
+    def __init__(
+        self, transact: Transact, *, patience: float, busy: Callable[[], Exception]
+    ) -> None:
+        """`transact` is the database's; `busy` makes the error for who has waited so long."""
         self._transact = transact
-        self._lock = Lock()
-        self._lanes = Lanes()
+        self._seconds = patience
+        self._busy = busy
+        # Reentrant: a signal handler may enqueue in the middle of an enqueue.
+        self._lock = RLock()
+        self._lanes: Lanes[WaitingThread] = Lanes()
         self._patience = BoundedSemaphore(PATIENT_FLIGHTS)
 
     def run(self, shared: Shared[Any, T]) -> T:
         """Run an item, with others where there are any."""
+        deadline = time.monotonic() + self._seconds
         held = False
         while True:
             try:
-                if not held and (lane := self._alone(shared)):
-                    return self._fly_alone(lane, shared)
-                answer: T = self._once(shared, held=held)
+                if not held and (answers := self._alone(shared)) is not None:
+                    return answers[0]
+                answer: T = self._together(WaitingThread(shared, deadline), held=held)
             except HeldUp:
                 held = True
             else:
                 return answer
 
-    def _alone(self, shared: Shared[Any, Any]) -> Lane | None:
-        """The lane, with a flight of our own, where there is nobody else in it."""
-        with self._lock:
-            lane = self._lanes.of(shared, held=False)
-            if not lane.is_empty:
-                return None
-            lane.flights += 1
-        return lane
-
-    def _fly_alone(self, lane: Lane, shared: Shared[Any, T]) -> T:
-        """Most calls meet nobody, and need nobody told."""
+    def _alone(self, shared: Shared[Any, T]) -> list[T] | None:
+        """Most calls meet nobody, and need nobody told; None where somebody else is there."""
+        token = Token()
+        lane = None
         try:
-            (answer,) = self._transact(just(shared), patient=False)
-            return answer
-        finally:
             with self._lock:
-                self._hand_over(lane, shared)
+                lane = self._lanes.of(shared, held=False)
+                if lane.patient or not lane.is_empty:
+                    return None
+                lane.flights.add(token)
+            return self._fly_alone(shared)
+        finally:
+            if lane is not None:
+                self._end(lane, shared, token)
 
-    def _once(self, shared: Shared[Any, Any], *, held: bool) -> Any:
-        waiting = WaitingThread(shared)
+    def _fly_alone(self, shared: Shared[Any, T]) -> list[T]:
+        return self._transact(just(shared), patient=False)
+
+    def _together(self, waiting: WaitingThread, *, held: bool) -> Any:
+        lane = None
         try:
-            lane = self._join(waiting, held=held)
+            with self._lock:
+                lane = self._lanes.of(waiting.shared, held=held)
+                lane.pending.append(waiting)
             while not waiting.is_told:
+                if not waiting.leads:
+                    self._look_after(lane, waiting)
                 if waiting.leads:
                     self._lead(lane, waiting)
-                else:
+                elif not waiting.is_told:
                     waiting.wait()
-        except BaseException:
-            self._leave(waiting)
-            raise
+        finally:
+            if lane is not None and not waiting.is_told:
+                self._leave(lane, waiting)
         return waiting.result()
 
-    def _join(self, waiting: WaitingThread, *, held: bool) -> Lane:
+    def _look_after(self, lane: Lane[WaitingThread], waiting: WaitingThread) -> None:
+        """Lead, where there is a place; wait again, where the flight that it was on is gone."""
         with self._lock:
-            lane = self._lanes.of(waiting.shared, held=held)
-            waiting.lane = lane
-            lane.pending.append(waiting)
-            if lane.has_place:
-                lane.flights += 1
-                waiting.leads = lane.board()
-        return lane
-
-    def _lead(self, lane: Lane, waiting: WaitingThread) -> None:
-        if lane.patient:
-            with self._patience:
-                self._fly(lane, waiting.leads)
-        else:
-            self._fly(lane, waiting.leads)
-        self._leave(waiting)
-
-    def _fly(self, lane: Lane, flying: Sequence[Waiting]) -> None:
-        run(flight(flying), lambda some: self._transact(together(some), patient=lane.patient))
-
-    def _leave(self, waiting: WaitingThread) -> None:
-        """Hand over to the next. May be called again, where it was interrupted."""
-        with self._lock:
-            lane = waiting.lane
-            if lane is None:
+            on_its_way = waiting.flight is not None and waiting.flight() is not None
+            if waiting.is_told or waiting.leads or on_its_way:
                 return
-            if waiting in lane.pending:
-                lane.pending.remove(waiting)
-            if waiting.leads:
-                lane.pending[:0] = [
-                    each for each in waiting.leads if each is not waiting and not each.answered
-                ]
-                self._hand_over(lane, waiting.shared)
-                waiting.leads = []
+            if waiting not in lane.pending:
+                lane.pending.insert(0, waiting)
+            self._call_for_a_flight(lane)
 
-    def _hand_over(self, lane: Lane, shared: Shared[Any, Any]) -> None:
-        if lane.pending:
+    def _call_for_a_flight(self, lane: Lane[WaitingThread]) -> None:
+        """Have the first of those who wait lead, where there is a place."""
+        if lane.pending and lane.has_place:
             flying = lane.board()
-            first = flying[0]
-            assert isinstance(first, WaitingThread)
-            first.lead(flying)
-        else:
-            lane.flights -= 1
+            lane.flights.add(flying[0].lead(flying))
+
+    def _lead(self, lane: Lane[WaitingThread], waiting: WaitingThread) -> None:
+        self._fly(lane, [each for each in waiting.leads if not each.is_told])
+        with self._lock:
+            waiting.leads = []
+        self._end(lane, waiting.shared, waiting.token)
+
+    def _fly(self, lane: Lane[WaitingThread], flying: Sequence[WaitingThread]) -> None:
+        if not lane.patient:
+            run(flight(flying), lambda some: self._transact(together(some), patient=False))
+            return
+        deadline = max(each.deadline for each in flying)
+        if not self._patience.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            fail_all(flying, self._busy())
+            return
+        try:
+            run(
+                flight(flying),
+                lambda some: self._transact(together(some), patient=True, deadline=deadline),
+            )
+        finally:
+            self._patience.release()
+
+    def _end(
+        self, lane: Lane[WaitingThread], shared: Shared[Any, Any], token: Token | None
+    ) -> None:
+        """Hand over to the next."""
+        with self._lock:
+            if token is not None:
+                lane.flights.discard(token)
+            self._call_for_a_flight(lane)
             self._lanes.leave(shared, lane)
+
+    def _leave(self, lane: Lane[WaitingThread], waiting: WaitingThread) -> None:
+        """An interrupted thread leads nobody: those it was to take along wait for the next."""
+        with self._lock:
+            lane.pending[:0] = [each for each in waiting.leads if not each.is_told]
+            lane.pending[:] = [each for each in lane.pending if each is not waiting]
+            waiting.leads = []
+            self._end(lane, waiting.shared, waiting.token)

@@ -30,7 +30,7 @@ COMMIT: Final = b"commit"
 
 # Below the server's deadlock_timeout, a second by default: if somebody must lose, it is us.
 PATIENT: Final = b"set local lock_timeout = 800"
-IMPATIENT: Final = b"set local lock_timeout = 100"
+IMPATIENT: Final = b"set local lock_timeout = 50"
 
 
 class Session(psycopg.Connection[TupleRow]):

@@ -13,6 +13,7 @@ import os
 import re
 import time
 import weakref
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -21,6 +22,8 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
+from onefold.databases.gathering.tasks import GatheredTasks
+from onefold.databases.gathering.threads import GatheredThreads
 from onefold.databases.postgres.attempt import AsyncAttempt, AsyncSession, Attempt, Session
 from onefold.databases.postgres.effort import Effort
 from onefold.databases.postgres.errors import translated
@@ -40,8 +43,6 @@ from onefold.operations.migrations import (
 from onefold.operations.statement import Rows, Sql
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from onefold.databases import Build, Clock
     from onefold.databases.gathering import Shared
 
@@ -94,9 +95,16 @@ class PostgresDatabase:
         """
         return self._transact(build, write=write)
 
-    def _transact(self, build: Build[T], *, write: bool = True, patient: bool = True) -> T:
+    def _transact(
+        self,
+        build: Build[T],
+        *,
+        write: bool = True,
+        patient: bool = True,
+        deadline: float | None = None,
+    ) -> T:
         self.identity()
-        effort = Effort(self.label, self.busy_timeout, self.busy, patient=patient)
+        effort = Effort(self.label, self._left(deadline), self.busy, patient=patient)
         while True:
             pool, connection = self._get()
             lost = False
@@ -118,9 +126,16 @@ class PostgresDatabase:
         """`transact`, awaited."""
         return await self._atransact(build, write=write)
 
-    async def _atransact(self, build: Build[T], *, write: bool = True, patient: bool = True) -> T:
+    async def _atransact(
+        self,
+        build: Build[T],
+        *,
+        write: bool = True,
+        patient: bool = True,
+        deadline: float | None = None,
+    ) -> T:
         await self.aidentity()
-        effort = Effort(self.label, self.busy_timeout, self.busy, patient=patient)
+        effort = Effort(self.label, self._left(deadline), self.busy, patient=patient)
         while True:
             pool, connection = await self._aget()
             lost = False
@@ -140,12 +155,32 @@ class PostgresDatabase:
 
     def gather(self, shared: Shared[Any, T]) -> T:
         """Run an item in a transaction of our own, together with those of other threads."""
-        return self._current().threads(self._transact).run(shared)
+        state = self._current()
+        if state.threads is None:
+            with state.opening:
+                if state.threads is None:
+                    state.threads = GatheredThreads(self._transact, **self._gathering())
+        return state.threads.run(shared)
 
     async def agather(self, shared: Shared[Any, T]) -> T:
         """`gather`, with the other tasks of this event loop."""
         state, loop = self._current(), asyncio.get_running_loop()
-        return await state.tasks(loop, self._atransact).run(shared)
+        tasks = state.tasks.get(loop)
+        if tasks is None:
+            tasks = state.tasks[loop] = GatheredTasks(self._atransact, **self._gathering())
+        return await tasks.run(shared)
+
+    def _gathering(self) -> dict[str, Any]:
+        return {
+            "patience": self.busy_timeout.total_seconds(),
+            "busy": lambda: self.busy(self.busy_timeout),
+        }
+
+    def _left(self, deadline: float | None) -> timedelta:
+        """How long a call may still wait."""
+        if deadline is None:
+            return self.busy_timeout
+        return timedelta(seconds=max(0.0, deadline - time.monotonic()))
 
     def _get(self) -> tuple[Pool, Session]:
         pool = self._pool()

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg_pool
 
-from onefold.databases.gathering.tasks import GatheredTasks
-from onefold.databases.gathering.threads import GatheredThreads
 from onefold.databases.postgres.attempt import AsyncSession, Session
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from onefold.databases.gathering import tasks, threads
+    from onefold.databases.gathering.tasks import GatheredTasks
+    from onefold.databases.gathering.threads import GatheredThreads
     from onefold.operations.migrations import Identity
 
 Pool: TypeAlias = psycopg_pool.ConnectionPool[Session]
@@ -47,23 +46,10 @@ class Process:
         self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
         self._failure: tuple[float, Exception] | None = None
-        self._threads: GatheredThreads | None = None
-        self._tasks: dict[asyncio.AbstractEventLoop, GatheredTasks] = {}
-
-    def threads(self, transact: threads.Transact) -> GatheredThreads:
-        """The threads that make single calls."""
-        if self._threads is None:
-            with self.opening:
-                if self._threads is None:
-                    self._threads = GatheredThreads(transact)
-        return self._threads
-
-    def tasks(self, loop: asyncio.AbstractEventLoop, transact: tasks.Transact) -> GatheredTasks:
-        """The tasks of a loop that make single calls."""
-        found = self._tasks.get(loop)
-        if found is None:
-            found = self._tasks.setdefault(loop, GatheredTasks(transact))
-        return found
+        self.threads: GatheredThreads | None = None
+        """Those that make single calls."""
+        self.tasks: dict[asyncio.AbstractEventLoop, GatheredTasks] = {}
+        """Those of each event loop that make single calls."""
 
     @contextmanager
     def outcome(self, asked: float) -> Generator[None]:
@@ -88,7 +74,7 @@ class Process:
         """
         for loop in [loop for loop in list(self._opening) if loop.is_closed()]:
             self._opening.pop(loop, None)
-            self._tasks.pop(loop, None)
+            self.tasks.pop(loop, None)
         for loop, pool in list(self.pools.items()):
             if loop.is_closed() and self.pools.pop(loop, None) is not None:
                 # The pool's own close would need the loop.
