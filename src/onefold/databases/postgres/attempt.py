@@ -17,6 +17,8 @@ from onefold.databases.postgres.execute import aexecute, execute
 from onefold.operations.run import run, run_async
 
 if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+
     from onefold.databases import Build, Clock
     from onefold.operations.statement import Rows, Sql, Statement
 
@@ -33,10 +35,18 @@ PATIENT: Final = b"set local lock_timeout = 800"
 IMPATIENT: Final = b"set local lock_timeout = 50"
 
 
+FEW_ROWS: Final = 10
+
+
+def _keeps_much(result: PGresult | None) -> bool:
+    return result is not None and result.ntuples > FEW_ROWS
+
+
 class Session(psycopg.Connection[TupleRow]):
     """A connection with a cursor that is used again and again.
 
     A new one has to find out anew how each type of parameter is spelled: a tenth of an enqueue.
+    One with a long answer is let go, since it would keep it.
     """
 
     _ours: psycopg.Cursor[TupleRow] | None = None
@@ -46,6 +56,11 @@ class Session(psycopg.Connection[TupleRow]):
         if self._ours is None:
             self._ours = self.cursor()
         return self._ours
+
+    def let_go(self) -> None:
+        """Keep no long answer while nobody uses the connection."""
+        if self._ours is not None and _keeps_much(self._ours.pgresult):
+            self._ours = None
 
 
 class AsyncSession(psycopg.AsyncConnection[TupleRow]):
@@ -58,6 +73,11 @@ class AsyncSession(psycopg.AsyncConnection[TupleRow]):
         if self._ours is None:
             self._ours = self.cursor()
         return self._ours
+
+    def let_go(self) -> None:
+        """Keep no long answer while nobody uses the connection."""
+        if self._ours is not None and _keeps_much(self._ours.pgresult):
+            self._ours = None
 
 
 class Attempt:
@@ -89,6 +109,7 @@ class Attempt:
             with suppress(psycopg.Error):
                 self._connection.rollback()
             raise
+        self._connection.let_go()
         return result
 
     def _execute(self, statement: Statement) -> Rows:
@@ -143,6 +164,7 @@ class AsyncAttempt:
             # Cancelled: whatever the server was doing, it is not for us any more.
             await self._connection.close()
             raise
+        self._connection.let_go()
         return result
 
     async def _execute(self, statement: Statement) -> Rows:

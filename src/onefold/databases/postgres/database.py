@@ -1,9 +1,9 @@
 """Transactions of our own on PostgreSQL.
 
-Each says READ COMMITTED itself, since the server's default may be another level, and sets a
-`lock_timeout` below the server's `deadlock_timeout`: if somebody must lose, it is us, who can try
-again, and not a caller's transaction. No setting is left on the session; psycopg's prepared
-statements are, unless they are switched off for a pooler in transaction mode.
+Each that may wait for somebody says READ COMMITTED itself, since the server's default may be
+another level, and sets a `lock_timeout` below the server's `deadlock_timeout`: if somebody must
+lose, it is us, who can try again, and not a caller's transaction. No setting is left on the
+session; psycopg's prepared statements are, unless there is a pooler in between.
 """
 
 from __future__ import annotations
