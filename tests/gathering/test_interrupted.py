@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
-from onefold import Onefold
+from onefold import Closed, Onefold, WouldDeadlock
 from onefold.databases.gathering.threads import GatheredThreads
 from tests.fixtures.soak import repetitions
 from tests.gathering.crowd import Crowd, has_asked, lanes_of
@@ -19,7 +20,7 @@ from tests.race.waiting import until
 from tests.unit.test_gathering import SETTINGS, Weather, shared
 
 SIZE = 6
-INTERRUPTS = repetitions(200, soak=5_000)
+INTERRUPTS = repetitions(30, soak=5_000)
 
 
 @pytest.fixture
@@ -139,11 +140,13 @@ def test_a_thread_that_is_interrupted_anywhere_leaves_nobody_behind(
     threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(INTERRUPTS):
-        work_until_interrupted(gathered, ring)
-        goals = [number + 1 for number in done]
-        until(partial(all_reach, done, goals), "for the others to go on")
-    stop.set()
+    try:
+        for _ in range(INTERRUPTS):
+            work_until_interrupted(gathered, ring)
+            goals = [number + 1 for number in done]
+            until(partial(all_reach, done, goals), "for the others to go on")
+    finally:
+        stop.set()
     for thread in threads:
         thread.join(DEADLINE)
 
@@ -167,3 +170,45 @@ def test_a_thread_that_is_interrupted_anywhere_leaves_sqlite_to_the_others(
                     onefold.enqueue("mail")
             theirs = other.submit(onefold.enqueue, "mail", unique_key=str(number))
             assert theirs.result(DEADLINE).inserted
+
+
+class Handler:
+    """A clock that does something in the middle of a write, as a signal handler would."""
+
+    def __init__(self, act: Callable[[Onefold], object]) -> None:
+        self._act = act
+        self.onefold: Onefold | None = None
+        self.told: list[object] = []
+
+    def __call__(self) -> datetime:
+        onefold, self.onefold = self.onefold, None
+        if onefold is not None:
+            try:
+                self.told.append(self._act(onefold))
+            except WouldDeadlock as error:
+                self.told.append(error)
+        return datetime.now(UTC)
+
+
+def test_an_enqueue_in_the_middle_of_a_write_to_sqlite_is_refused(sqlite_url: str) -> None:
+    handler = Handler(lambda onefold: onefold.enqueue("from the handler"))
+    with Onefold(sqlite_url, clock=handler) as onefold:
+        onefold.find()
+        handler.onefold = onefold
+        onefold.enqueue("mail")
+
+        assert [type(one) for one in handler.told] == [WouldDeadlock]
+        assert [job.kind for job in onefold.find()] == ["mail"]
+
+
+def test_a_close_in_the_middle_of_a_write_to_sqlite_waits_for_its_end(sqlite_url: str) -> None:
+    handler = Handler(lambda onefold: onefold.close())
+    onefold = Onefold(sqlite_url, clock=handler)
+    onefold.find()
+    handler.onefold = onefold
+    answer = onefold.enqueue("mail")
+
+    with pytest.raises(Closed):
+        onefold.enqueue("mail")
+    with Onefold(sqlite_url) as again:
+        assert [job.id for job in again.find()] == [answer.id]

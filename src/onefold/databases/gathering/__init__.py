@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Sequence
 from copy import copy
 from typing import Any, Final, Generic, TypeAlias, TypeVar
-from weakref import WeakSet
+from weakref import ref
 
 import msgspec
 
@@ -167,6 +167,30 @@ class Token:
     """Stands for a flight as long as whoever leads it is there."""
 
 
+class Flights:
+    """The flights that are on their way.
+
+    Not a WeakSet: what a signal handler raises inside a callback of weakref's is swallowed.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._tokens: list[ref[Token]] = []
+
+    def add(self, token: Token) -> None:
+        """One leaves; those whose leader is gone are forgotten."""
+        self._tokens = [known for known in self._tokens if known() is not None]
+        self._tokens.append(ref(token))
+
+    def discard(self, token: Token) -> None:
+        """One is over. May be said twice."""
+        self._tokens = [known for known in self._tokens if known() is not token]
+
+    def __len__(self) -> int:
+        """How many have somebody who leads them."""
+        return sum([known() is not None for known in self._tokens])
+
+
 W = TypeVar("W", bound=Waiting)
 
 
@@ -177,7 +201,7 @@ class Lane(Generic[W]):
         """A patient lane has one key, and one flight that may wait long for it."""
         self.patient = patient
         self.pending: list[W] = []
-        self.flights: WeakSet[Token] = WeakSet()
+        self.flights: Flights = Flights()
         self.boarding = False
         """True where a flight has been called for and not left yet."""
 
