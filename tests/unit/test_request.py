@@ -324,3 +324,13 @@ def test_the_same_key_is_always_on_the_same_shard() -> None:
     shards = {placed([prepared(unique_key="k")], 4)[0].request.shard for _ in range(20)}
 
     assert len(shards) == 1
+
+
+@pytest.mark.parametrize("field", ["kind", "queue", "priority", "max_attempts"])
+def test_what_cannot_even_be_hashed_is_refused_by_name(field: str) -> None:
+    options: dict[str, Any] = {"kind": "email", field: ["a", "list"]}
+
+    with pytest.raises(InvalidInput) as caught:
+        prepare(NewJob(**options), "", now=0)
+
+    assert caught.value.field == field

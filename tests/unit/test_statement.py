@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onefold.operations.statement import Sql, Statement, Style, compiled, in_schema, quoted
+from onefold.operations.statement import (
+    Sql,
+    Statement,
+    Style,
+    array_literal,
+    compiled,
+    in_schema,
+    quoted,
+)
 
 STYLES: tuple[Style, ...] = ("named", "pyformat", "numbered")
 
@@ -202,3 +210,33 @@ def test_a_quoted_name_says_its_quotes_twice(name: str) -> None:
 
     assert spelled[0] == spelled[-1] == '"'
     assert spelled[1:-1].replace('""', '"') == name
+
+
+@pytest.mark.parametrize(
+    ("values", "spelled"),
+    [
+        ((), "{}"),
+        ((None, None), "{}"),
+        (("a", "b"), '{"a","b"}'),
+        (('say "a"', "back\\slash", "NULL", ""), '{"say \\"a\\"","back\\\\slash","NULL",""}'),
+        (("a", None), '{"a",NULL}'),
+        ((1, -2), "{1,-2}"),
+        ((1, None), "{1,NULL}"),
+        ((True, False), "{True,False}"),
+        ((1.5, 2.5), [1.5, 2.5]),
+        (("a\0b", "c"), ["a\0b", "c"]),
+    ],
+)
+def test_an_array_is_spelled_as_postgres_writes_it(
+    values: tuple[object, ...], spelled: object
+) -> None:
+    assert array_literal(values) == spelled
+
+
+def test_what_all_rows_have_in_common_is_sent_once() -> None:
+    statement = Sql("postgres").with_common(
+        "store_jobs", ("id", "queue"), [("a", "q"), ("b", "q")], frozenset({"queue"})
+    )
+
+    assert statement.literals() == {"id": '{"a","b"}', "queue": '{"q"}'}
+    assert statement.arrays() == {"id": ["a", "b"], "queue": ["q"]}

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 import weakref
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import quote
 
 import psycopg
 import psycopg_pool
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases.gathering.tasks import GatheredTasks
@@ -28,8 +25,9 @@ from onefold.databases.postgres.attempt import AsyncAttempt, AsyncSession, Attem
 from onefold.databases.postgres.effort import Effort
 from onefold.databases.postgres.errors import translated
 from onefold.databases.postgres.execute import aexecute, execute
+from onefold.databases.postgres.label import without_password
 from onefold.databases.postgres.process import CONNECTIONS, AsyncPool, Pool, Process, is_full
-from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
+from onefold.errors import Closed, DatabaseBusy, SchemaOutdated
 from onefold.operations.keys import Restart
 from onefold.operations.migrations import (
     Identity,
@@ -71,7 +69,7 @@ class PostgresDatabase:
     ) -> None:
         """Nothing is connected yet."""
         self.url = url
-        self.label: str = _without_password(url)
+        self.label: str = without_password(url)
         self.sql: Sql = Sql("postgres", schema=schema)
         self._own = self.sql.restarting()
         self._resend = self.sql.restarting(resends=True)
@@ -439,22 +437,3 @@ class PostgresDatabase:
         if pool is not None:
             await pool.close()
         await asyncio.to_thread(self.close)
-
-
-def _without_password(url: str) -> str:
-    """The URL as it may be shown. A command that names it must work, given the password."""
-    try:
-        parts = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        # Its own sentence may quote the password.
-        raise InvalidInput("url", "is not a PostgreSQL URL that psycopg can read") from None
-    for secret in ("password", "sslpassword"):
-        parts.pop(secret, None)
-    shown = {name: quote(str(value), safe="") for name, value in parts.items()}
-    user = f"{shown.pop('user')}@" if "user" in shown else ""
-    path = f"/{shown.pop('dbname', '')}"
-    # A folder of sockets, or several hosts, cannot stand before the path.
-    host = shown.pop("host") if re.fullmatch(r"[\w.-]+", shown.get("host", "")) else ""
-    port = f":{shown.pop('port')}" if host and shown.get("port", "").isdigit() else ""
-    rest = "&".join(f"{name}={value}" for name, value in shown.items())
-    return f"postgresql://{user}{host}{port}{path}{'?' if rest else ''}{rest}"
