@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from bench.values import Contestant, Measurement, Target
 
 if TYPE_CHECKING:
@@ -195,14 +197,8 @@ def chosen(only: str) -> list[Measurement]:
 def scaled(measurements: Sequence[Measurement], scale: float) -> list[Measurement]:
     """The same with fewer jobs, or more. A million beside which jobs are taken stays a million."""
     return [
-        Measurement(
-            each.name,
-            each.says,
-            each.database,
-            jobs=max(1, round(each.jobs * scale / TAKEN)) * TAKEN,
-            contestants=each.contestants,
-            targets=each.targets,
-            options=each.options,
-        )
+        msgspec.structs.replace(each, jobs=max(1, round(each.jobs * scale / TAKEN)) * TAKEN)
+        if each.jobs
+        else each
         for each in measurements
     ]

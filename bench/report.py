@@ -87,28 +87,36 @@ def facts_table(facts: dict[str, dict[str, Any]]) -> Table:
 
 def title(measurement: Measurement) -> str:
     """What is measured, in a line."""
-    return f"[bold]{measurement.name}[/bold]: {measurement.says}; {measurement.jobs:,} jobs"
+    jobs = f"; {measurement.jobs:,} jobs" if measurement.jobs else ""
+    return f"[bold]{measurement.name}[/bold]: {measurement.says}{jobs}"
 
 
 def figures_table(measurement: Measurement, runs: Sequence[Run]) -> Table:
     """What each contestant made."""
     table = Table(box=None)
     table.add_column("contestant", min_width=20)
-    for column in ("jobs/s", "lowest", "highest", "runs", "set aside", "load"):
+    for column in ("", "median", "lowest", "highest", "runs", "set aside", "load"):
         table.add_column(column, justify="right")
-    for each in figures(measurement, runs).values():
+    for each in figures(measurement, runs):
         table.add_row(
             each.contestant + (" (noisy)" if each.noisy else ""),
-            *(f"{rate:,.0f}" for rate in (each.median, each.lowest, each.highest)),
+            each.reading,
+            *(number(value) for value in (each.median, each.lowest, each.highest)),
             *(str(each.runs), str(each.set_aside), f"{each.load:.1f}"),
         )
     return table
 
 
+def number(value: float) -> str:
+    """Three digits that count, or all of those before the point."""
+    digits = 2 if value < 10 else 1 if value < 100 else 0  # noqa: PLR2004 -- powers of ten
+    return f"{value:,.{digits}f}"
+
+
 def ratios_table(measurements: Sequence[Measurement], runs: Sequence[Run]) -> Table:
     """The ratios of medians, and whether they are what is wanted."""
-    table = Table(title="Ratios of medians", title_justify="left")
-    for column in ("measurement", "contestant", "against"):
+    table = Table(title="Ratios of medians; against nobody: medians", title_justify="left")
+    for column in ("measurement", "contestant", "against", "reading"):
         table.add_column(column)
     for column in ("ratio", "target", "reached"):
         table.add_column(column, justify="right")
@@ -117,9 +125,10 @@ def ratios_table(measurements: Sequence[Measurement], runs: Sequence[Run]) -> Ta
             table.add_row(
                 each.name,
                 verdict.target.contestant,
-                verdict.target.against,
-                f"{verdict.ratio:.2f}",
-                f"{verdict.target.at_least:.2f}",
+                verdict.target.against or "",
+                verdict.target.reading,
+                f"{verdict.value:.2f}",
+                verdict.target.says,
                 ("yes" if verdict.reached else "no") + (" (noisy)" if verdict.noisy else ""),
                 style="" if verdict.reached else "yellow",
             )
@@ -139,7 +148,7 @@ def document(
         "measurements": [
             {
                 "measurement": each,
-                "figures": list(figures(each, runs).values()),
+                "figures": figures(each, runs),
                 "verdicts": verdicts(each, runs),
             }
             for each in measurements

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench.values import Lap
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 PROC_STAT = Path("/proc/stat")
 STEAL = 7
@@ -48,14 +48,16 @@ class Stopwatch:
     def __init__(self) -> None:
         """Not started yet."""
         self.lap: Lap | None = None
+        self.marks: dict[str, float] = {}
+        """What else the run finds, by the name of the reading; before or after the lap."""
 
     @contextmanager
-    def running(self, jobs: int) -> Generator[None]:
-        """Measure what happens inside."""
+    def running(self, jobs: int, cpu: Callable[[], float] = process_time) -> Generator[None]:
+        """Measure what happens inside; others may have to say whose processor time counts."""
         # What was made before the start shall not be looked through by a collection during it.
         gc.collect()
         gc.freeze()
-        ticks, cpu, start = Ticks.now(), process_time(), perf_counter()
+        ticks, used_before, start = Ticks.now(), cpu(), perf_counter()
         yield
-        seconds, used = perf_counter() - start, process_time() - cpu
+        seconds, used = perf_counter() - start, cpu() - used_before
         self.lap = Lap(jobs, seconds, Ticks.now().steal_since(ticks), used)

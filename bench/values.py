@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
+
+RATE: Final = "jobs/s"
+"""The reading that every lap has."""
 
 Database: TypeAlias = Literal["postgres", "sqlite"]
 Options: TypeAlias = dict[str, str | int]
@@ -20,15 +23,30 @@ class Contestant(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A ratio that is wanted: the median of one contestant over that of another."""
+    """What is wanted: the median of one contestant over that of another, or by itself."""
 
     contestant: str
-    against: str
-    at_least: float
+    against: str | None
+    """None: nobody; the median itself is wanted."""
+    at_least: float | None = None
+    at_most: float | None = None
+    reading: str = RATE
+
+    @property
+    def says(self) -> str:
+        """What is wanted, for a table."""
+        least = [] if self.at_least is None else [f"≥ {self.at_least:.2f}"]
+        most = [] if self.at_most is None else [f"≤ {self.at_most:.2f}"]
+        return ", ".join(least + most)
+
+    def is_reached_by(self, value: float) -> bool:
+        """Whether it is neither too little nor too much."""
+        enough = self.at_least is None or value >= self.at_least
+        return enough and (self.at_most is None or value <= self.at_most)
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """One thing that several contestants do with the same number of jobs."""
+    """One thing that several contestants do, with the same number of jobs where it has any."""
 
     name: str
     says: str
@@ -38,6 +56,8 @@ class Measurement(msgspec.Struct, frozen=True):
     targets: tuple[Target, ...] = ()
     options: Options = {}
     """For every contestant; its own options win."""
+    readings: tuple[str, ...] = (RATE,)
+    """What is read off each lap."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -57,6 +77,19 @@ class Order(msgspec.Struct, frozen=True):
         return str(self.options.get(name, ""))
 
 
+class Shift(msgspec.Struct, frozen=True):
+    """What one worker process is told."""
+
+    worker: str
+    """A module of `bench.contestants`."""
+    url: str
+    tally: str
+    """The path of the tally."""
+    place: int
+    """Which of the processes it is, counted from 0."""
+    options: Options = {}
+
+
 class Lap(msgspec.Struct, frozen=True):
     """What one run answers."""
 
@@ -65,12 +98,18 @@ class Lap(msgspec.Struct, frozen=True):
     steal: float
     """The share of the machine's time that its host gave to others."""
     cpu_seconds: float
-    """Of the contestant's own process; the database's are not in it."""
+    """Of the contestant's own processes; the database's are not in it."""
+    marks: dict[str, float] = {}
+    """What else was found, by the name of the reading."""
 
     @property
     def rate(self) -> float:
         """Jobs a second."""
         return self.jobs / self.seconds
+
+    def read(self, reading: str) -> float:
+        """One of the figures that the run has made."""
+        return self.rate if reading == RATE else self.marks[reading]
 
 
 class Run(msgspec.Struct, frozen=True):

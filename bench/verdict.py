@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from bench.values import Measurement, Run, Target
+from bench.values import RATE, Measurement, Run, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,10 @@ ENOUGH: Final = 3
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """What a contestant made, in jobs a second."""
+    """What a contestant made, by one reading of its laps."""
 
     contestant: str
+    reading: str
     median: float
     lowest: float
     highest: float
@@ -37,10 +38,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
     measurement: str
     target: Target
-    ratio: float
+    value: float
+    """The ratio of medians, or the median by itself, as the target wants."""
     reached: bool
     noisy: bool
-    """One of the two figures is: then `reached` says little."""
+    """One of its figures is: then `reached` says little."""
 
 
 def complete(
@@ -55,42 +57,48 @@ def complete(
     ]
 
 
-def figure(contestant: str, runs: Sequence[Run]) -> Figure:
+def figure(contestant: str, runs: Sequence[Run], reading: str = RATE) -> Figure:
     """The median over quiet runs; over all of them only where none was quiet."""
     mine = [run for run in runs if run.contestant == contestant]
     quiet = [run for run in mine if not run.set_aside]
-    rates = [run.lap.rate for run in quiet or mine]
+    values = [run.lap.read(reading) for run in quiet or mine]
     return Figure(
         contestant,
-        median=median(rates),
-        lowest=min(rates),
-        highest=max(rates),
-        runs=len(rates),
+        reading,
+        median=median(values),
+        lowest=min(values),
+        highest=max(values),
+        runs=len(values),
         set_aside=len(mine) - len(quiet),
         load=max(run.load for run in quiet or mine),
         noisy=len(quiet) < ENOUGH,
     )
 
 
-def figures(measurement: Measurement, runs: Sequence[Run]) -> dict[str, Figure]:
-    """Every contestant's figure, by name."""
+def figures(measurement: Measurement, runs: Sequence[Run]) -> list[Figure]:
+    """Every contestant's figures, reading by reading."""
     mine = [run for run in runs if run.measurement == measurement.name]
-    return {each.name: figure(each.name, mine) for each in measurement.contestants}
+    return [
+        figure(each.name, mine, reading)
+        for reading in measurement.readings
+        for each in measurement.contestants
+    ]
 
 
 def verdicts(measurement: Measurement, runs: Sequence[Run]) -> list[Verdict]:
     """What came of the measurement's targets."""
-    found = figures(measurement, runs)
-    return [_judge(measurement, target, found) for target in measurement.targets]
+    mine = [run for run in runs if run.measurement == measurement.name]
+    return [_judge(measurement, target, mine) for target in measurement.targets]
 
 
-def _judge(measurement: Measurement, target: Target, found: dict[str, Figure]) -> Verdict:
-    mine, theirs = found[target.contestant], found[target.against]
-    ratio = mine.median / theirs.median
+def _judge(measurement: Measurement, target: Target, runs: Sequence[Run]) -> Verdict:
+    names = [target.contestant] if target.against is None else [target.contestant, target.against]
+    found = [figure(name, runs, target.reading) for name in names]
+    value = found[0].median if target.against is None else found[0].median / found[1].median
     return Verdict(
         measurement.name,
         target,
-        ratio,
-        reached=ratio >= target.at_least,
-        noisy=mine.noisy or theirs.noisy,
+        value,
+        reached=target.is_reached_by(value),
+        noisy=any(each.noisy for each in found),
     )

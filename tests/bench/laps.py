@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from bench.values import Contestant, Lap, Measurement, Run, Target
 from bench.verdict import ENOUGH
 
@@ -39,3 +41,9 @@ def run(contestant: Contestant, rate: float, *, turn: int = 0, set_aside: bool =
         load=0.0,
         set_aside=set_aside,
     )
+
+
+def marked(contestant: Contestant, value: float) -> Run:
+    """A run that has found something besides its rate."""
+    found = msgspec.structs.replace(lap(100), marks={"p50 ms": value})
+    return msgspec.structs.replace(run(contestant, 100), lap=found)

@@ -6,12 +6,21 @@ import json
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from bench.report import document, facts_table, figures_table, file_system, ratios_table
+from bench.report import (
+    document,
+    facts_table,
+    figures_table,
+    file_system,
+    number,
+    ratios_table,
+    title,
+)
 from bench.values import Target
-from tests.bench.laps import ONEFOLD, PEER, RAW, measurement, quiet_runs, run
+from tests.bench.laps import ONEFOLD, PEER, RAW, marked, measurement, quiet_runs, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +48,8 @@ def rows(table: Table) -> list[list[str]]:
 def test_the_ratios_say_what_was_wanted_and_whether_it_is_reached() -> None:
     found = rows(ratios_table([MEASUREMENT], RUNS))
 
-    assert ["postgres.enqueue.bulk", "onefold", "raw", "0.50", "0.85", "no"] in found
-    assert ["postgres.enqueue.bulk", "onefold", "peer", "2.00", "1.50", "yes"] in found
+    assert [MEASUREMENT.name, "onefold", "raw", "jobs/s", "0.50", "≥ 0.85", "no"] in found
+    assert [MEASUREMENT.name, "onefold", "peer", "jobs/s", "2.00", "≥ 1.50", "yes"] in found
 
 
 def test_a_ratio_of_noisy_figures_says_so() -> None:
@@ -66,7 +75,29 @@ def test_what_ran_in_too_few_rounds_is_noisy_everywhere(rounds: int) -> None:
 def test_the_figures_say_how_many_runs_were_set_aside() -> None:
     lines = printed(figures_table(MEASUREMENT, RUNS)).splitlines()
 
-    assert any(line.split() == ["onefold", "100", "100", "100", "3", "1", "0.0"] for line in lines)
+    wanted = ["onefold", "jobs/s", "100", "100", "100", "3", "1", "0.0"]
+    assert wanted in [line.split() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.034, "0.03"), (9.991, "9.99"), (45.67, "45.7"), (456.7, "457"), (12345.6, "12,346")],
+)
+def test_a_figure_has_three_digits_or_all_before_the_point(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_what_is_wanted_at_most_and_against_nobody_is_said() -> None:
+    wanted = measurement(Target("onefold", None, at_most=2.5, reading="p50 ms"))
+
+    found = rows(ratios_table([wanted], [marked(ONEFOLD, 3)]))
+
+    assert [wanted.name, "onefold", "", "p50 ms", "3.00", "≤ 2.50", "no (noisy)"] in found
+
+
+def test_a_title_counts_jobs_where_there_are_any() -> None:
+    assert title(MEASUREMENT).endswith("bulk enqueue; 100 jobs")
+    assert title(msgspec.structs.replace(MEASUREMENT, jobs=0)).endswith("bulk enqueue")
 
 
 def test_the_facts_are_printed() -> None:
@@ -83,7 +114,9 @@ def test_the_json_has_the_facts_the_rule_and_every_run() -> None:
     assert set(content["runs"][0]) == {
         *("measurement", "contestant", "turn", "rate", "lap", "load", "set_aside"),
     }
-    assert set(content["runs"][0]["lap"]) == {"jobs", "seconds", "steal", "cpu_seconds"}
+    assert set(content["runs"][0]["lap"]) == {
+        *("jobs", "seconds", "steal", "cpu_seconds", "marks"),
+    }
 
 
 def test_the_json_has_figures_and_verdicts_of_every_measurement() -> None:

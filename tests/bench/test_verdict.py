@@ -7,7 +7,7 @@ import pytest
 
 from bench.values import Target
 from bench.verdict import complete, figure, figures, verdicts
-from tests.bench.laps import ONEFOLD, PEER, RAW, lap, measurement, quiet_runs, run
+from tests.bench.laps import ONEFOLD, PEER, RAW, lap, marked, measurement, quiet_runs, run
 
 
 def test_a_rate_is_jobs_by_seconds() -> None:
@@ -56,7 +56,7 @@ def test_the_runs_of_another_measurement_are_not_looked_at() -> None:
 
     found = figures(measurement(), [*runs, *other])
 
-    assert {name: each.runs for name, each in found.items()} == {"onefold": 1, "raw": 1, "peer": 1}
+    assert {each.contestant: each.runs for each in found} == {"onefold": 1, "raw": 1, "peer": 1}
 
 
 def test_a_measurement_that_was_interrupted_has_nothing_to_compare() -> None:
@@ -73,7 +73,7 @@ def test_a_target_is_reached_by_the_ratio_of_medians(rate: float, *, reached: bo
 
     (verdict,) = verdicts(measurement(Target("onefold", "raw", 0.85)), runs)
 
-    assert verdict.ratio == pytest.approx(rate / 100)
+    assert verdict.value == pytest.approx(rate / 100)
     assert verdict.reached is reached
 
 
@@ -85,3 +85,34 @@ def test_a_ratio_is_as_noisy_as_either_side() -> None:
 
     assert beside_raw.noisy
     assert not beside_peer.noisy
+
+
+def test_a_reading_other_than_the_rate_is_what_the_run_has_marked() -> None:
+    waiting = msgspec.structs.replace(measurement(), readings=("jobs/s", "p50 ms"))
+    runs = [marked(ONEFOLD, 2), marked(RAW, 4), marked(PEER, 8), marked(ONEFOLD, 3)]
+
+    found = figures(waiting, runs)
+
+    assert [(each.contestant, each.reading) for each in found] == [
+        (name, reading) for reading in ("jobs/s", "p50 ms") for name in ("onefold", "raw", "peer")
+    ]
+    assert [each.median for each in found[3:]] == pytest.approx([2.5, 4, 8])
+
+
+@pytest.mark.parametrize(("value", "reached"), [(3.9, True), (4.0, True), (4.1, False)])
+def test_a_target_may_be_a_ratio_that_is_not_to_be_more(value: float, *, reached: bool) -> None:
+    target = Target("onefold", "raw", at_most=1, reading="p50 ms")
+
+    (verdict,) = verdicts(measurement(target), [marked(ONEFOLD, value), marked(RAW, 4)])
+
+    assert verdict.value == pytest.approx(value / 4)
+    assert verdict.reached is reached
+
+
+def test_a_target_against_nobody_is_the_median_itself() -> None:
+    target = Target("onefold", None, at_most=2.5, reading="p50 ms")
+
+    (verdict,) = verdicts(measurement(target), [marked(ONEFOLD, 2), marked(ONEFOLD, 4)])
+
+    assert verdict.value == pytest.approx(3)
+    assert not verdict.reached
