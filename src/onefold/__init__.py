@@ -39,10 +39,10 @@ from onefold.model.job import (
     Job,
     NewJob,
     Page,
-    Retention,
     Suppressed,
 )
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
+from onefold.model.retention import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.unique import Unique
 from onefold.operations.endings import Rescued

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from onefold.calls.hooks import Hooks
     from onefold.databases import Clock
+    from onefold.model.event import Listener
     from onefold.operations.maintenance import Erased
     from onefold.operations.migrations import Migration
 
@@ -73,7 +75,7 @@ class Tenant(JobCalls, ClaimCalls):
         database = self._conductor.database
         borrowed = borrow(connection, database, clock=self._conductor.clock)
         borrowed.check()
-        return Within(Conductor(database, self._conductor.clock, borrowed), self._tenant)
+        return Within(self._conductor.lent(borrowed), self._tenant)
 
     def erase(self, *, key: str | None = None, tenant: str | None = None) -> Erased:
         """Remove everything stored for a tenant, or under one key of this one, keys included."""
@@ -112,6 +114,7 @@ class Onefold(Tenant):
         clock: Callable[[], datetime] | None = None,
         shards: int | None = None,
         prepared_statements: bool | None = None,
+        notify: bool = True,
     ) -> None:
         """Nothing is connected yet.
 
@@ -120,6 +123,8 @@ class Onefold(Tenant):
         makes, for good; left out, it is what the database has (1 for a new one), and where it has
         another number, the first use raises `ShardsDiffer`. `prepared_statements` are used unless
         there is a pooler between us and PostgreSQL; say True where yours carries them along.
+        `notify=False` leaves NOTIFY out, for two-phase transactions, which PostgreSQL does not let
+        have any: workers then find what is due by looking for it.
         """
         names.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
@@ -129,6 +134,7 @@ class Onefold(Tenant):
             shard_count(shards)
         if prepared_statements is not None:
             given.flag(prepared_statements, "prepared_statements")
+        given.flag(notify, "notify")
         ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
         database = open_database(
             url,
@@ -137,13 +143,24 @@ class Onefold(Tenant):
             busy_timeout=busy_timeout,
             shards=shards,
             prepared_statements=prepared_statements,
+            notifies=notify,
         )
         super().__init__(Conductor(database, ticks), "")
         self.engine: Engine = Engine(self._conductor)
+        self.hooks: Hooks = self._conductor.hooks
 
     def tenant(self, name: str) -> Tenant:
         """The same for one owner of keys."""
         return Tenant(self._conductor, names.key(name, "tenant"))
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Tell `listener` what happens here and to tenants, as values of `onefold.events`.
+
+        It is called where it happened, in an event loop too: it must not block. What it raises is
+        logged. The answer is a function that ends it.
+        """
+        self.hooks.add(listener)
+        return lambda: self.hooks.remove(listener)
 
     def migrate(self) -> list[Migration]:
         """Bring the database's tables up to date; answers with what was applied."""

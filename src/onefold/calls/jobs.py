@@ -20,7 +20,6 @@ from onefold.model.job import (
     OnDuplicate,
     OnMismatch,
     Page,
-    Retention,
     UniqueWhile,
 )
 from onefold.model.lifecycle import Event, State, allows
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from onefold.databases import Build
     from onefold.model.request import Prepared
+    from onefold.model.retention import Retention
     from onefold.model.retry import Backoff
     from onefold.operations.enqueue import Policy
     from onefold.operations.statement import Operation, Sql
@@ -72,7 +72,14 @@ class JobOptions(TypedDict, total=False):
     backoff: Backoff | None
     retention: Retention | None
     expires_at: datetime | None
+    timeout: timedelta | None
+    group_key: str | None
+    tags: Sequence[str]
+    metadata: Mapping[str, Json] | None
+    store_result: bool | None
     request_id: str | None
+    trace: Mapping[str, str] | None
+    tick: datetime | None
 
 
 class EnqueueOptions(JobOptions, CallOptions, total=False):
@@ -134,7 +141,11 @@ class JobCalls:
         items = prepare_all(listed, self._tenant, now=self._conductor.now())
         if not items:
             return EnqueuedMany(())
-        answers: list[Enqueued] = yield Transaction(lambda sql: enqueue.enqueue(sql, items, policy))
+        answers: list[Enqueued]
+        with self._conductor.hooks.enqueueing(items) as under_way:
+            stored = under_way.items
+            answers = yield Transaction(lambda sql: enqueue.enqueue(sql, stored, policy))
+            under_way.answers = answers
         return EnqueuedMany(answers)
 
     def _enqueue_one(
@@ -143,7 +154,10 @@ class JobCalls:
         """The bulk call with one item, and in one commit with those that others make now."""
         new_job, policy = _split(kind, payload, options)
         item = prepare(new_job, self._tenant, now=self._conductor.now())
-        answer: Enqueued = yield Gather(_shared(item, policy))
+        answer: Enqueued
+        with self._conductor.hooks.enqueueing((item,)) as under_way:
+            answer = yield Gather(_shared(under_way.items[0], policy))
+            under_way.answers = (answer,)
         return answer
 
     def get(self, job_id: str) -> Job | None:

@@ -86,6 +86,7 @@ def open_database(
     busy_timeout: timedelta,
     shards: int | None,
     prepared_statements: bool | None,
+    notifies: bool,
 ) -> Database:
     """The database of a URL. Nothing is connected yet."""
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -110,6 +111,7 @@ def open_database(
                 busy_timeout=busy_timeout,
                 shards=shards,
                 prepared_statements=prepared_statements,
+                notifies=notifies,
             )
         case _:
             # Nothing else of it is shown: there may be a password anywhere.

@@ -10,7 +10,9 @@ import msgspec
 
 from onefold.model.canonical import decode_payload
 from onefold.model.lifecycle import State
-from onefold.model.moment import from_micros
+from onefold.model.moment import MICROSECOND, from_micros
+from onefold.model.options import Options, read_options
+from onefold.model.retention import Retention
 from onefold.model.retry import Backoff
 from onefold.model.unique import Unique
 
@@ -23,14 +25,6 @@ Status: TypeAlias = Literal[
 ]
 Json: TypeAlias = Any
 KeyRule: TypeAlias = Unique | Callable[[str, Json], str]
-
-
-class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long the record of a finished job stays, by outcome. None is the default of each."""
-
-    completed: timedelta | None = None
-    dead: timedelta | None = None
-    cancelled: timedelta | None = None
 
 
 class NewJob(msgspec.Struct, frozen=True):
@@ -57,8 +51,21 @@ class NewJob(msgspec.Struct, frozen=True):
     backoff: Backoff | None = None
     retention: Retention | None = None
     expires_at: datetime | None = None
+    timeout: timedelta | None = None
+    """How long one attempt may take; None leaves it to the kind."""
+    group_key: str | None = None
+    """Jobs of one group share its limits and, in an ordered queue, run one after the other."""
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, Json] | None = None
+    """What is said of the job beside its payload; no part of its fingerprint."""
+    store_result: bool | None = None
+    """Keep what the handler returns; None leaves it to the kind."""
     request_id: str | None = None
     """Kept with a suppressed duplicate, to answer "why was I deduplicated?"."""
+    trace: Mapping[str, str] | None = None
+    """The context of a trace that the run is to continue."""
+    tick: datetime | None = None
+    """The moment of a schedule that the job stands for."""
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
@@ -138,6 +145,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     error_text: str | None
     reason: str | None
     options_text: str | None
+    group_key: str | None
+    taken_at_micros: int | None
     read_at_micros: int
     """The database's clock when this was read: what `status` is derived from."""
 
@@ -183,6 +192,32 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         return None if self.error_text is None else decode_payload(self.error_text)
 
     @property
+    def options(self) -> Options:
+        """The settings that few jobs have, as they are stored."""
+        return read_options(self.options_text)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What it was tagged with."""
+        return self.options.tags
+
+    @property
+    def metadata(self) -> Mapping[str, Json]:
+        """What was said of it beside its payload."""
+        return self.options.metadata or {}
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long one attempt may take, if the job says so itself."""
+        timeout = self.options.timeout
+        return None if timeout is None else timeout * MICROSECOND
+
+    @property
+    def tick(self) -> datetime | None:
+        """The moment of a schedule that it stands for."""
+        return _moment(self.options.tick)
+
+    @property
     def run_at(self) -> datetime:
         """When it may run, or might have run."""
         return from_micros(self.run_at_micros)
@@ -191,6 +226,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     def created_at(self) -> datetime:
         """When it was enqueued, by the database's clock."""
         return from_micros(self.created_at_micros)
+
+    @property
+    def taken_at(self) -> datetime | None:
+        """When the last delivery began."""
+        return _moment(self.taken_at_micros)
 
     @property
     def lease_until(self) -> datetime | None:

@@ -17,16 +17,15 @@ from onefold.model import names
 from onefold.model.canonical import encode_payload
 from onefold.model.claim import ClaimKey
 from onefold.model.identity import fresh_ids, hash12, new_id, shard_of
-from onefold.model.job import NewJob, Retention
+from onefold.model.job import NewJob
 from onefold.model.moment import from_micros, span, to_micros
-from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed, from_json
+from onefold.model.options import encode_options, has_options
 from onefold.model.unique import Unique, request_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from onefold.model.job import Json
-    from onefold.model.retry import Backoff
 
 PAYLOAD_BYTES: Final = 1024 * 1024
 ATTEMPTS: Final = range(1, 101)
@@ -56,6 +55,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     unique_for: int | None
     expires_at: int | None
     options: str | None
+    group_key: str | None = None
 
     @property
     def row(self) -> tuple[Any, ...]:
@@ -88,28 +88,6 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     request: Request
     publish: Publish | None = None
     request_id: str | None = None
-
-
-class Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The settings of a job that few jobs have, as one JSON text beside it."""
-
-    backoff: dict[str, Any] | None = None
-    keep: dict[str, int] | None = None
-    """Microseconds by outcome, as in `Retention`."""
-
-
-_options = msgspec.json.Decoder(Options)
-_NO_OPTIONS = Options()
-
-
-def read_options(text: str | None) -> Options:
-    """The stored settings of a job."""
-    return _NO_OPTIONS if text is None else _options.decode(text)
-
-
-def backoff_of(options: Options) -> Backoff:
-    """The job's own backoff, or the default."""
-    return DEFAULT_BACKOFF if options.backoff is None else from_json(options.backoff)
 
 
 def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: int) -> list[Prepared]:
@@ -163,7 +141,8 @@ def prepare(job: NewJob, tenant: str, *, now: int, ids: Iterator[str] | None = N
         states,
         unique_for,
         None if job.expires_at is None else to_micros(job.expires_at, "expires_at"),
-        None if job.backoff is None and job.retention is None else _encode_options(job, states),
+        encode_options(job, exists=states == SCOPES["exists"]) if has_options(job) else None,
+        None if job.group_key is None else names.key(job.group_key, "group_key"),
     )
     if publish_key is None and job.request_id is None:
         return Prepared(request)
@@ -275,39 +254,6 @@ def _whole(value: object, field: str, allowed: range) -> int:
             field, f"must be a whole number from {allowed[0]} to {allowed[-1]}, got {value!r}"
         )
     return value
-
-
-def _encode_options(job: NewJob, states: int) -> str:
-    options = Options(
-        backoff=_backoff(job.backoff),
-        keep=_keep(job.retention, exists=states == SCOPES["exists"]),
-    )
-    return msgspec.json.encode(options).decode()
-
-
-def _backoff(backoff: object) -> dict[str, Any] | None:
-    if backoff is None:
-        return None
-    if not isinstance(backoff, Exponential | Fixed):
-        raise InvalidInput("backoff", f"must be Exponential or Fixed, got {backoff!r}")
-    return backoff.to_json()
-
-
-def _keep(retention: object, *, exists: bool) -> dict[str, int] | None:
-    if retention is None:
-        return None
-    if not isinstance(retention, Retention):
-        raise InvalidInput("retention", f"must be Retention, got {retention!r}")
-    keep = {
-        outcome: span(duration, f"retention.{outcome}")
-        for outcome in ("completed", "dead", "cancelled")
-        if (duration := getattr(retention, outcome)) is not None
-    }
-    if exists and 0 in keep.values():
-        raise ConflictingOptions(
-            "retention", 'of zero contradicts unique_while="exists": the key would be free at once'
-        )
-    return keep or None
 
 
 def _publish_key(job: NewJob, tenant: str, queue: str) -> ClaimKey | None:

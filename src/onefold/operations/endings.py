@@ -13,7 +13,7 @@ import msgspec
 from onefold.model.delivery import Delivery, Ended
 from onefold.model.job import STATE_WORDS
 from onefold.model.lifecycle import KEEP, Event, Standing, State, Step, allows, next_step
-from onefold.model.request import Options, backoff_of, read_options
+from onefold.model.options import Options, backoff_of, read_options
 from onefold.operations.keys import insert_successors
 from onefold.operations.shards import ids_by_shard
 
@@ -75,6 +75,10 @@ class Locked(msgspec.Struct, frozen=True):
     options_text: str | None
     next: str | None
     stripped: bool
+    kind: str
+    queue: str
+    worker: str | None
+    taken_at: int | None
     now: int
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -130,18 +130,19 @@ def insert(
         whole = len(chunk) == len(requests)
         if sql.stores_without_looking and not waits and len(chunk) > 1:
             rows = list(map(_store_row, chunk))
-            statement = sql.with_common("store_jobs", STORE_COLUMNS, rows, COMMON_COLUMNS)
+            rings = sql.rings(request.queue for request in chunk)
+            statement = sql.with_common("store_jobs", STORE_COLUMNS, rows, COMMON_COLUMNS, **rings)
             yield statement.but(alone=alone and whole, waits=False)
             stands.update((request.id, Stand(request.id)) for request in chunk)
         else:
-            statement = _insert_statement(sql, [request.row for request in chunk])
+            statement = _insert_statement(sql, chunk)
             inserted = yield statement.but(alone=alone and whole, waits=waits)
             stands.update((job_id, Stand(job_id)) for (job_id,) in inserted)
 
 
 STORE_COLUMNS: Final = (
     "id", "shard", "tenant", "queue", "kind", "priority", "run_at", "delay", "max_attempts",
-    "payload", "expires_at", "options",
+    "payload", "expires_at", "options", "group_key",
 )  # fmt: skip
 COMMON_COLUMNS: Final = frozenset(
     {"shard", "tenant", "queue", "kind", "priority", "delay", "max_attempts", "unique_states"}
@@ -151,14 +152,16 @@ _store_row: Final = attrgetter(*STORE_COLUMNS)
 
 def insert_one(sql: Sql, request: Request) -> Statement:
     """The insert of one job, which goes in or does not, and may be committed by itself."""
-    statement = sql.each("insert_job", INSERT_COLUMNS, [request.row])
+    statement = _insert_statement(sql, [request])
     return statement.but(alone=True, waits=request.unique_key is not None)
 
 
-def _insert_statement(sql: Sql, rows: Sequence[tuple[Any, ...]]) -> Statement:
+def _insert_statement(sql: Sql, requests: Sequence[Request]) -> Statement:
+    rows = [request.row for request in requests]
+    rings = sql.rings(request.queue for request in requests)
     if sql.runs_each or len(rows) == 1:
-        return sql.each("insert_job", INSERT_COLUMNS, rows)
-    return sql.with_common("insert_jobs", INSERT_COLUMNS, rows, COMMON_COLUMNS)
+        return sql.each("insert_job", INSERT_COLUMNS, rows, **rings)
+    return sql.with_common("insert_jobs", INSERT_COLUMNS, rows, COMMON_COLUMNS, **rings)
 
 
 FIND_COLUMNS: Final = ("id", "shard", "tenant", "unique_kind", "unique_key")

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from types import NoneType
@@ -63,14 +63,18 @@ class Statement(msgspec.Struct, frozen=True):
         return self._by_column(array_literal)
 
     def _by_column(self, spelled: Callable[[tuple[Any, ...]], Any]) -> dict[str, Any]:
+        columns: dict[str, Any] = {
+            name: spelled(tuple(value)) if value.__class__ is list else value
+            for name, value in self.parameters.items()
+        }
         if not self.columns:
-            return dict(self.parameters)
+            return columns
         if self.each:
             (row,) = self.rows
-            return {**self.parameters, **dict(zip(self.columns, row, strict=True))}
+            columns.update(zip(self.columns, row, strict=True))
+            return columns
         no_rows: list[tuple[Any, ...]] = [()] * len(self.columns)
         values = zip(*self.rows, strict=True) if self.rows else no_rows
-        columns: dict[str, Any] = dict(self.parameters)
         for name, column in zip(self.columns, values, strict=True):
             once = name in self.common and column.count(column[0]) == len(column)
             columns[name] = spelled(column[:1] if once else column)
@@ -138,6 +142,7 @@ class Sql:
         shards: int = 1,
         restarts: bool = False,
         resends: bool = False,
+        notifies: bool = True,
     ) -> None:
         """`schema` is PostgreSQL's; SQLite's tables carry a prefix instead."""
         self.dialect: Dialect = dialect
@@ -147,6 +152,8 @@ class Sql:
         """True where the transaction is our own, and an operation may ask to begin it anew."""
         self.resends = resends
         """True where what is asked for may have been stored by an earlier try."""
+        self.notifies = notifies
+        """True where workers are woken at the commit of what they wait for."""
         self._texts = _texts(dialect, schema)
 
     def __call__(
@@ -165,25 +172,47 @@ class Sql:
         columns: tuple[str, ...],
         rows: Sequence[tuple[Any, ...]],
         common: frozenset[str],
+        **parameters: Any,
     ) -> Statement:
         """The statement of that name, whose rows have much in common."""
-        return Statement(name, self._texts[name], {}, columns, rows, common=common)
+        return Statement(name, self._texts[name], parameters, columns, rows, common=common)
 
     def each(
-        self, name: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+        self,
+        name: str,
+        columns: tuple[str, ...],
+        rows: Sequence[tuple[Any, ...]],
+        **parameters: Any,
     ) -> Statement:
         """The statement of that name, run once for every row."""
-        return Statement(name, self._texts[name], {}, columns, rows, each=True)
+        return Statement(name, self._texts[name], parameters, columns, rows, each=True)
 
     def with_shards(self, shards: int) -> Sql:
         """The same statements for another number of shards."""
-        return Sql(self.dialect, schema=self.schema, shards=shards, restarts=self.restarts)
+        return Sql(
+            self.dialect,
+            schema=self.schema,
+            shards=shards,
+            restarts=self.restarts,
+            notifies=self.notifies,
+        )
 
     def restarting(self, *, resends: bool = False) -> Sql:
         """The same statements for transactions that can be begun anew."""
         return Sql(
-            self.dialect, schema=self.schema, shards=self.shards, restarts=True, resends=resends
+            self.dialect,
+            schema=self.schema,
+            shards=self.shards,
+            restarts=True,
+            resends=resends,
+            notifies=self.notifies,
         )
+
+    def rings(self, queues: Iterable[str]) -> dict[str, list[str]]:
+        """The parameter that wakes the workers of these queues; SQLite's look for themselves."""
+        if self.dialect == "sqlite":
+            return {}
+        return {"rings": sorted(set(queues)) if self.notifies else []}
 
     @property
     def names(self) -> list[str]:

@@ -66,11 +66,12 @@ class PostgresDatabase:
         busy_timeout: timedelta,
         shards: int | None = None,
         prepared_statements: bool | None = None,
+        notifies: bool = True,
     ) -> None:
         """Nothing is connected yet."""
         self.url = url
         self.label: str = without_password(url)
-        self.sql: Sql = Sql("postgres", schema=schema)
+        self.sql: Sql = Sql("postgres", schema=schema, notifies=notifies)
         self._own = self.sql.restarting()
         self._resend = self.sql.restarting(resends=True)
         self.schema = schema

@@ -9,6 +9,9 @@ select
             and j.unique_states & 1 = 1
             and (j.unique_states >> j.state) & 1 = 0
         )
-    ) as enters
+    ) as enters,
+    j.unique_key is not null
+    and not j.yielded
+    and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1) as holds
 from onefold.job as j
 where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[]) and j.tenant = :tenant::text

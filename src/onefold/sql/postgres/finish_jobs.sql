@@ -17,7 +17,6 @@ set
     state = 2,
     not_before = null,
     vanished = 0,
-    worker = null,
     lease_until = null,
     result = r.result,
     ended_at = clock.now,

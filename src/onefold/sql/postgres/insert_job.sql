@@ -1,15 +1,22 @@
 -- Store one new job, as insert_jobs does: without arrays to take apart, in half the time.
 insert into onefold.job (
     shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, fingerprint,
-    unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options
+    unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options,
+    group_key
 )
 select
     :shard::smallint, :id::uuid, :tenant::text, :queue::text, :kind::text, :priority::smallint,
     coalesce(:run_at::bigint, clock.now + :delay::bigint), :max_attempts::smallint, :payload::text,
     :fingerprint::text, :unique_kind::text, :unique_key::text, :unique_states::smallint,
-    clock.now + :unique_for::bigint, clock.now, :expires_at::bigint, :options::text
+    clock.now + :unique_for::bigint, clock.now, :expires_at::bigint, :options::text,
+    :group_key::text
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
-        as clock (now)
+        as clock (now),
+    -- Wakes workers at the commit.
+    (
+        select count(pg_notify(left('onefold.job', 63), ring.queue))
+        from unnest(:rings::text[]) as ring (queue)
+    ) as bell (rung)
 on conflict do nothing
 returning id::text

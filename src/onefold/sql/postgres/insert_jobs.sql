@@ -3,7 +3,8 @@
 -- A column that is the same for all rows is given once; unnest fills up with nulls.
 insert into onefold.job (
     shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, fingerprint,
-    unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options
+    unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options,
+    group_key
 )
 select
     coalesce(r.shard, (:shard::smallint[])[1]),
@@ -16,18 +17,25 @@ select
     coalesce(r.max_attempts, (:max_attempts::smallint[])[1]),
     r.payload, r.fingerprint, r.unique_kind, r.unique_key,
     coalesce(r.unique_states, (:unique_states::smallint[])[1]),
-    clock.now + r.unique_for, clock.now, r.expires_at, r.options
+    clock.now + r.unique_for, clock.now, r.expires_at, r.options, r.group_key
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
+    -- Wakes workers at the commit: one call a queue, not one a row.
+    (
+        select count(pg_notify(left('onefold.job', 63), ring.queue))
+        from unnest(:rings::text[]) as ring (queue)
+    ) as bell (rung),
     unnest(
         :id::text[], :shard::smallint[], :tenant::text[], :queue::text[], :kind::text[],
         :priority::smallint[], :run_at::bigint[], :delay::bigint[], :max_attempts::smallint[],
         :payload::text[], :fingerprint::text[], :unique_kind::text[], :unique_key::text[],
-        :unique_states::smallint[], :unique_for::bigint[], :expires_at::bigint[], :options::text[]
+        :unique_states::smallint[], :unique_for::bigint[], :expires_at::bigint[], :options::text[],
+        :group_key::text[]
     ) with ordinality as r (
         id, shard, tenant, queue, kind, priority, run_at, delay, max_attempts, payload,
-        fingerprint, unique_kind, unique_key, unique_states, unique_for, expires_at, options, place
+        fingerprint, unique_kind, unique_key, unique_states, unique_for, expires_at, options,
+        group_key, place
     )
 order by r.place
 on conflict do nothing

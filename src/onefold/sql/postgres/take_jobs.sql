@@ -5,14 +5,28 @@
 -- The update also empties the scope of a key that is held only while queued.
 with picked as materialized (
     select due.id
-    from
-        unnest(:queues::text[], :limits::integer[]) with ordinality as wanted (queue, limit_, place)
+    from (
+        select w.queue, w.limit_
+        from
+            unnest(:queues::text[], :limits::integer[]) with ordinality as w (queue, limit_, place)
+        -- Paused, limited and ordered queues are left to those who look at their settings.
+        where not exists (
+            select 1
+            from onefold.queue as q
+            where q.shard = :shard::smallint and q.name = w.queue and (q.paused or q.controlled)
+        )
+        order by w.place
+    ) as wanted
     cross join lateral (
         with recursive lane (priority) as (
             (
                 select j.priority
                 from onefold.job as j
-                where j.shard = :shard::smallint and j.queue = wanted.queue and j.state = 0
+                where
+                    j.shard = :shard::smallint
+                    and j.queue = wanted.queue
+                    and j.state = 0
+                    and j.group_key is null
                 order by j.priority
                 limit 1
             )
@@ -24,6 +38,7 @@ with picked as materialized (
                     j.shard = :shard::smallint
                     and j.queue = wanted.queue
                     and j.state = 0
+                    and j.group_key is null
                     and j.priority > lane.priority
                 order by j.priority
                 limit 1
@@ -40,6 +55,7 @@ with picked as materialized (
                 j.shard = :shard::smallint
                 and j.queue = wanted.queue
                 and j.state = 0
+                and j.group_key is null
                 and j.priority = lane.priority
                 and j.run_at <= coalesce(
                     :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
@@ -66,6 +82,7 @@ set
     attempt = j.attempt + 1,
     fence = j.fence + 1,
     worker = :worker::text,
+    taken_at = clock.now,
     lease_until = clock.now + :lease::bigint,
     unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end
 from
@@ -77,4 +94,4 @@ returning
     j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
     j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
     j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
-    j.reason, j.options, clock.now
+    j.reason, j.options, j.group_key, j.taken_at, clock.now

@@ -9,7 +9,10 @@ select
             and j.unique_states & 1 = 1
             and (j.unique_states >> j.state) & 1 = 0
         )
-    )
+    ),
+    j.unique_key is not null
+    and not j.yielded
+    and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1)
 from (
     select
         json_extract(value, '$[0]') as shard,

@@ -1,11 +1,12 @@
 -- Store one new job; one whose key is held, or whose id is there already, changes nothing.
 insert into onefold_job (
     shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, fingerprint,
-    unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options
+    unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options,
+    group_key
 )
 values (
     :shard, :id, :tenant, :queue, :kind, :priority, coalesce(:run_at, :now + :delay), :max_attempts,
     :payload, :fingerprint, :unique_kind, :unique_key, :unique_states, :now + :unique_for, :now,
-    :expires_at, :options
+    :expires_at, :options, :group_key
 )
 on conflict do nothing

@@ -1,12 +1,29 @@
 -- The priorities at which a queue has a job that is due, best first. A skip scan over onefold_job_ready:
 -- jobs scheduled ahead at a better priority are never read.
 with recursive lane (priority) as (
-    select min(priority) from onefold_job where shard = :shard and queue = :queue and state = 0
+    select min(priority)
+    from onefold_job
+    where
+        shard = :shard
+        and queue = :queue
+        and state = 0
+        and group_key is null
+        -- Paused, limited and ordered queues are left to those who look at their settings.
+        and not exists (
+            select 1
+            from onefold_queue as q
+            where q.shard = :shard and q.name = :queue and (q.paused or q.controlled)
+        )
     union all
     select (
         select min(j.priority)
         from onefold_job as j
-        where j.shard = :shard and j.queue = :queue and j.state = 0 and j.priority > lane.priority
+        where
+            j.shard = :shard
+            and j.queue = :queue
+            and j.state = 0
+            and j.group_key is null
+            and j.priority > lane.priority
     )
     from lane
     where lane.priority is not null
@@ -20,6 +37,7 @@ where exists (
         j.shard = :shard
         and j.queue = :queue
         and j.state = 0
+        and j.group_key is null
         and j.priority = lane.priority
         and j.run_at <= :now
 )

@@ -7,6 +7,7 @@ set
     attempt = attempt + 1,
     fence = fence + 1,
     worker = :worker,
+    taken_at = :now,
     lease_until = :now + :lease,
     unique_states = case when unique_states & 2 = 0 then 0 else unique_states end
 where
@@ -18,6 +19,7 @@ where
             j.shard = :shard
             and j.queue = :queue
             and j.state = 0
+            and j.group_key is null
             and j.priority = :priority
             and j.run_at <= :now
             and (j.expires_at is null or j.expires_at > :now)
@@ -27,4 +29,4 @@ where
 returning
     id, shard, tenant, queue, kind, state, priority, run_at, attempt, max_attempts, fence, lease_until,
     worker, payload, unique_key, unique_kind, generation, created_at, ended_at, keep_until,
-    expires_at, result, error, reason, options, :now
+    expires_at, result, error, reason, options, group_key, taken_at, :now

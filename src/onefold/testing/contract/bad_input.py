@@ -14,7 +14,8 @@ import pytest
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.delivery import Delivery
 from onefold.model.identity import new_id
-from onefold.model.job import NewJob, Retention
+from onefold.model.job import NewJob
+from onefold.model.retention import Retention
 from onefold.testing.contract.common import DAY, HOUR, MINUTE, SECOND, stored
 
 if TYPE_CHECKING:

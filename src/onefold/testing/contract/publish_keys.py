@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onefold.errors import AlreadyEnqueued, KeyReused
-from onefold.model.job import Enqueued, NewJob, Retention
+from onefold.model.job import Enqueued, NewJob
+from onefold.model.retention import Retention
 from onefold.testing.contract.common import (
     DAY,
     HOUR,

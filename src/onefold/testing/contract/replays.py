@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from onefold.errors import Gone, JobNotFound, WrongState
-from onefold.model.job import Enqueued, Retention
+from onefold.model.job import Enqueued
+from onefold.model.retention import Retention
 from onefold.testing.contract.common import (
     AT_ONCE,
     DAY,
@@ -326,6 +327,22 @@ class TestReplayMany:
         states = {subject.job(first.id).state, subject.job(second.id).state}
         assert states == {"dead", "queued"}
         assert subject.enqueue("email", unique_key="k").id == gone
+
+    def test_an_older_job_takes_the_key_of_a_younger_one_whose_window_is_over(
+        self, subject: Subject
+    ) -> None:
+        """As one replay after the other would: the younger one has lost its key by then."""
+        older = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        younger = subject.enqueue("email", unique_key="k", unique_for=MINUTE)
+        bury(subject)
+        subject.clock.advance(MINUTE)
+
+        answers = subject.replay_many()
+
+        assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
+        assert subject.job(younger.id).state == "dead"
+        assert subject.enqueue("email", unique_key="k").id == older.id
 
     def test_letters_whose_key_is_held_stay(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k")

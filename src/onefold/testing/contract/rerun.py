@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from onefold.model.job import Enqueued, NewJob, Retention
+from onefold.model.job import Enqueued, NewJob
+from onefold.model.retention import Retention
 from onefold.model.retry import Fixed
 from onefold.testing.contract.common import (
     AT_ONCE,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from onefold.errors import ConflictingOptions, Gone
-from onefold.model.job import Enqueued, Retention
+from onefold.model.job import Enqueued
+from onefold.model.retention import Retention
 from onefold.testing.contract.common import (
     DAY,
     HOUR,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onefold.errors import JobNotFound
-from onefold.model.job import NewJob, Retention, Suppressed
+from onefold.model.job import NewJob, Suppressed
+from onefold.model.retention import Retention
 from onefold.testing.contract.common import DAY, HOUR, SECOND, complete
 
 if TYPE_CHECKING:
