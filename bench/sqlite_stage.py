@@ -18,7 +18,7 @@ FINISHED: Final = "select count(*) from onefold_job where state = 2"
 COLUMNS: Final = (
     *("shard", "id", "tenant", "queue", "kind", "priority", "run_at", "max_attempts", "payload"),
     *("fingerprint", "unique_kind", "unique_key", "unique_states", "unique_until", "created_at"),
-    *("expires_at", "options"),
+    *("expires_at", "options", "group_key"),
 )
 _MARKS: Final = ", ".join("?" for _ in COLUMNS)
 INSERT: Final = f"insert into onefold_job ({', '.join(COLUMNS)}) values ({_MARKS})"
@@ -30,7 +30,7 @@ def row(content: dict[str, Any]) -> tuple[Any, ...]:
     text = encode(content).decode()
     return (
         *(0, new_id(), "", "default", KIND, 0, now, 8, text),
-        *(None, None, None, 0, None, now, None, None),
+        *(None, None, None, 0, None, now, None, None, None),
     )
 
 

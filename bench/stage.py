@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from bench.payloads import BYTES, KIND
+from bench.payloads import KIND, payload
 from onefold import Onefold
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ insert into onefold.job
      attempt, fence, ended_at, keep_until)
 select
     0, uuidv7(), '', 'default', %(kind)s, %(state)s, %(priority)s, clock.now + %(offset)s + n, 8,
-    '{"note":"' || repeat('n', %(bytes)s - 11) || '"}', clock.now,
+    format('{"user":%%s,"template":"welcome","note":"%%s"}', 10000000 + n, repeat('n', %(note)s)),
+    clock.now,
     case when %(state)s = 0 then 0 else 1 end, case when %(state)s = 0 then 0 else 1 end,
     case when %(state)s = 0 then null else clock.now end,
     case when %(state)s = 0 then null else clock.now + 86400000000 end
@@ -99,7 +100,7 @@ def _load(url: str, kind: str, count: int, *, state: int, priority: int, offset:
         "state": state,
         "priority": priority,
         "offset": offset,
-        "bytes": BYTES,
+        "note": len(payload(0)["note"]),
     }
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(LOAD, values)

@@ -43,6 +43,7 @@ MANY: Final = {
     "created_at": "bigint",
     "expires_at": "bigint",
     "options": "text",
+    "group_key": "text",
 }
 KEY: Final = {
     "fingerprint": "text",
@@ -64,7 +65,7 @@ INSERT_ONE: Final = f"insert into onefold.job ({', '.join(ONE)}) values ({_VALUE
 FINISH: Final = """
 update onefold.job as j
 set
-    state = 2, worker = null, lease_until = null, ended_at = clock.now,
+    state = 2, lease_until = null, ended_at = clock.now,
     keep_until = clock.now + 86400000000
 from
     (select (extract(epoch from statement_timestamp()) * 1000000)::bigint) as clock (now),
@@ -81,6 +82,7 @@ picked as materialized (
         shard = 0
         and queue = 'default'
         and state = 0
+        and group_key is null
         and run_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint
     order by priority, run_at, id
     limit %(limit)s
@@ -88,8 +90,9 @@ picked as materialized (
 )
 update onefold.job as j
 set
-    state = 1, attempt = attempt + 1, fence = fence + 1, worker = 'bench',
-    lease_until = (extract(epoch from statement_timestamp()) * 1000000)::bigint + %(lease)s
+    state = 1, attempt = attempt + 1, fence = fence + 1, worker = 'bench', taken_at = clock.now,
+    lease_until = clock.now + %(lease)s
+from (select (extract(epoch from statement_timestamp()) * 1000000)::bigint) as clock (now)
 where j.shard = 0 and j.id = any(array(select id from picked))
 returning j.id::text, j.fence, j.kind, j.payload, j.attempt, (select count(*) from finished)
 """
@@ -99,7 +102,7 @@ LEASE: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 def _row(content: dict[str, Any]) -> tuple[Any, ...]:
     now = 1_800_000_000_000_000
     text = encode(content).decode()
-    return (0, new_id(), "", "default", KIND, 0, now, 8, text, now, None, None)
+    return (0, new_id(), "", "default", KIND, 0, now, 8, text, now, None, None, None)
 
 
 def _rows_of_one(count: int) -> list[tuple[Any, ...]]:

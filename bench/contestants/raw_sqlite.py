@@ -21,18 +21,25 @@ LEASE: Final = 300_000_000
 
 FINISH: Final = """
 update onefold_job
-set state = 2, worker = null, lease_until = null, ended_at = ?, keep_until = ? + 86400000000
+set state = 2, lease_until = null, ended_at = ?, keep_until = ? + 86400000000
 where shard = 0 and id = ? and fence = ? and state = 1
 """
 TAKE: Final = """
 update onefold_job
-set state = 1, attempt = attempt + 1, fence = fence + 1, worker = 'bench', lease_until = ?
+set
+    state = 1, attempt = attempt + 1, fence = fence + 1, worker = 'bench', taken_at = ?,
+    lease_until = ?
 where
     shard = 0
     and id in (
         select id
         from onefold_job
-        where shard = 0 and queue = 'default' and state = 0 and run_at <= ?
+        where
+            shard = 0
+            and queue = 'default'
+            and state = 0
+            and group_key is null
+            and run_at <= ?
         order by priority, run_at, id
         limit ?
     )
@@ -101,5 +108,5 @@ def _drain(connection: sqlite3.Connection, turns: int) -> None:
         connection.execute("begin immediate")
         connection.executemany(FINISH, [(now, now, row[0], row[1]) for row in rows])
         if turn < turns:
-            rows = connection.execute(TAKE, (now + LEASE, now, BATCH)).fetchall()
+            rows = connection.execute(TAKE, (now, now + LEASE, now, BATCH)).fetchall()
         connection.execute("commit")
