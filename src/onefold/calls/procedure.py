@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from onefold.calls.hooks import Hooks
 from onefold.databases import Build
 from onefold.databases.gathering import Shared
 from onefold.operations.run import run, run_async
@@ -58,11 +59,23 @@ def once_through(build: Build[T], *, write: bool = True) -> Procedure[T]:
 class Conductor:
     """Carries procedures out: on our own database, or on a connection that was lent to us."""
 
-    def __init__(self, database: Database, clock: Clock, borrowed: Borrowed | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        borrowed: Borrowed | None = None,
+        *,
+        hooks: Hooks | None = None,
+    ) -> None:
         """Without `borrowed`, transactions are our own."""
         self.database = database
         self.clock = clock
         self.borrowed = borrowed
+        self.hooks = Hooks() if hooks is None else hooks
+
+    def lent(self, borrowed: Borrowed) -> Conductor:
+        """The same, hooks included, on a connection that was lent to us."""
+        return Conductor(self.database, self.clock, borrowed, hooks=self.hooks)
 
     def now(self) -> int:
         """The time here, in microseconds: for what is not compared across machines."""

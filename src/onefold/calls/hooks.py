@@ -1,0 +1,210 @@
+"""Hooks: who is told what happens, and what is put around an enqueue and around a handler.
+
+1. Events are told after the fact, on the thread or in the event loop where it happened.
+2. Nobody's hook breaks the work: one that fails is logged, and the work goes on.
+3. Where nobody listens, nothing is built and nothing is called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from onefold.errors import InvalidInput
+from onefold.model.event import DuplicatesSuppressed, Event, JobsEnqueued, Listener
+from onefold.model.options import read_options
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from onefold.model.job import Enqueued, Job
+    from onefold.model.request import Prepared
+
+T = TypeVar("T")
+Around: TypeAlias = Callable[[T], AbstractContextManager[Any]]
+Carrier: TypeAlias = Callable[[], Mapping[str, str]]
+
+TRACE_LENGTH: Final = 8192
+"""W3C's most for baggage. What is longer is not a context, but a payload."""
+
+log = logging.getLogger("onefold")
+_NOTHING: Final = nullcontext()
+
+
+class Hooks:
+    """What an application, or its telemetry, has asked to be told or to be called for."""
+
+    def __init__(self) -> None:
+        """Nobody listens yet."""
+        self._listeners: list[Listener] = []
+        self.carrier: Carrier | None = None
+        """Gives the context of the caller's trace; an enqueue stores it with the job."""
+        self.around_enqueue: list[Around[Enqueueing]] = []
+        """Entered around each enqueue; the carrier is asked inside."""
+        self.around: list[Around[Job]] = []
+        """Entered around each handler; use `running`, which survives them."""
+
+    @property
+    def wanted(self) -> bool:
+        """False where nobody listens: do not even build events."""
+        return bool(self._listeners)
+
+    def add(self, listener: Listener) -> None:
+        """Tell `listener` of every event from now on. Adding it twice adds it once."""
+        if not _is_plain_function(listener):
+            raise InvalidInput(
+                "listener", f"must be a plain function that takes an event, got {listener!r}"
+            )
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+
+    def remove(self, listener: Listener) -> None:
+        """Tell `listener` nothing more."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def tell(self, event: Event) -> None:
+        """Tell everybody."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("The listener %r failed; the work goes on. Told: %r", listener, event)
+
+    def running(self, job: Job) -> AbstractContextManager[Any]:
+        """Around a handler, in the context it runs in: a task, or a thread.
+
+        What leaves the handler is to pass through here, outcomes that it returns included: raise
+        them inside. An error that `done_on` forgives is none any more.
+        """
+        return _enter_all(self.around, job) if self.around else _NOTHING
+
+    def enqueueing(self, items: Sequence[Prepared]) -> Enqueueing:
+        """Around an enqueue of prepared jobs."""
+        return Enqueueing(self, items)
+
+    def carried(self) -> dict[str, str]:
+        """The context of the caller's trace; empty where there is none that can be stored."""
+        if self.carrier is None:
+            return {}
+        try:
+            trace = dict(self.carrier())
+            fits = sum(map(len, [*trace, *trace.values()])) <= TRACE_LENGTH
+            if fits and all(text.isprintable() for text in (*trace, *trace.values())):
+                return trace
+        except Exception:
+            log.exception("The carrier %r failed; the job goes without a trace.", self.carrier)
+        else:
+            log.warning(
+                "The trace's context has control characters, or more than %d: the job goes without"
+                " it. Mind your baggage.",
+                TRACE_LENGTH,
+            )
+        return {}
+
+
+class Enqueueing:
+    """An enqueue under way: what is to be stored, and the answers once they are there."""
+
+    def __init__(self, hooks: Hooks, items: Sequence[Prepared]) -> None:
+        """Made by `Hooks.enqueueing`."""
+        self.items: Sequence[Prepared] = items
+        self.answers: Sequence[Enqueued] = ()
+        self._hooks = hooks
+        self._entered: ExitStack | None = None
+
+    def __enter__(self) -> Self:
+        """From now on the items carry the trace, if there is one."""
+        hooks = self._hooks
+        if hooks.around_enqueue:
+            self._entered = _enter_all(hooks.around_enqueue, self)
+        if hooks.carrier is not None and (trace := hooks.carried()):
+            self.items = _with_trace(self.items, trace)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Tell what was stored, if it was."""
+        if self._entered is not None:
+            self._entered.__exit__(kind, error, trace)
+        if error is None and self._hooks.wanted:
+            self._tell()
+
+    def _tell(self) -> None:
+        counts: Counter[tuple[type[JobsEnqueued | DuplicatesSuppressed], str, str, str]] = Counter()
+        for item, answer in zip(self.items, self.answers, strict=True):
+            request = item.request
+            event = DuplicatesSuppressed if answer.duplicate else JobsEnqueued
+            counts[event, request.kind, request.queue, request.tenant] += 1
+        for (event, kind, queue, tenant), count in counts.items():
+            self._hooks.tell(event(kind, queue, count, tenant))
+
+
+def _is_plain_function(value: object) -> bool:
+    return callable(value) and not inspect.iscoroutinefunction(value)
+
+
+def _with_trace(items: Sequence[Prepared], trace: dict[str, str]) -> list[Prepared]:
+    """The same items with the trace among their options; one that has its own keeps it."""
+    written: dict[str | None, str] = {}
+    traced: list[Prepared] = []
+    for item in items:
+        before = item.request.options
+        if before not in written:
+            options = read_options(before)
+            if options.trace is None:
+                options = msgspec.structs.replace(options, trace=trace)
+            written[before] = msgspec.json.encode(options).decode()
+        request = msgspec.structs.replace(item.request, options=written[before])
+        traced.append(msgspec.structs.replace(item, request=request))
+    return traced
+
+
+def _enter_all(arounds: Sequence[Around[T]], subject: T) -> ExitStack:
+    with ExitStack() as stack:
+        for around in tuple(arounds):
+            stack.enter_context(_Guarded(around, subject))
+        return stack.pop_all()
+
+
+class _Guarded(AbstractContextManager[None], Generic[T]):
+    """Somebody's context manager, whose failures are its own."""
+
+    def __init__(self, around: Around[T], subject: T) -> None:
+        self._around = around
+        self._subject = subject
+        self._manager: AbstractContextManager[Any] | None = None
+
+    def __enter__(self) -> None:
+        try:
+            manager = self._around(self._subject)
+            manager.__enter__()
+        except Exception:
+            log.exception("The hook %r failed to begin; the work goes on.", self._around)
+        else:
+            self._manager = manager
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._manager is None:
+            return
+        try:
+            self._manager.__exit__(kind, error, trace)
+        except Exception as failure:
+            if failure is not error:
+                log.exception("The hook %r failed to end; the work goes on.", self._around)
