@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from onefold.calls.flights import finish_then_take
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.turns import Turns
 from onefold.model.delivery import (
@@ -17,6 +18,7 @@ from onefold.model.delivery import (
     results_by_id,
     take_order,
 )
+from onefold.model.job import Job
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
 from onefold.model.names import REASON_BYTES, text
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.databases import Build
-    from onefold.model.job import Job, Json
+    from onefold.model.job import Json
     from onefold.operations.endings import Ending, Rescued
     from onefold.operations.leases import Finish
     from onefold.operations.maintenance import Pruned
@@ -121,7 +123,7 @@ class Engine:
         taken: list[Job]
         # Only a take has a turn: with one for the finish too, every other shard would be passed by.
         turn = 0 if order is None else self._turns.next(order.queues)
-        ended, taken = yield Transaction(_finish_then_take(finishes, order, turn))
+        ended, taken = yield Transaction(finish_then_take(finishes, order, turn))
         alive = {"running", "queued"}
         lost = {item.id for item in ended if item.status == "lost" and item.state in alive}
         if lost:
@@ -225,22 +227,14 @@ def _finishes(
 ) -> list[leases.Finish]:
     named = deliveries(jobs)
     stored = results_by_id(results, named)
-    return [leases.Finish(delivery, stored.get(delivery.id)) for delivery in named]
+    return [
+        leases.Finish(delivery, stored.get(delivery.id), plain=_is_plain(job))
+        for delivery, job in zip(named, jobs, strict=True)
+    ]
 
 
-def _finish_then_take(
-    finishes: Sequence[Finish], order: TakeOrder | None, turn: int
-) -> Build[tuple[list[Ended], list[Job]]]:
-    def build(sql: Sql) -> Operation[tuple[list[Ended], list[Job]]]:
-        ended: list[Ended] = []
-        taken: list[Job] = []
-        if finishes:
-            ended = yield from leases.finish(sql, finishes, skip_locked=True)
-        if order is not None:
-            taken = yield from leases.take_in_turn(sql, order, turn=turn)
-        return ended, taken
-
-    return build
+def _is_plain(job: Job | Delivery) -> bool:
+    return isinstance(job, Job) and job.options_text is None
 
 
 def _end(

@@ -70,6 +70,8 @@ class TakeOrder(msgspec.Struct, frozen=True):
     limit: int
     worker: str
     lease: int
+    unknown: tuple[str, ...] = ()
+    """Kinds that the worker has no handler for: they wait for one that has."""
 
     def without(self, taken: Sequence[Job]) -> TakeOrder | None:
         """What is left to ask of the next shard; None where that is nothing."""
@@ -83,7 +85,12 @@ class TakeOrder(msgspec.Struct, frozen=True):
 
 
 def take_order(
-    queues: Sequence[str] | Mapping[str, int], *, limit: int, worker: str, lease: timedelta
+    queues: Sequence[str] | Mapping[str, int],
+    *,
+    limit: int,
+    worker: str,
+    lease: timedelta,
+    unknown: Sequence[str] = (),
 ) -> TakeOrder:
     """Check what a worker asks for."""
     if not _is_limit(limit):
@@ -93,6 +100,7 @@ def take_order(
         limit,
         names.text(worker, "worker"),
         span(lease, "lease", least=timedelta(microseconds=1)),
+        tuple(unknown),
     )
 
 

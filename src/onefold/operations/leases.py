@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from onefold.model.delivery import TakeOrder
-    from onefold.operations.statement import Operation, Row, Rows, Sql
+    from onefold.operations.statement import Operation, Row, Rows, Sql, Statement
+
+
+def finish_and_take(
+    sql: Sql, finishes: Sequence[Finish], order: TakeOrder, *, turn: int
+) -> Operation[tuple[list[Ended], list[Job]]]:
+    """Complete the last deliveries and lease the next jobs: in one round trip where that can be."""
+    if sql.takes_by_priority or sql.shards > 1:
+        ended = yield from finish(sql, finishes, skip_locked=True)
+        return ended, (yield from take_in_turn(sql, order, turn=turn))
+    take = _take_statement(sql, order, 0)
+    ended = yield from finish(sql, finishes, skip_locked=True, ahead=(take,))
+    rows = yield take
+    return ended, _in_order(order, map(Job.from_row, rows))
 
 
 def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job]]:
@@ -45,18 +58,23 @@ def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
     if sql.takes_by_priority:
         rows = yield from _take_by_priority(sql, order, shard)
     else:
-        statement = sql(
-            "take_jobs",
-            ("queues", "limits"),
-            list(order.queues.items()),
-            shard=shard,
-            limit=order.limit,
-            worker=order.worker,
-            lease=order.lease,
-        )
-        # Of several takes, the first must not be kept where the last one fails.
-        rows = yield statement.but(alone=sql.shards == 1, waits=False)
+        rows = yield _take_statement(sql, order, shard)
     return _in_order(order, map(Job.from_row, rows))
+
+
+def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
+    statement = sql(
+        "take_jobs",
+        ("queues", "limits"),
+        list(order.queues.items()),
+        shard=shard,
+        limit=order.limit,
+        worker=order.worker,
+        lease=order.lease,
+        unknown=list(order.unknown),
+    )
+    # Of several takes, the first must not be kept where the last one fails.
+    return statement.but(alone=sql.shards == 1, waits=False)
 
 
 def _in_order(order: TakeOrder, jobs: Iterable[Job]) -> list[Job]:
@@ -80,6 +98,7 @@ def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]
                 limit=left,
                 worker=order.worker,
                 lease=order.lease,
+                unknown=list(order.unknown),
             )
             taken.extend(rows)
             left -= len(rows)
@@ -93,25 +112,37 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
 
     delivery: Delivery
     result: str | None = None
+    plain: bool = False
+    """True where the job is known to have no settings of its own."""
 
 
 def finish(
-    sql: Sql, finishes: Sequence[Finish], *, skip_locked: bool = False
+    sql: Sql,
+    finishes: Sequence[Finish],
+    *,
+    skip_locked: bool = False,
+    ahead: tuple[Statement, ...] = (),
 ) -> Operation[list[Ended]]:
     """Complete deliveries.
 
     With `skip_locked`, a row that another transaction has locked is answered as lost, for the
-    caller to ask again and wait: one open transaction must not stall a batch.
+    caller to ask again and wait: one open transaction must not stall a batch. So is a row with a
+    successor where all are `plain`: they are completed by a statement with nothing to follow.
     """
     ended: dict[Delivery, Ended] = {}
-    name = "finish_unlocked_jobs" if skip_locked and sql.skips_locked else "finish_jobs"
+    skips = skip_locked and sql.skips_locked
+    plain = skips and all(finish.plain for finish in finishes)
+    name = "finish_plain_jobs" if plain else "finish_unlocked_jobs" if skips else "finish_jobs"
     for shard, group in by_shard(sql, finishes, lambda finish: finish.delivery.id):
-        rows = yield sql(
+        statement = sql(
             name,
             ("shard", "id", "fence", "result"),
             [(shard, f.delivery.id, f.delivery.fence, f.result) for f in group],
             keep=KEEP[State.COMPLETED],
         )
+        if plain and sql.shards == 1:
+            statement = statement.but(alone=True, waits=False).followed_by(ahead)
+        rows = yield statement
         for job_id, fence, *_ in rows:
             ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "completed")
         yield from _after_finish(sql, shard, rows)

@@ -49,10 +49,21 @@ class Statement(msgspec.Struct, frozen=True):
     then, or nothing at all."""
     waits: bool = True
     """True where it may wait for a lock, and must know for how long."""
+    ahead: tuple[Statement, ...] = ()
+    """What will be asked next whatever this answers: it may be sent along, in one round trip."""
 
     def but(self, *, alone: bool, waits: bool) -> Statement:
         """The same, with what is known of it where it is asked for."""
         return msgspec.structs.replace(self, alone=alone, waits=waits)
+
+    def followed_by(self, ahead: tuple[Statement, ...]) -> Statement:
+        """The same, with what will be asked next."""
+        return msgspec.structs.replace(self, ahead=ahead)
+
+    @property
+    def travels(self) -> bool:
+        """True where it may be sent together with others, outside of any transaction block."""
+        return self.alone and not self.waits
 
     def arrays(self) -> dict[str, Any]:
         """The parameters with a batch as one list per column, for PostgreSQL's unnest."""

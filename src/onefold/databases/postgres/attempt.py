@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import psycopg
 from psycopg.rows import TupleRow
 
-from onefold.databases.postgres.execute import aexecute, execute
+from onefold.databases.postgres.execute import aexecute, afetch, execute, fetch
 from onefold.operations.run import run, run_async
 
 if TYPE_CHECKING:
@@ -40,6 +40,14 @@ FEW_ROWS: Final = 10
 
 def _keeps_much(result: PGresult | None) -> bool:
     return result is not None and result.ntuples > FEW_ROWS
+
+
+def _can_go_together(statement: Statement) -> bool:
+    return (
+        PIPELINES
+        and bool(statement.ahead)
+        and all(each.travels for each in (statement, *statement.ahead))
+    )
 
 
 class Session(psycopg.Connection[TupleRow]):
@@ -98,6 +106,8 @@ class Attempt:
         self._write = write
         self._patience = PATIENT if patient else IMPATIENT
         self._begun = False
+        self._answers: dict[int, Rows] = {}
+        """Of what was sent ahead, by the statement that has not asked for it yet."""
 
     def run(self, build: Build[T], sql: Sql) -> T:
         """Run the operation and commit, or undo it."""
@@ -113,19 +123,33 @@ class Attempt:
         return result
 
     def _execute(self, statement: Statement) -> Rows:
-        if self._begun or not self._write or (statement.alone and not statement.waits):
+        if (answer := self._answers.pop(id(statement), None)) is not None:
+            return answer
+        if _can_go_together(statement) and self._write and not self._begun:
+            return self._send_together([statement, *statement.ahead])
+        if self._begun or not self._write or statement.travels:
             return execute(self._cursor, statement, self._clock)
         with self._flight():
             self._connection.execute(BEGIN, prepare=False)
             self._connection.execute(self._patience, prepare=False)
             self._begun = True
-            rows = execute(self._cursor, statement, self._clock, fetch=not statement.alone)
+            rows = execute(self._cursor, statement, self._clock, fetch_rows=not statement.alone)
             if statement.alone:
                 self._connection.execute(COMMIT, prepare=False)
         if statement.alone:
             self._begun = False
             rows = self._cursor.fetchall()
         return rows
+
+    def _send_together(self, statements: list[Statement]) -> Rows:
+        """Without a block, what travels in one flight is one transaction of the server's."""
+        cursors = [self._cursor, *(self._connection.cursor() for _ in statements[1:])]
+        with self._flight():
+            for cursor, statement in zip(cursors, statements, strict=True):
+                execute(cursor, statement, self._clock, fetch_rows=False)
+        rows = [fetch(cursor) for cursor in cursors]
+        self._answers = dict(zip(map(id, statements), rows, strict=True))
+        return self._answers.pop(id(statements[0]))
 
     def _flight(self) -> AbstractContextManager[Any]:
         return self._connection.pipeline() if PIPELINES else nullcontext()
@@ -149,6 +173,7 @@ class AsyncAttempt:
         self._write = write
         self._patience = PATIENT if patient else IMPATIENT
         self._begun = False
+        self._answers: dict[int, Rows] = {}
 
     async def run(self, build: Build[T], sql: Sql) -> T:
         """Run the operation and commit, or undo it."""
@@ -168,19 +193,35 @@ class AsyncAttempt:
         return result
 
     async def _execute(self, statement: Statement) -> Rows:
-        if self._begun or not self._write or (statement.alone and not statement.waits):
+        if (answer := self._answers.pop(id(statement), None)) is not None:
+            return answer
+        if _can_go_together(statement) and self._write and not self._begun:
+            return await self._send_together([statement, *statement.ahead])
+        if self._begun or not self._write or statement.travels:
             return await aexecute(self._cursor, statement, self._clock)
         async with self._flight():
             await self._connection.execute(BEGIN, prepare=False)
             await self._connection.execute(self._patience, prepare=False)
             self._begun = True
-            rows = await aexecute(self._cursor, statement, self._clock, fetch=not statement.alone)
+            rows = await aexecute(
+                self._cursor, statement, self._clock, fetch_rows=not statement.alone
+            )
             if statement.alone:
                 await self._connection.execute(COMMIT, prepare=False)
         if statement.alone:
             self._begun = False
             rows = await self._cursor.fetchall()
         return rows
+
+    async def _send_together(self, statements: list[Statement]) -> Rows:
+        """Without a block, what travels in one flight is one transaction of the server's."""
+        cursors = [self._cursor, *(self._connection.cursor() for _ in statements[1:])]
+        async with self._flight():
+            for cursor, statement in zip(cursors, statements, strict=True):
+                await aexecute(cursor, statement, self._clock, fetch_rows=False)
+        rows = [await afetch(cursor) for cursor in cursors]
+        self._answers = dict(zip(map(id, statements), rows, strict=True))
+        return self._answers.pop(id(statements[0]))
 
     def _flight(self) -> AbstractAsyncContextManager[Any]:
         return self._connection.pipeline() if PIPELINES else nullcontext()

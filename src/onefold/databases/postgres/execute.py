@@ -29,14 +29,17 @@ def _encoded(text: str) -> bytes:
 
 
 def execute(
-    cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock, *, fetch: bool = True
+    cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock, *, fetch_rows: bool = True
 ) -> Rows:
-    """Run one statement on a cursor that gives tuples; without `fetch`, only send it."""
+    """Run one statement on a cursor that gives tuples; without `fetch_rows`, only send it."""
     parameters = statement.literals()
     parameters["now"] = clock()
     cursor.execute(_encoded(statement.text), parameters)
-    if not fetch:
-        return ()
+    return fetch(cursor) if fetch_rows else ()
+
+
+def fetch(cursor: psycopg.Cursor[TupleRow]) -> Rows:
+    """What a statement has answered, if it answers at all."""
     try:
         return cursor.fetchall() if _may_have_rows(cursor.pgresult) else ()
     except psycopg.ProgrammingError:
@@ -50,14 +53,17 @@ async def aexecute(
     statement: Statement,
     clock: Clock,
     *,
-    fetch: bool = True,
+    fetch_rows: bool = True,
 ) -> Rows:
     """`execute`, awaited."""
     parameters = statement.literals()
     parameters["now"] = clock()
     await cursor.execute(_encoded(statement.text), parameters)
-    if not fetch:
-        return ()
+    return await afetch(cursor) if fetch_rows else ()
+
+
+async def afetch(cursor: psycopg.AsyncCursor[TupleRow]) -> Rows:
+    """`fetch`, awaited."""
     try:
         return await cursor.fetchall() if _may_have_rows(cursor.pgresult) else ()
     except psycopg.ProgrammingError:

@@ -66,6 +66,7 @@ with picked as materialized (
                         :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
                     )
                 )
+                and not (j.kind = any(:unknown::text[]))
             order by j.run_at, j.id
             limit wanted.limit_
             for update skip locked

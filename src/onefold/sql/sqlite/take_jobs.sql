@@ -23,6 +23,7 @@ where
             and j.priority = :priority
             and j.run_at <= :now
             and (j.expires_at is null or j.expires_at > :now)
+            and j.kind not in (select u.value from json_each(:unknown) as u)
         order by j.run_at, j.id
         limit :limit
     )

@@ -1,0 +1,73 @@
+"""Flights: what a worker has to say about its deliveries, and what it takes, in one round trip.
+
+The hot path of a worker. What is given here comes from takes of ours, so nothing is checked again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.calls.turns import Turns
+from onefold.operations import leases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onefold.databases import Build
+    from onefold.model.delivery import Ended, TakeOrder
+    from onefold.model.job import Job
+    from onefold.operations.leases import Finish
+    from onefold.operations.statement import Operation, Sql
+
+
+class Flights:
+    """Finish and take, never waiting for anybody's lock; and land, which waits."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        """On the database of `conductor`."""
+        self._conductor = conductor
+        self._turns = Turns()
+
+    async def fly(
+        self, finishes: Sequence[Finish], order: TakeOrder | None
+    ) -> tuple[list[Ended], list[Job]]:
+        """Complete deliveries and take jobs.
+
+        A delivery that is answered as lost while its job is alive may only have been locked, or
+        have a successor: ask for it again by `land`.
+        """
+        return await self._conductor.arun(self._fly(finishes, order))
+
+    def _fly(
+        self, finishes: Sequence[Finish], order: TakeOrder | None
+    ) -> Procedure[tuple[list[Ended], list[Job]]]:
+        turn = 0 if order is None else self._turns.next(order.queues)
+        answer: tuple[list[Ended], list[Job]] = yield Transaction(
+            finish_then_take(finishes, order, turn)
+        )
+        return answer
+
+    async def land(self, finishes: Sequence[Finish]) -> list[Ended]:
+        """Complete deliveries, waiting for those who have their rows."""
+        return await self._conductor.arun(_land(finishes))
+
+
+def _land(finishes: Sequence[Finish]) -> Procedure[list[Ended]]:
+    ended: list[Ended] = yield Transaction(lambda sql: leases.finish(sql, finishes))
+    return ended
+
+
+def finish_then_take(
+    finishes: Sequence[Finish], order: TakeOrder | None, turn: int
+) -> Build[tuple[list[Ended], list[Job]]]:
+    """Both in one transaction; rows that somebody has locked are passed over."""
+
+    def build(sql: Sql) -> Operation[tuple[list[Ended], list[Job]]]:
+        if order is None:
+            return (yield from leases.finish(sql, finishes, skip_locked=True)), []
+        if not finishes:
+            return [], (yield from leases.take_in_turn(sql, order, turn=turn))
+        return (yield from leases.finish_and_take(sql, finishes, order, turn=turn))
+
+    return build

@@ -1,0 +1,37 @@
+-- Complete deliveries of jobs without settings of their own, and without a successor: there is nothing
+-- to do after it. Locks the rows in (shard, id) order, and passes over rows that somebody else has locked.
+-- finish_jobs comes back for all that was passed over.
+with held as materialized (
+    select j.id
+    from onefold.job as j
+    where
+        j.shard = (:shard::smallint[])[1]
+        and j.id = any((:id::text[])::uuid[])
+        and j.fence = any(:fence::bigint[])
+        -- Running, or given up for lost (and not handed back) but taken by nobody since.
+        and (j.state = 1 or (j.state = 0 and j.vanished > 0 and j.not_before is not null))
+        and j.next is null
+        and j.options is null
+    order by j.shard, j.id
+    for update of j skip locked
+)
+update onefold.job as j
+set
+    state = 2,
+    not_before = null,
+    vanished = 0,
+    lease_until = null,
+    result = r.result,
+    ended_at = clock.now,
+    keep_until = clock.now + :keep::bigint
+from
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+        as clock (now),
+    unnest(:id::text[], :fence::bigint[], :result::text[]) as r (id, fence, result)
+where
+    j.shard = (:shard::smallint[])[1]
+    and j.id = any(array(select held.id from held))
+    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    and j.id::text = r.id
+    and j.fence = r.fence
+returning j.id::text, j.fence, null, false
