@@ -1,0 +1,138 @@
+"""Counters and histograms for Prometheus.
+
+    from onefold.telemetry.prometheus import instrument
+
+    instrument(onefold)
+    prometheus_client.start_http_server(9100)
+
+The labels are kinds, queues and outcomes, never tenants, keys or ids; and of kinds and queues only
+so many: a service that takes them from its callers must not drown its Prometheus.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+
+from onefold.model.event import (
+    DuplicatesSuppressed,
+    Event,
+    JobEnded,
+    JobsEnqueued,
+    JobStarted,
+    LeasesExpired,
+    Redelivered,
+    WriteFenced,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.app import Onefold
+
+MOST_LABELS: Final = 200
+"""Pairs of kind and queue that have series of their own. All others share one."""
+OTHER: Final = "other"
+
+# From a no-op to an hour: what jobs take, and what they wait, has no narrower range.
+SECONDS: Final = (
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
+)  # fmt: skip
+LABELS: Final = ("kind", "queue")
+
+
+def instrument(onefold: Onefold, registry: CollectorRegistry | None = None) -> Callable[[], None]:
+    """Count what happens, in `registry` or the default one; the answer is a function that ends it.
+
+    Several Onefold objects may share a registry: they are counted together.
+    """
+    chosen = REGISTRY if registry is None else registry
+    metrics = _known.get(chosen)
+    if metrics is None:
+        metrics = _known[chosen] = Metrics(chosen)
+    return onefold.subscribe(metrics.tell)
+
+
+class Metrics:
+    """The series of one registry, and the listener that moves them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Registers them."""
+        self._pairs: set[tuple[str, str]] = set()
+        self._enqueued = Counter("onefold_jobs_enqueued", "Jobs stored.", LABELS, registry=registry)
+        self._duplicates = Counter(
+            "onefold_duplicates_suppressed",
+            "Enqueues that found a job standing for them.",
+            LABELS,
+            registry=registry,
+        )
+        self._redeliveries = Counter(
+            "onefold_redeliveries",
+            "Jobs taken that had been delivered before.",
+            LABELS,
+            registry=registry,
+        )
+        self._fenced = Counter(
+            "onefold_fenced_writes",
+            "Writes refused to deliveries that were no longer their job's own.",
+            registry=registry,
+        )
+        self._expiries = Counter(
+            "onefold_lease_expiries",
+            "Deliveries whose worker let the lease end.",
+            registry=registry,
+        )
+        self._jobs = Counter(
+            "onefold_jobs", "Deliveries that ended.", (*LABELS, "outcome"), registry=registry
+        )
+        self._duration = Histogram(
+            "onefold_job_duration_seconds",
+            "How long handlers ran.",
+            LABELS,
+            registry=registry,
+            buckets=SECONDS,
+        )
+        self._wait = Histogram(
+            "onefold_job_wait_seconds",
+            "From when a job was due to the start of its handler.",
+            LABELS,
+            registry=registry,
+            buckets=SECONDS,
+        )
+
+    def tell(self, event: Event) -> None:
+        """Count one event."""
+        match event:
+            case JobsEnqueued(kind, queue, count):
+                self._enqueued.labels(*self._pair(kind, queue)).inc(count)
+            case DuplicatesSuppressed(kind, queue, count):
+                self._duplicates.labels(*self._pair(kind, queue)).inc(count)
+            case JobStarted(job, _, waited):
+                self._wait.labels(*self._pair(job.kind, job.queue)).observe(waited.total_seconds())
+            case JobEnded():
+                self._ended(event)
+            case Redelivered(job):
+                self._redeliveries.labels(*self._pair(job.kind, job.queue)).inc()
+            case WriteFenced():
+                self._fenced.inc()
+            case LeasesExpired(count):
+                self._expiries.inc(count)
+
+    def _ended(self, event: JobEnded) -> None:
+        pair = self._pair(event.job.kind, event.job.queue)
+        self._jobs.labels(*pair, event.outcome).inc()
+        if event.outcome != "handed back":  # that one never ran
+            self._duration.labels(*pair).observe(event.duration.total_seconds())
+
+    def _pair(self, kind: str, queue: str) -> tuple[str, str]:
+        pair = (kind, queue)
+        if pair not in self._pairs:
+            if len(self._pairs) >= MOST_LABELS:
+                return (OTHER, OTHER)
+            self._pairs.add(pair)
+        return pair
+
+
+_known: WeakKeyDictionary[CollectorRegistry, Metrics] = WeakKeyDictionary()
