@@ -11,6 +11,7 @@ import pytest
 
 import onefold
 import onefold.claims
+import onefold.events
 from onefold import errors
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ PROMISED = {
     "Bury", "Cancel", "Defer", "Enqueued", "Job", "NewJob", "Onefold", "Retry", "Unique",
 }  # fmt: skip
 
-PUBLIC = pytest.mark.parametrize("module", [onefold, onefold.claims], ids=lambda m: m.__name__)
+PUBLIC = pytest.mark.parametrize(
+    "module", [onefold, onefold.claims, onefold.events], ids=lambda m: m.__name__
+)
 
 
 @PUBLIC
@@ -88,7 +91,7 @@ def foreign(names: set[str]) -> set[str]:
 def test_importing_it_takes_the_standard_library_and_msgspec() -> None:
     # msgspec takes typing_extensions where it is installed, as it is here for the tests.
     theirs = modules_after("import msgspec")
-    imported = modules_after("import onefold, onefold.claims")
+    imported = modules_after("import onefold, onefold.claims, onefold.events")
 
     assert foreign(imported - theirs) == {"onefold"}
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import onefold
-from onefold import NewJob, Onefold, Tenant, Within, claims, errors, testing
+from onefold import NewJob, Onefold, Tenant, Within, claims, errors, events, testing
 from onefold.calls.claims import ClaimOptions, OnceOptions
 from onefold.calls.engine import Engine
 from onefold.calls.jobs import CallOptions
@@ -34,7 +34,9 @@ def words_in_code(page: Path) -> set[str]:
     return {word for span in spans for word in re.findall(r"\w+", span)}
 
 
-@pytest.mark.parametrize("module", [onefold, claims, testing], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [onefold, claims, events, testing], ids=lambda module: module.__name__
+)
 def test_every_public_name_is_in_the_reference(module: object) -> None:
     missing = set(getattr(module, "__all__", ())) - words_in_code(DOCS / "reference/api.md")
 
