@@ -12,6 +12,14 @@ create index job_ready on onefold.job (shard, queue, priority, run_at, id)
 create index job_group on onefold.job (shard, queue, group_key, priority, run_at, id)
     where state = 0 and group_key is not null;
 
+-- The oldest of a group, whatever its time: what an ordered group gives next.
+create index job_group_order on onefold.job (shard, queue, group_key, id)
+    where state = 0 and group_key is not null;
+
+-- What is due of all groups: many groups whose jobs are scheduled ahead are not looked through for it.
+create index job_group_due on onefold.job (shard, queue, run_at, id)
+    where state = 0 and group_key is not null;
+
 -- What a rescue looks at, and what is counted for a limit. Without the lease, so that heartbeats stay HOT.
 drop index onefold.job_running;
 create index job_running on onefold.job (shard, queue, group_key, id) where state = 1;
@@ -26,6 +34,7 @@ create table onefold.attempt (
     worker text,
     started_at bigint,
     ended_at bigint not null,
+    reason text,
     error text,
     primary key (shard, job_id, fence)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
@@ -45,7 +54,6 @@ create table onefold.queue (
     group_concurrency integer,
     group_rate_count integer,
     group_rate_period bigint,
-    group_cursor text collate "C",              -- the group after which the next controlled take begins
     updated_at bigint not null,
     primary key (shard, name)
 ) with (fillfactor = 50);

@@ -14,6 +14,14 @@ create index onefold_job_ready on onefold_job (shard, queue, priority, run_at, i
 create index onefold_job_group on onefold_job (shard, queue, group_key, priority, run_at, id)
     where state = 0 and group_key is not null;
 
+-- The oldest of a group, whatever its time: what an ordered group gives next.
+create index onefold_job_group_order on onefold_job (shard, queue, group_key, id)
+    where state = 0 and group_key is not null;
+
+-- What is due of all groups: many groups whose jobs are scheduled ahead are not looked through for it.
+create index onefold_job_group_due on onefold_job (shard, queue, run_at, id)
+    where state = 0 and group_key is not null;
+
 -- What a rescue looks at, and what is counted for a limit.
 drop index onefold_job_running;
 create index onefold_job_running on onefold_job (shard, queue, group_key, id) where state = 1;
@@ -28,6 +36,7 @@ create table onefold_attempt (
     worker text,
     started_at integer,
     ended_at integer not null,
+    reason text,
     error text,
     primary key (shard, job_id, fence)
 );
@@ -47,7 +56,6 @@ create table onefold_queue (
     group_concurrency integer,
     group_rate_count integer,
     group_rate_period integer,
-    group_cursor text,                          -- the group after which the next controlled take begins
     updated_at integer not null,
     primary key (shard, name)
 );
