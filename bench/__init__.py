@@ -2,8 +2,12 @@
 
     values      what is measured, as data: orders, laps, runs, measurements, targets
     plan        the measurements, their contestants and the ratios that are wanted
+    worker_plan those of worker processes
     contestants what each contestant does between the start and the stop of the watch
     play        the process of one run: reads an order, prints a lap
+    crew        worker processes, begun together and watched from outside
+    work        a worker process: reads a shift, counts in the tally
+    tally       how many jobs each worker process has handled, in shared memory
     rounds      who runs when: contestants alternate; a run that was stolen from is set aside
     verdict     medians, ratios, targets
     postgres    a real server from a wheel, with the durability of production

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 BYTES: Final = 100
 KIND: Final = "email.send"
 encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
 
 
 def payload(number: int) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from bench.values import Contestant, Measurement, Target
+from bench.worker_plan import MILLION, WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MILLION: Final = 1_000_000
 POOL: Final = 10
 """Connections for many callers: as many as Onefold opens at most, and asyncpg by default."""
 LARGER_POOL: Final = 32
@@ -173,6 +173,7 @@ MEASUREMENTS: Final = (
         contestants=(Contestant("onefold", "ours.take"), Contestant("raw", "raw_sqlite.take")),
         targets=(Target("onefold", "raw", 0.7),),
     ),
+    *WORKERS,
 )
 
 

@@ -30,6 +30,9 @@ shared_buffers = 1GB
 max_wal_size = 4GB
 checkpoint_timeout = 30min
 max_connections = 150
+
+# Where statements are logged, they are counted by database.
+log_line_prefix = '%m [%p] %d '
 """
 
 SHOWN: Final = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -111,6 +113,29 @@ def settle(url: str) -> None:
     """Write out what is dirty, so that no run pays for what was before it."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("checkpoint")
+
+
+def analyze(url: str) -> None:
+    """Let the planner know what is in the tables: in production it would."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("vacuum analyze")
+
+
+def log_statements(url: str) -> Path:
+    """Let the server log all that is asked of a database from the next connection on; where to."""
+    name = urlsplit(url).path.removeprefix("/")
+    command = sql.SQL("alter database {} set log_statement = 'all'").format(sql.Identifier(name))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(command)
+        row = connection.execute("show data_directory").fetchone()
+    assert row is not None
+    return Path(row[0]) / "log"
+
+
+def statements(log: str, url: str) -> int:
+    """How many were asked of a database, as its log has it."""
+    name = re.escape(urlsplit(url).path.removeprefix("/"))
+    return len(re.findall(rf"^.* \[\d+\] {name} LOG:  (?:statement:|execute) ", log, re.MULTILINE))
 
 
 def expect(url: str, query: str, wanted: int) -> None:

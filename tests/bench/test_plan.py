@@ -25,7 +25,8 @@ def functions(module: str) -> set[str]:
     """Read, not imported: the peers are not installed here."""
     path = Path(contestants.__path__[0]) / f"{module}.py"
     tree = ast.parse(path.read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name for node in tree.body if isinstance(node, functions)}
 
 
 def test_every_measurement_has_a_name_of_its_own() -> None:
@@ -43,12 +44,25 @@ def test_a_contestant_plays_a_function_that_exists(measurement: Measurement) -> 
 
 
 @each_measurement
+def test_a_worker_has_what_is_asked_of_it(measurement: Measurement) -> None:
+    for contestant in measurement.contestants:
+        if worker := contestant.options.get("worker"):
+            wanted = {"load", "rest", "work"}
+            if contestant.plays == "workers.latency":
+                wanted.add("sender")
+
+            assert wanted <= functions(str(worker))
+
+
+@each_measurement
 def test_a_target_names_contestants_of_its_measurement(measurement: Measurement) -> None:
     names = {contestant.name for contestant in measurement.contestants}
 
     assert len(names) == len(measurement.contestants)
     for target in measurement.targets:
-        assert {target.contestant, target.against} <= names
+        assert {target.contestant, target.against} - {None} <= names
+        assert target.reading in measurement.readings
+        assert target.says
 
 
 def test_a_part_is_chosen_by_any_of_its_words() -> None:
@@ -79,9 +93,18 @@ def test_an_empty_word_chooses_nothing() -> None:
 
 @pytest.mark.parametrize("scale", [0.0001, 0.1, 1.0, 1.7])
 def test_sizes_are_whole_takes_at_any_scale(scale: float) -> None:
-    for each in scaled(MEASUREMENTS, scale):
+    with_jobs = [each for each in MEASUREMENTS if each.jobs]
+
+    for each in scaled(with_jobs, scale):
         assert each.jobs >= TAKEN
         assert each.jobs % TAKEN == 0
+
+
+def test_what_has_no_jobs_has_none_at_any_scale() -> None:
+    idle = chosen("idle")
+
+    assert [each.jobs for each in scaled(idle, 1.7)] == [0] * len(idle)
+    assert scaled(idle, 0.1) == idle
 
 
 def test_at_scale_one_the_callers_of_a_crowd_have_equal_shares() -> None:
