@@ -135,6 +135,19 @@ async def test_an_enqueue_that_fails_is_a_span_that_failed(
     assert [event.name for event in traces.last.events] == ["exception"]
 
 
+def test_an_enqueue_that_is_cancelled_ends_its_span(sqlite_url: str, traces: Traces) -> None:
+    """As `run_async` leaves a procedure whose task is cancelled."""
+    with Onefold(sqlite_url) as onefold:
+        instrument(onefold, traces.provider)
+        procedure = onefold._enqueue_one("email", {}, {})
+        next(procedure)
+
+        procedure.close()
+
+    assert traces.last.status.status_code is StatusCode.UNSET
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
 async def test_a_batch_is_one_span(onefold: Coloured, traces: Traces) -> None:
     instrument(onefold.target, traces.provider)
 

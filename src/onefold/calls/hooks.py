@@ -34,7 +34,7 @@ Carrier: TypeAlias = Callable[[], Mapping[str, str]]
 TRACE_LENGTH: Final = 8192
 """W3C's most for baggage. What is longer is not a context, but a payload."""
 
-log = logging.getLogger("onefold")
+log: logging.Logger = logging.getLogger("onefold")
 _NOTHING: Final = nullcontext()
 
 

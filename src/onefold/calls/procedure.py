@@ -71,7 +71,7 @@ class Conductor:
         self.database = database
         self.clock = clock
         self.borrowed = borrowed
-        self.hooks = Hooks() if hooks is None else hooks
+        self.hooks: Hooks = Hooks() if hooks is None else hooks
 
     def lent(self, borrowed: Borrowed) -> Conductor:
         """The same, hooks included, on a connection that was lent to us."""
