@@ -18,6 +18,7 @@ from onefold.operations.endings import (
     MOVE_COLUMNS,
     Ending,
     Rescued,
+    RescuedJob,
     cancel,
     end,
     rescue,
@@ -64,6 +65,7 @@ def test_a_retry_is_decided_from_the_locked_row() -> None:
 
     lock = run.answer("lock_deliveries", [locked_row(A)])
     (row,) = moved(run.answer("move_jobs"))
+    run.answer("insert_attempts")
 
     assert lock.rows == [(0, A)]
     assert (row["shard"], row["id"], row["state"]) == (0, A, State.QUEUED)
@@ -94,6 +96,7 @@ def test_a_dead_letter_is_kept_as_long_as_it_says(settings: dict[str, Any], keep
 
     run.answer("lock_deliveries", [locked_row(A, options_text=options(**settings))])
     (row,) = moved(run.answer("move_jobs"))
+    run.answer("insert_attempts")
 
     assert (row["state"], row["reason"]) == (State.DEAD, "no such card")
     assert (row["ended_at"], row["keep_until"]) == (NOW, NOW + keep)
@@ -112,8 +115,12 @@ def test_every_word_of_a_batch_is_decided_by_itself() -> None:
         "lock_deliveries", [locked_row(A, attempt=8), locked_row(B), locked_row(C, vanished=2)]
     )
     rows = moved(run.answer("move_jobs"))
+    noted = run.answer("insert_attempts")
+    bell = run.answer("ring")
 
     assert lock.rows == [(0, A), (0, B), (0, C)]
+    assert [row[1] for row in noted.rows] == [A, B], "handed back unstarted is no delivery to tell"
+    assert bell.rows == [("default",)], "for the one that is due at once"
     assert [(row["state"], row["attempt"], row["vanished"]) for row in rows] == [
         (State.DEAD, 8, 0),
         (State.QUEUED, 0, 0),
@@ -144,6 +151,7 @@ def test_a_word_about_another_delivery_writes_nothing(state: str, fence: int) ->
         (Event.DEFER, {"queued"}),
         (Event.HAND_BACK, {"queued"}),
         (Event.BURY, {"dead"}),
+        (Event.CANCEL, {"cancelled"}),
     ],
 )
 def test_a_word_said_twice_is_known_by_where_it_left_the_job(
@@ -161,12 +169,14 @@ def test_a_word_said_twice_is_known_by_where_it_left_the_job(
 
 
 def test_of_two_deliveries_of_one_job_only_the_present_one_counts() -> None:
-    stale, present = Ending(Delivery(A, 1), Event.BURY), Ending(Delivery(A, 2), Event.DEFER)
+    stale = Ending(Delivery(A, 1), Event.BURY)
+    present = Ending(Delivery(A, 2), Event.DEFER, after=SECOND)
 
     for given in ([stale, present], [present, stale]):
         run = Steps(end(SQL, given))
         lock = run.answer("lock_deliveries", [locked_row(A, fence=2)])
         (row,) = moved(run.answer("move_jobs"))
+        run.answer("insert_attempts")
         run.answer("delivery_states", [(A, 0, 2)])
         assert lock.rows == [(0, A)]
         assert row["state"] == State.QUEUED
@@ -183,14 +193,16 @@ def test_a_job_that_is_gone_has_lost_its_deliveries() -> None:
 
 
 def test_what_waited_becomes_a_job_when_its_holder_ends_and_not_before() -> None:
-    retried = Steps(end(SQL, [Ending(Delivery(A, 1), Event.FAIL)]))
+    retried = Steps(end(SQL, [Ending(Delivery(A, 1), Event.FAIL, after=SECOND)]))
     retried.answer("lock_deliveries", [locked_row(A, next=successor())])
     retried.answer("move_jobs")
+    retried.answer("insert_attempts")
     assert retried.result[0].state == "queued"
 
     buried = Steps(end(SQL, [Ending(Delivery(A, 1), Event.BURY)]))
     buried.answer("lock_deliveries", [locked_row(A, next=successor())])
     buried.answer("move_jobs")
+    buried.answer("insert_attempts")
     buried.answer("insert_jobs", [])
     assert buried.result[0].state == "dead"
 
@@ -201,9 +213,12 @@ def test_a_job_without_retention_is_removed_at_once() -> None:
 
     run.answer("lock_deliveries", [locked_row(A, options_text=settings)])
     run.answer("move_jobs")
+    run.answer("insert_attempts")
     run.answer("keys_promised", [])
-    for name in ("delete_jobs", "delete_duplicates", "delete_tallies"):
+    assert run.answer("delete_jobs", [(A, "acme")]).rows == [(0, A)]
+    for name in ("delete_duplicates", "delete_tallies", "delete_attempts"):
         assert run.answer(name).rows == [(0, A)]
+    assert run.answer("delete_steps").rows == [(0, "acme", A)]
 
     assert run.result == [Ended(A, 1, "accepted", "dead")]
 
@@ -214,21 +229,26 @@ def test_a_job_without_retention_whose_key_is_promised_becomes_a_tombstone() -> 
 
     run.answer("lock_deliveries", [locked_row(A, options_text=settings)])
     run.answer("move_jobs")
+    run.answer("insert_attempts")
     run.answer("keys_promised", [(A,)])
 
-    assert run.answer("strip_jobs").rows == [(0, A)]
+    assert run.answer("strip_jobs", [(A, "acme")]).rows == [(0, A)]
+    assert run.answer("delete_attempts").rows == [(0, A)]
+    assert run.answer("delete_steps").rows == [(0, "acme", A)]
     assert run.result == [Ended(A, 1, "accepted", "dead")]
 
 
 def test_words_go_shard_by_shard_in_lock_order() -> None:
     ids = [new_id(number * 171 % 4096) for number in range(24)]
-    run = Steps(end(SHARDED, [Ending(Delivery(job_id, 1), Event.FAIL) for job_id in ids]))
+    endings = [Ending(Delivery(job_id, 1), Event.FAIL, after=SECOND) for job_id in ids]
+    run = Steps(end(SHARDED, endings))
 
     for shard in range(4):
         here = sorted(job_id for job_id in ids if shard_of(job_id, 4) == shard)
         lock = run.answer("lock_deliveries", [locked_row(job_id) for job_id in here])
         assert lock.rows == [(shard, job_id) for job_id in here]
         assert {row["shard"] for row in moved(run.answer("move_jobs"))} == {shard}
+        assert {row[0] for row in run.answer("insert_attempts").rows} == {shard}
 
     assert [ended.id for ended in run.result] == ids
 
@@ -238,26 +258,49 @@ def test_words_go_shard_by_shard_in_lock_order() -> None:
 
 def test_a_rescue_requeues_lapsed_deliveries_and_buries_the_expired() -> None:
     run = Steps(rescue(SQL, shard=2, limit=50))
+    late = new_id()
 
     lapsed = run.answer(
         "lock_lapsed_deliveries",
-        [locked_row(A), locked_row(B, attempt=8), locked_row(C, vanished=4)],
+        [locked_row(A, tenant="acme"), locked_row(B, attempt=8), locked_row(C, vanished=4)],
     )
     rows = moved(run.answer("move_jobs"))
-    expired = run.answer("lock_expired_jobs", [locked_row(new_id(), state=0)])
+    noted = run.answer("insert_attempts")
+    # A full jitter may leave no delay at all.
+    if rows[0]["run_at"] <= NOW:
+        run.answer("ring")
+    expired = run.answer("lock_expired_jobs", [locked_row(late, state=0)])
     (buried,) = moved(run.answer("move_jobs"))
 
-    assert lapsed.parameters == expired.parameters == {"shard": 2, "limit": 50}
+    assert lapsed.parameters == {"shard": 2, "limit": 50}
+    assert expired.parameters == {"shard": 2, "limit": 47}
     assert [(row["state"], row["reason"], row["vanished"]) for row in rows] == [
         (State.QUEUED, None, 1),
         (State.DEAD, "lease expired", 1),
         (State.DEAD, "poison", 5),
     ]
     assert {row["error"] for row in rows} == {LEASE_EXPIRED}
+    assert [row[1] for row in noted.rows] == [A, B, C]
     assert {row["shard"] for row in [*rows, buried]} == {2}
     assert (buried["state"], buried["reason"], buried["error"]) == (State.DEAD, "expired", None)
-    assert run.result == Rescued(requeued=1, buried=2, expired=1)
+    assert (run.result.requeued, run.result.buried, run.result.expired) == (1, 2, 1)
     assert run.result.total == 4
+    assert run.result.jobs == (
+        RescuedJob(A, "email", "default", "acme", buried=False),
+        RescuedJob(B, "email", "default", "", buried=True, reason="lease expired"),
+        RescuedJob(C, "email", "default", "", buried=True, reason="poison"),
+        RescuedJob(late, "email", "default", "", buried=True, reason="expired"),
+    )
+
+
+def test_a_rescue_moves_no_more_than_it_was_told_to() -> None:
+    run = Steps(rescue(SQL, limit=1))
+
+    run.answer("lock_lapsed_deliveries", [locked_row(A, attempt=8)])
+    run.answer("move_jobs")
+    run.answer("insert_attempts")
+
+    assert run.result.total == 1
 
 
 def test_a_rescue_with_nothing_to_do_writes_nothing() -> None:
@@ -279,12 +322,14 @@ def test_a_cancel_answers_with_the_state_before() -> None:
 
     lock = run.answer("lock_deliveries", rows)
     cancelled = moved(run.answer("move_jobs"))
+    noted = run.answer("insert_attempts")
 
     assert lock.rows == [(0, job_id) for job_id in sorted(ids)]
     assert [(row["id"], row["state"], row["reason"]) for row in cancelled] == [
         (ids[0], State.CANCELLED, "not wanted"),
         (ids[1], State.CANCELLED, "not wanted"),
     ]
+    assert [row[1] for row in noted.rows] == [ids[1]], "the other one was not running"
     assert run.result == dict(zip(ids, State, strict=True))
 
 
@@ -293,6 +338,7 @@ def test_a_cancelled_job_without_words_says_that_it_was_cancelled() -> None:
 
     run.answer("lock_deliveries", [locked_row(A, next=successor())])
     (row,) = moved(run.answer("move_jobs"))
+    run.answer("insert_attempts")
     run.answer("insert_jobs", [])
 
     assert (row["reason"], row["keep_until"]) == ("cancel", NOW + KEEP[State.CANCELLED])

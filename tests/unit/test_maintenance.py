@@ -195,12 +195,15 @@ def test_an_erase_removes_claims_first_and_then_jobs_with_their_notes() -> None:
 
     claims = run.answer("erase_claims", [("once", '"x"'), ("publish", A), ("publish", None)])
     jobs = run.answer("erase_jobs", [(B,)])
-    named = run.answer("delete_jobs", [(A,)])
+    named = run.answer("delete_jobs", [(A, "acme")])
     notes = [run.answer(name).rows for name in ("delete_duplicates", "delete_tallies")]
+    history, steps = run.answer("delete_attempts"), run.answer("delete_steps")
 
     assert claims.parameters == jobs.parameters == {"shard": 0, "tenant": "acme", "key": None}
     assert named.rows == [(0, A)]
     assert notes == [[(0, B), (0, A)]] * 2
+    assert set(history.rows) == {(0, A), (0, B)}
+    assert set(steps.rows) == {(0, "acme", A), (0, "acme", B)}
     assert run.result == Erased(jobs=2, claims=3)
 
 
@@ -223,9 +226,9 @@ def test_an_erase_visits_every_shard_all_claims_before_all_jobs() -> None:
     for shard in range(4):
         here = {(shard, job_id) for job_id in ids if shard_of(job_id, 4) == shard}
         assert run.answer("erase_jobs").parameters["shard"] == shard
-        named = run.answer("delete_jobs", [(job_id,) for _, job_id in sorted(here)])
+        named = run.answer("delete_jobs", [(job_id, "acme") for _, job_id in sorted(here)])
         assert set(named.rows) == here
-        run.answer("delete_duplicates")
-        run.answer("delete_tallies")
+        for name in ("delete_duplicates", "delete_tallies", "delete_attempts", "delete_steps"):
+            run.answer(name)
 
     assert run.result == Erased(jobs=24, claims=24)

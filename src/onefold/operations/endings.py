@@ -1,7 +1,8 @@
 """Deliveries that end otherwise: retry, defer, bury, hand back, rescue, cancel.
 
-Rows are locked first, `lifecycle` decides, and one statement writes the steps down. What ends with
-a successor waiting hands its key over to it in the same transaction.
+Rows are locked first, `lifecycle` decides, and one statement writes the steps down. How a delivery
+ended is remembered in the same transaction, and what ends with a successor waiting hands its key
+over to it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.delivery import Delivery, Ended
+from onefold.model.history import outcome_of
 from onefold.model.job import STATE_WORDS
 from onefold.model.lifecycle import KEEP, Event, Standing, State, Step, allows, next_step
 from onefold.model.options import Options, backoff_of, read_options
+from onefold.operations.bell import ring
+from onefold.operations.history import Past, forget, note
 from onefold.operations.keys import insert_successors
 from onefold.operations.shards import ids_by_shard
 
@@ -28,6 +32,7 @@ ENDS: Final[Mapping[Event, frozenset[State]]] = {
     Event.DEFER: frozenset({State.QUEUED}),
     Event.HAND_BACK: frozenset({State.QUEUED}),
     Event.BURY: frozenset({State.DEAD}),
+    Event.CANCEL: frozenset({State.CANCELLED}),
 }
 """Where a delivery's word leaves the job: what a repeated word finds there is its own."""
 
@@ -38,13 +43,14 @@ class Ending(msgspec.Struct, frozen=True):
     delivery: Delivery
     event: Event
     after: int | None = None
+    """Microseconds; None leaves a retry to the job's backoff."""
     reason: str | None = None
     error: str | None = None
     """JSON text: type and message."""
 
 
 def end(sql: Sql, endings: Sequence[Ending]) -> Operation[list[Ended]]:
-    """Retry, defer, bury or hand back deliveries, as lifecycle decides."""
+    """Retry, defer, bury, cancel or hand back deliveries, each as lifecycle decides."""
     ended: dict[Delivery, Ended] = {}
     # By delivery, not by job: a worker may have a stale and a present one of the same job.
     events = {ending.delivery: ending for ending in endings}
@@ -79,6 +85,8 @@ class Locked(msgspec.Struct, frozen=True):
     queue: str
     worker: str | None
     taken_at: int | None
+    ended_at: int | None
+    tenant: str
     now: int
 
     @classmethod
@@ -116,6 +124,16 @@ class Move(msgspec.Struct, frozen=True):
     reserved: bool = False
     """True where a replay has reserved the job's key."""
     fresh: bool = False
+    past: Past | None = None
+    """The delivery that ends with it, where one is to be remembered."""
+    queue: str | None = None
+    """Whose workers are woken, where the job is due again at once."""
+
+    @property
+    def is_due(self) -> bool:
+        """True where it may be taken as soon as this is committed."""
+        step = self.step
+        return step.state is State.QUEUED and step.run_at is not None and step.run_at <= self.now
 
     @property
     def row(self) -> tuple[Any, ...]:
@@ -138,13 +156,14 @@ MOVE_COLUMNS: Final = (
 
 def decide(locked: Locked, ending: Ending) -> Move:
     """What `ending` means for a locked row."""
+    event = ending.event
     step = next_step(
-        locked.standing, ending.event, now=locked.now, after=ending.after, reason=ending.reason
+        locked.standing, event, now=locked.now, after=ending.after, reason=ending.reason
     )
-    return move(locked, step, error=ending.error)
+    return move(locked, event, step, error=ending.error)
 
 
-def move(locked: Locked, step: Step, *, error: str | None = None) -> Move:
+def move(locked: Locked, event: Event, step: Step, *, error: str | None = None) -> Move:
     """A step as a row to be written, with how long the record then stays."""
     keep = KEEP.get(step.state, 0)
     own = locked.options.keep or {}
@@ -155,18 +174,42 @@ def move(locked: Locked, step: Step, *, error: str | None = None) -> Move:
         own.get(step.state.word, keep),
         error=error,
         next=locked.next if step.state.is_final else None,
+        past=_past(locked, event, step, error),
+        queue=locked.queue,
+    )
+
+
+def _past(locked: Locked, event: Event, step: Step, error: str | None) -> Past | None:
+    """The delivery that has ended; one that was handed back unstarted says nothing."""
+    if locked.state != State.RUNNING or event is Event.HAND_BACK:
+        return None
+    return Past(
+        locked.id,
+        locked.fence,
+        locked.attempt,
+        outcome_of(event, step.state),
+        locked.worker,
+        locked.taken_at,
+        locked.now,
+        step.reason,
+        error,
     )
 
 
 def apply(sql: Sql, shard: int, moves: Sequence[Move]) -> Operation[None]:
-    """Write steps for locked rows; successors of those that ended become jobs."""
+    """Write steps for locked rows, and remember the deliveries that they end.
+
+    Successors of jobs that ended become jobs; the workers of those that are due again are woken.
+    """
     if not moves:
         return
     yield sql("move_jobs", MOVE_COLUMNS, [(shard, *m.row) for m in moves])
+    yield from note(sql, shard, [m.past for m in moves if m.past is not None])
     if waiting := [m.next for m in moves if m.next is not None]:
         yield from insert_successors(sql, waiting)
     if over := [m.id for m in moves if m.step.state.is_final and m.keep == 0]:
         yield from discard(sql, shard, over)
+    yield from ring(sql, [m.queue for m in moves if m.is_due and m.queue is not None])
 
 
 def judge(
@@ -209,24 +252,43 @@ def discard(sql: Sql, shard: int, ids: Sequence[str]) -> Operation[tuple[int, in
 def remove(
     sql: Sql, shard: int, ids: Sequence[str], *, keep: set[str]
 ) -> Operation[tuple[int, int]]:
-    """Delete these jobs, all but the tombstones of those in `keep`."""
+    """Delete these jobs and what is beside them, all but the tombstones of those in `keep`."""
     gone = [(shard, job_id) for job_id in sorted(ids) if job_id not in keep]
     kept = [(shard, job_id) for job_id in sorted(ids) if job_id in keep]
+    removed: list[tuple[str, str]] = []
     if kept:
-        yield sql("strip_jobs", ("shard", "id"), kept)
+        rows = yield sql("strip_jobs", ("shard", "id"), kept)
+        removed += [(job_id, tenant) for job_id, tenant in rows]
     if gone:
-        yield sql("delete_jobs", ("shard", "id"), gone)
+        rows = yield sql("delete_jobs", ("shard", "id"), gone)
+        removed += [(job_id, tenant) for job_id, tenant in rows]
         yield sql("delete_duplicates", ("shard", "id"), gone)
         yield sql("delete_tallies", ("shard", "id"), gone)
+    yield from forget(sql, shard, removed)
     return len(gone), len(kept)
 
 
+class RescuedJob(msgspec.Struct, frozen=True, gc=False):
+    """One job that a rescue has moved."""
+
+    id: str
+    kind: str
+    queue: str
+    tenant: str
+    buried: bool
+    """True where it is a dead letter now; else it is queued again."""
+    reason: str | None = None
+    """Why it was buried: `lease expired`, `poison` or `expired`."""
+
+
 class Rescued(msgspec.Struct, frozen=True):
-    """What a rescue found on one shard."""
+    """What a rescue found."""
 
     requeued: int = 0
     buried: int = 0
     expired: int = 0
+    jobs: tuple[RescuedJob, ...] = ()
+    """All of them, by name."""
 
     @property
     def total(self) -> int:
@@ -237,15 +299,23 @@ class Rescued(msgspec.Struct, frozen=True):
 def rescue(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Rescued]:
     """Requeue or bury running jobs whose lease is over, and bury queued ones that have expired."""
     rows = yield sql("lock_lapsed_deliveries", shard=shard, limit=limit)
-    lapsed = [_lapse(Locked.from_row(row)) for row in rows]
-    yield from apply(sql, shard, lapsed)
+    lapsed = [(locked, _lapse(locked)) for locked in map(Locked.from_row, rows)]
+    yield from apply(sql, shard, [move for _, move in lapsed])
 
-    rows = yield sql("lock_expired_jobs", shard=shard, limit=limit)
-    expired = [_step(Locked.from_row(row), Event.EXPIRE) for row in rows]
-    yield from apply(sql, shard, expired)
+    expired: list[tuple[Locked, Move]] = []
+    if len(lapsed) < limit:
+        rows = yield sql("lock_expired_jobs", shard=shard, limit=limit - len(lapsed))
+        expired = [(locked, _step(locked, Event.EXPIRE)) for locked in map(Locked.from_row, rows)]
+        yield from apply(sql, shard, [move for _, move in expired])
 
-    buried = sum(m.step.state is State.DEAD for m in lapsed)
-    return Rescued(len(lapsed) - buried, buried, len(expired))
+    buried = sum(move.step.state is State.DEAD for _, move in lapsed)
+    jobs = tuple(_rescued(locked, move.step) for locked, move in (*lapsed, *expired))
+    return Rescued(len(lapsed) - buried, buried, len(expired), jobs)
+
+
+def _rescued(locked: Locked, step: Step) -> RescuedJob:
+    buried = step.state is State.DEAD
+    return RescuedJob(locked.id, locked.kind, locked.queue, locked.tenant, buried, step.reason)
 
 
 LEASE_EXPIRED: Final = msgspec.json.encode({"type": None, "message": "lease expired"}).decode()
@@ -253,11 +323,12 @@ LEASE_EXPIRED: Final = msgspec.json.encode({"type": None, "message": "lease expi
 
 def _lapse(locked: Locked) -> Move:
     step = next_step(locked.standing, Event.LAPSE, now=locked.now)
-    return move(locked, step, error=LEASE_EXPIRED)
+    return move(locked, Event.LAPSE, step, error=LEASE_EXPIRED)
 
 
 def _step(locked: Locked, event: Event, reason: str | None = None) -> Move:
-    return move(locked, next_step(locked.standing, event, now=locked.now, reason=reason))
+    step = next_step(locked.standing, event, now=locked.now, reason=reason)
+    return move(locked, event, step)
 
 
 def cancel(

@@ -13,6 +13,7 @@ import msgspec
 from onefold.model.identity import shard_of
 from onefold.model.lifecycle import State
 from onefold.operations.endings import remove
+from onefold.operations.history import forget
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
 from onefold.operations.publish import KEY_COLUMNS, SURFACE
 from onefold.operations.shards import ids_by_shard
@@ -141,5 +142,6 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
         if gone:
             yield sql("delete_duplicates", ("shard", "id"), gone)
             yield sql("delete_tallies", ("shard", "id"), gone)
+            yield from forget(sql, shard, [(job_id, tenant) for _, job_id in gone])
         jobs += len(gone)
     return Erased(jobs, claims)

@@ -1,7 +1,7 @@
 -- Queued jobs whose whole life is over. Served by job_expiring.
 select
     j.id::text, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
-    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at,
+    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at, j.ended_at, j.tenant,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from onefold.job as j
 where

@@ -2,7 +2,7 @@
 -- than workers can hold; passes over those that a heartbeat or a finish has locked just now.
 select
     j.id::text, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
-    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at,
+    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at, j.ended_at, j.tenant,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from onefold.job as j
 where

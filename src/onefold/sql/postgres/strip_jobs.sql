@@ -11,3 +11,4 @@ set
     options = null,
     worker = null
 where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[]) and j.unique_until is not null
+returning j.id::text, j.tenant

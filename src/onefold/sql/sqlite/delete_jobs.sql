@@ -7,4 +7,4 @@ where rowid in (
     cross join onefold_job as t
         on t.shard = json_extract(r.value, '$[0]') and t.id = json_extract(r.value, '$[1]')
 )
-returning id
+returning id, tenant

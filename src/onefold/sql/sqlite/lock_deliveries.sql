@@ -1,7 +1,8 @@
 -- How jobs stand, by id, for a decision that is made in lifecycle. SQLite's one writer is the lock.
 select
     j.id, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
-    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at, :now
+    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at,
+    j.ended_at, j.tenant, :now
 from (
     select
         json_extract(value, '$[0]') as shard,

@@ -1,7 +1,8 @@
 -- Queued jobs whose whole life is over. Served by onefold_job_expiring.
 select
     j.id, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
-    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at, :now
+    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at,
+    j.ended_at, j.tenant, :now
 from onefold_job as j
 where j.shard = :shard and j.state = 0 and j.expires_at <= :now
 order by j.expires_at

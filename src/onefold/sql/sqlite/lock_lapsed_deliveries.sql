@@ -2,7 +2,8 @@
 -- never more than workers can hold.
 select
     j.id, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
-    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at, :now
+    j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at,
+    j.ended_at, j.tenant, :now
 from onefold_job as j
 where j.shard = :shard and j.state = 1 and j.lease_until <= :now
 order by j.id

@@ -17,3 +17,4 @@ from (
     from json_each(:rows)
 ) as r
 where onefold_job.shard = r.shard and onefold_job.id = r.id and onefold_job.unique_until is not null
+returning id, tenant

@@ -58,12 +58,12 @@ create table onefold.queue (
     primary key (shard, name)
 ) with (fillfactor = 50);
 
--- When the next token of a rate is due: of a queue (group '') or of one of its groups.
+-- When the bucket of a rate will be full again: of a queue (group '') or of one of its groups.
 create table onefold.rate (
     shard smallint not null,
     queue text collate "C" not null,
     group_key text collate "C" not null,
-    due_at bigint not null,
+    full_at bigint not null,
     primary key (shard, queue, group_key)
 ) with (fillfactor = 50);
 

@@ -60,12 +60,12 @@ create table onefold_queue (
     primary key (shard, name)
 );
 
--- When the next token of a rate is due: of a queue (group '') or of one of its groups.
+-- When the bucket of a rate will be full again: of a queue (group '') or of one of its groups.
 create table onefold_rate (
     shard integer not null,
     queue text not null,
     group_key text not null,
-    due_at integer not null,
+    full_at integer not null,
     primary key (shard, queue, group_key)
 );
 

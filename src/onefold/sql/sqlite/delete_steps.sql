@@ -1,0 +1,12 @@
+-- Remove the claims that jobs have made for themselves, with the jobs: their steps, and what they did
+-- once.
+delete from onefold_claim
+where rowid in (
+    select c.rowid
+    from json_each(:rows) as r
+    cross join onefold_claim as c
+        on c.shard = json_extract(r.value, '$[0]')
+        and c.tenant = json_extract(r.value, '$[1]')
+        and c.surface in ('once', 'step')
+        and c.scope = json_extract(r.value, '$[2]')
+)

@@ -1,0 +1,6 @@
+-- How the deliveries of one job have ended, the newest last. Served by the primary key.
+select
+    a.attempt, a.fence, a.worker, a.started_at, a.ended_at, a.outcome, a.reason, a.error
+from onefold_attempt as a
+where a.shard = :shard and a.job_id = :id
+order by a.fence
