@@ -51,6 +51,8 @@ class ClaimKey(msgspec.Struct, frozen=True, order=True):
     surface: str
     scope: str
     key: str
+    home: int | None = None
+    """Decides the shard instead of the key: what belongs to a job lives beside it."""
 
     def lock(self, schema: str) -> int:
         """The number of the advisory lock that stands for this key.
@@ -67,6 +69,8 @@ class ClaimKey(msgspec.Struct, frozen=True, order=True):
     @property
     def hash(self) -> int:
         """What decides the shard."""
+        if self.home is not None:
+            return self.home
         return hash12(self.tenant, self.surface, self.scope, self.key)
 
     def derived(self, name: str) -> str:
