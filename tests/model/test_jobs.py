@@ -346,7 +346,9 @@ class JobMachine(RuleBasedStateMachine):
         )
         assert not self.store.rows(
             "select id from {job} where (state = 1) <> (lease_until is not null)"
-            " or (state = 1) <> (worker is not null) or (state > 1) <> (ended_at is not null)"
+            " or (state > 1) <> (ended_at is not null)"
+            # Who did it stays known; a queued job is nobody's.
+            " or (state < 2 and (state = 1) <> (worker is not null))"
         )
 
     def _compare_duplicates(self) -> None:
