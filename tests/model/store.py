@@ -15,12 +15,10 @@ from hypothesis import settings
 from psycopg.rows import tuple_row
 
 from onefold import Onefold
-from tests.fixtures.soak import SOAK, repetitions
+from tests.fixtures.soak import repetitions
 
 # An example is cheap here, and the interesting states are many steps away.
 LENGTH = settings(
-    # The same walks in every run; at length, new ones.
-    derandomize=not SOAK,
     deadline=None,
     max_examples=repetitions(60, soak=2000),
     stateful_step_count=repetitions(40, soak=60),

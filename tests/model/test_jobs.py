@@ -228,14 +228,18 @@ class JobMachine(RuleBasedStateMachine):
         assert answer == expected
         return self._seen()
 
-    @rule(target=jobs, tenant=TENANTS, state=st.sampled_from(["dead", "completed", "cancelled"]))
-    def replay_many(self, tenant: str, state: str) -> MultipleResults[str]:
-        answers = self.store.onefold.tenant(tenant).replay_many(status=state, fresh=True)
+    @rule(
+        target=jobs,
+        tenant=TENANTS,
+        states=st.sampled_from([("dead",), ("completed",), ("cancelled",), STATES]),
+    )
+    def replay_many(self, tenant: str, states: tuple[str, ...]) -> MultipleResults[str]:
+        answers = self.store.onefold.tenant(tenant).replay_many(status=states, fresh=True)
 
         wanted = [
             record
             for record in self._records()
-            if record.tenant == tenant and record.state == state and not record.stripped
+            if record.tenant == tenant and record.state in states and not record.stripped
         ]
         assert len(wanted) == len(answers)
         for record, answer in zip(wanted, answers, strict=True):

@@ -314,7 +314,7 @@ def test_a_job_that_has_not_ended_is_its_own_duplicate(state: int) -> None:
     assert run.result == [Enqueued(A, duplicate=True, state=State(state).word)]  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
-KEYED = {"unique_kind": "email", "unique_key": "k", "unique_states": 3, "enters": True}
+KEYED = {"unique_kind": "email", "unique_key": "k", "unique_states": 3}
 
 
 def test_a_key_is_reserved_by_a_placeholder_that_nobody_sees() -> None:
@@ -341,25 +341,75 @@ def test_a_job_whose_key_a_newer_one_holds_stays_where_it_is() -> None:
 
     run.answer("find_replayable", [replayable_row(A, **KEYED)])
     insert = run.answer("insert_jobs", [])
-    run.answer("find_holders", [(insert.rows[0][0], B, RUNNING, None, NOW, False)])
-    run.answer("delete_jobs")
+    run.answer("find_holders", [(insert.rows[0][0], B, RUNNING, None, NOW, 0)])
 
     assert run.result == [Enqueued(B, duplicate=True, state="running")]
 
 
-def test_of_two_ended_jobs_with_one_key_the_first_is_replayed() -> None:
+def test_of_two_ended_jobs_with_one_key_the_first_named_is_replayed() -> None:
     run = Steps(replay(SQL, "", [B, A]))
 
-    run.answer("find_replayable", [replayable_row(B, **KEYED), replayable_row(A, **KEYED)])
-    first, second = (row[0] for row in run.asks("insert_jobs").rows)
-    run.answer("insert_jobs", [(first,)])
-    run.answer("find_holders", [(second, first, QUEUED, None, NOW, False)])
+    run.answer("find_replayable", [replayable_row(A, **KEYED), replayable_row(B, **KEYED)])
+    (placeholder,) = run.asks("insert_jobs").rows
+    run.answer("insert_jobs", [(placeholder[0],)])
     run.answer("delete_jobs")
-    lock = run.answer("lock_deliveries", [locked_row(A, state=DEAD)])
+    lock = run.answer("lock_deliveries", [locked_row(B, state=DEAD)])
     run.answer("move_jobs")
 
-    assert lock.rows == [(0, A)]
-    assert run.result == [Enqueued(A, duplicate=True), Enqueued(A)]
+    assert lock.rows == [(0, B)]
+    assert run.result == [Enqueued(B), Enqueued(B, duplicate=True)]
+
+
+WINDOW_OVER = {**KEYED, "unique_states": 0, "unique_until": NOW, "yielded": True}
+
+
+def test_windows_that_are_over_pass_the_key_on_in_one_go() -> None:
+    ids = sorted(new_id() for _ in range(500))
+    run = Steps(replay(SQL, "", ids))
+
+    run.answer("find_replayable", [replayable_row(i, **WINDOW_OVER) for i in ids])
+    (placeholder,) = run.asks("insert_jobs").rows
+    run.answer("insert_jobs", [(placeholder[0],)])
+    run.answer("delete_jobs")
+    run.answer("lock_deliveries", [locked_row(i, state=DEAD) for i in ids])
+    rows = moves(run.answer("move_jobs"))
+
+    assert [row["id"] for row in rows if row["reserved"]] == ids[-1:]
+    assert run.result == [Enqueued(i) for i in ids]
+
+
+def test_a_job_that_holds_its_key_answers_for_its_rivals() -> None:
+    """Those before it find it dead, those after it queued again."""
+    run = Steps(replay(SQL, "", [A, B, C]))
+
+    run.answer(
+        "find_replayable",
+        [replayable_row(i, **KEYED) for i in (A, C)]
+        + [replayable_row(B, **KEYED, unique_until=NOW + 1)],
+    )
+    insert = run.answer("insert_jobs", [])
+    run.answer("find_holders", [(insert.rows[0][0], B, DEAD, None, NOW, 0)])
+    run.answer("lock_deliveries", [locked_row(B, state=DEAD)])
+    (row,) = moves(run.answer("move_jobs"))
+
+    assert not row["reserved"], "it has the key already"
+    assert run.result == [
+        Enqueued(B, duplicate=True, state="dead"),
+        Enqueued(B),
+        Enqueued(B, duplicate=True, state="queued"),
+    ]
+
+
+def test_rivals_of_a_job_that_was_deleted_meanwhile_are_left_out() -> None:
+    run = Steps(replay(SQL, "", [A, B], strict=False))
+
+    run.answer("find_replayable", [replayable_row(i, **KEYED) for i in (A, B)])
+    (placeholder,) = run.asks("insert_jobs").rows
+    run.answer("insert_jobs", [(placeholder[0],)])
+    run.answer("delete_jobs")
+    run.answer("lock_deliveries", [])
+
+    assert run.result == []
 
 
 def test_a_job_that_somebody_replayed_meanwhile_is_its_own_duplicate() -> None:

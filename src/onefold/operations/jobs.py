@@ -8,20 +8,20 @@ import msgspec
 
 from onefold.errors import Gone, InvalidInput, JobNotFound, WrongState
 from onefold.model import names
-from onefold.model.identity import new_id, parse_id, shard_of
+from onefold.model.identity import parse_id, shard_of
 from onefold.model.job import STATE_WORDS, Duplicates, Enqueued, Job, Page, Suppressed
 from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.moment import from_micros, to_micros
-from onefold.model.request import Request
 from onefold.operations.endings import Locked, Move, apply, remove
-from onefold.operations.keys import insert_successors, settle
+from onefold.operations.keys import Stand, insert_successors, settle
+from onefold.operations.rivals import Replayable, Rivals, rivals
 from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from onefold.operations.statement import Operation, Row, Sql
+    from onefold.operations.statement import Operation, Sql
 
 PAGE_LIMIT: Final = 10_000
 RECENT_DUPLICATES: Final = 20
@@ -150,57 +150,10 @@ def delete(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[set[str]]:
     return deleted
 
 
-class Replayable(msgspec.Struct, frozen=True):
-    """A row of find_replayable, in the order of its columns."""
-
-    id: str
-    shard: int
-    tenant: str
-    queue: str
-    kind: str
-    state: int
-    priority: int
-    max_attempts: int
-    unique_kind: str | None
-    unique_key: str | None
-    unique_states: int
-    stripped: bool
-    fingerprint: str | None
-    enters: bool
-    """True where the replay takes a key that the job does not hold now."""
-
-    @classmethod
-    def from_row(cls, row: Row) -> Replayable:
-        """From a row of find_replayable."""
-        return cls(*row)
-
-    def placeholder(self) -> Request:
-        """A job that reserves the key: an update could only take it by provoking an error."""
-        return Request(
-            id=new_id(int(self.id[15:18], 16)),
-            shard=self.shard,
-            tenant=self.tenant,
-            queue=self.queue,
-            kind=self.kind,
-            priority=self.priority,
-            run_at=None,
-            delay=365 * 24 * 60 * 60 * 1_000_000,
-            max_attempts=self.max_attempts,
-            payload="null",
-            fingerprint=self.fingerprint,
-            unique_kind=self.unique_kind,
-            unique_key=self.unique_key,
-            unique_states=1,
-            unique_for=None,
-            expires_at=None,
-            options=None,
-        )
-
-
 def replay(
     sql: Sql, tenant: str, ids: Sequence[str], *, fresh: bool = False, strict: bool = True
 ) -> Operation[list[Enqueued]]:
-    """Send ended jobs round again.
+    """Send ended jobs round again, as if one after the other, in the order of `ids`.
 
     A job whose key a newer one holds stays where it is, and the answer names that holder. One that
     is queued or running already is answered as its own duplicate. `strict` raises for a job that
@@ -214,17 +167,10 @@ def replay(
     if strict:
         _check_replayable(ids, found, event)
 
-    answers: dict[str, Enqueued] = {}
-    wanted = [job for job in found.values() if not job.stripped and allows(State(job.state), event)]
-    wanted.sort(key=lambda job: (job.shard, job.unique_kind or "", job.unique_key or "", job.id))
-    entering = [job for job in wanted if job.enters]
-    held = yield from _reserve(sql, entering)
-    answers.update(held)
-    moving = [job.id for job in wanted if job.id not in held]
-    reserved = {job.id for job in entering}
-    answers.update((yield from _move_back(sql, moving, event, reserved=reserved)))
-    for job in found.values():
-        if job.id not in answers and not job.stripped and not State(job.state).is_final:
+    present = [job for i in ids if (job := found.get(i)) is not None and not job.stripped]
+    answers = yield from _replay(sql, present, event)
+    for job in present:
+        if job.id not in answers and not State(job.state).is_final:
             answers[job.id] = Enqueued(job.id, duplicate=True, state=STATE_WORDS[job.state])
     if strict and (gone := [job_id for job_id in ids if job_id not in answers]):
         # Pruned or deleted between the look and the lock.
@@ -246,26 +192,46 @@ def _check_replayable(ids: Sequence[str], found: dict[str, Replayable], event: E
             )
 
 
-def _reserve(sql: Sql, jobs: Sequence[Replayable]) -> Operation[dict[str, Enqueued]]:
+def _replay(sql: Sql, jobs: Sequence[Replayable], event: Event) -> Operation[dict[str, Enqueued]]:
+    moving = [job.id for job in jobs if not job.asks and allows(State(job.state), event)]
+    reserved: set[str] = set()
+    answers: dict[str, Enqueued] = {}
+    holders: dict[str, str] = {}
+    for asking, stand in (yield from _reserve(sql, rivals(jobs, event))):
+        holder_id = asking.winner.id if stand.new else stand.id
+        before, holder, after = asking.around(holder_id)
+        if stand.new:
+            # Each of those before has had the key until the next one took it.
+            moving += before
+            reserved.add(holder_id)
+        else:
+            held = Enqueued(holder_id, duplicate=True, state=STATE_WORDS[stand.state])
+            answers.update(dict.fromkeys(before, held))
+        moving += holder
+        holders.update(dict.fromkeys(after, holder_id))
+    moved = yield from _move_back(sql, moving, event, reserved=reserved)
+    for job_id, holder_id in holders.items():
+        if holder_id in moved:
+            state = moved[holder_id].state
+            answers[job_id] = Enqueued(holder_id, duplicate=True, state=state)
+    return answers | moved
+
+
+def _reserve(sql: Sql, places: Sequence[Rivals]) -> Operation[list[tuple[Rivals, Stand]]]:
     """Take the keys by placeholders, which vanish before anybody can see them.
 
     No gap: whoever asks for the key waits for this transaction, even after the placeholder's
-    delete. Answers with the jobs whose key somebody else has.
+    delete. Answers with what each key's placeholder came to: it got the key, or somebody has it.
     """
-    placeholders = {job.id: job.placeholder() for job in jobs}
-    stands = yield from settle(sql, list(placeholders.values()))
-    reserved = {placeholder.id: job_id for job_id, placeholder in placeholders.items()}
-    held: dict[str, Enqueued] = {}
-    for job_id, placeholder in placeholders.items():
-        stand = stands[placeholder.id]
-        if not stand.new:
-            # Two ended jobs with one key, replayed together: the first one's placeholder is the
-            # holder that the second one meets.
-            holder_id = reserved.get(stand.id, stand.id)
-            held[job_id] = Enqueued(holder_id, duplicate=True, state=STATE_WORDS[stand.state])
-    for _, rows in ids_by_shard(sql, [p.id for p in placeholders.values()]):
+    placeholders = [asking.winner.placeholder() for asking in places]
+    stands = yield from settle(sql, placeholders)
+    stored = [job_id for job_id, stand in stands.items() if stand.new]
+    for _, rows in ids_by_shard(sql, stored):
         yield sql("delete_jobs", ("shard", "id"), rows)
-    return held
+    return [
+        (asking, stands[placeholder.id])
+        for asking, placeholder in zip(places, placeholders, strict=True)
+    ]
 
 
 def _move_back(

@@ -344,6 +344,57 @@ class TestReplayMany:
         assert subject.job(younger.id).state == "dead"
         assert subject.enqueue("email", unique_key="k").id == older.id
 
+    def test_a_younger_job_takes_the_key_of_an_older_one_whose_window_is_over(
+        self, subject: Subject
+    ) -> None:
+        older = subject.enqueue("email", unique_key="k", unique_for=MINUTE)
+        bury(subject)
+        subject.clock.advance(MINUTE)
+        younger = subject.enqueue("email", unique_key="k")
+        bury(subject)
+
+        answers = subject.replay_many()
+
+        assert list(answers) == [Enqueued(older.id), Enqueued(younger.id)]
+        assert subject.enqueue("email", unique_key="k").id == younger.id
+
+    def test_all_go_whose_windows_are_over(self, subject: Subject) -> None:
+        ids: list[str] = []
+        for _ in range(3):
+            ids.append(subject.enqueue("email", unique_key="k", unique_for=MINUTE).id)
+            bury(subject)
+            subject.clock.advance(MINUTE)
+
+        assert list(subject.replay_many()) == [Enqueued(job_id) for job_id in ids]
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_letters_are_told_how_the_holder_stands_in_their_turn(self, subject: Subject) -> None:
+        older = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        holder = subject.enqueue("email", unique_key="k", unique_while="exists")
+        bury(subject)
+
+        answers = subject.replay_many()
+
+        assert list(answers) == [
+            Enqueued(holder.id, duplicate=True, state="dead"),
+            Enqueued(holder.id),
+        ]
+        assert subject.job(older.id).state == "dead"
+
+    def test_a_holder_that_has_expired_is_buried_and_replayed_in_its_turn(
+        self, subject: Subject
+    ) -> None:
+        older = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        expired = subject.enqueue("email", unique_key="k", expires_at=subject.clock.now + MINUTE)
+        subject.clock.advance(MINUTE)
+
+        answers = subject.replay_many(status=["queued", "dead"])
+
+        assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
+        assert subject.job(expired.id).reason == "expired"
+
     def test_letters_whose_key_is_held_stay(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k")
         bury(subject)
