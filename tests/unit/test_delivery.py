@@ -11,7 +11,6 @@ import pytest
 from onefold import Delivery, InvalidInput, LeaseLost
 from onefold.model.canonical import decode_payload
 from onefold.model.delivery import (
-    ERROR_LENGTH,
     Beat,
     Ended,
     EndingStatus,
@@ -20,6 +19,7 @@ from onefold.model.delivery import (
     results_by_id,
     take_order,
 )
+from onefold.model.failure import TEXT_LENGTH
 from onefold.model.identity import new_id
 
 MINUTE = timedelta(minutes=1)
@@ -198,7 +198,7 @@ def test_a_mapping_that_cannot_be_stored_is_refused_by_name() -> None:
 
 
 def test_a_long_message_is_cut() -> None:
-    message = decoded("x" * (ERROR_LENGTH + 1))["message"]
+    message = decoded("x" * (TEXT_LENGTH + 1))["message"]
 
-    assert message == "x" * ERROR_LENGTH + "…"
-    assert decoded("x" * ERROR_LENGTH)["message"] == "x" * ERROR_LENGTH
+    assert message == "x" * TEXT_LENGTH + "…"
+    assert decoded("x" * TEXT_LENGTH)["message"] == "x" * TEXT_LENGTH

@@ -5,23 +5,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from onefold.calls.endings import end_alike, end_mixed
 from onefold.calls.flights import finish_then_take
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.turns import Turns
+from onefold.errors import InvalidInput
 from onefold.model.delivery import (
     Beat,
     Delivery,
     Ended,
     TakeOrder,
     deliveries,
-    encode_error,
     results_by_id,
     take_order,
 )
 from onefold.model.job import Job
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
-from onefold.model.names import REASON_BYTES, text
 from onefold.operations import endings, leases, maintenance
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Engine:
         error: object = None,
     ) -> list[Ended]:
         """The deliveries failed: queue them again by their backoff (or `after`), or bury them."""
-        return self._conductor.run(_end(Event.FAIL, jobs, after=after, error=error))
+        return self._conductor.run(end_alike(Event.FAIL, jobs, after=after, error=error))
 
     async def aretry(
         self,
@@ -151,35 +151,43 @@ class Engine:
         error: object = None,
     ) -> list[Ended]:
         """`retry`, awaited."""
-        return await self._conductor.arun(_end(Event.FAIL, jobs, after=after, error=error))
+        return await self._conductor.arun(end_alike(Event.FAIL, jobs, after=after, error=error))
 
     def defer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
         """Not now: queue them again after `after`; no attempt is burned."""
-        return self._conductor.run(_end(Event.DEFER, jobs, after=after))
+        return self._conductor.run(end_alike(Event.DEFER, jobs, after=after))
 
     async def adefer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
         """`defer`, awaited."""
-        return await self._conductor.arun(_end(Event.DEFER, jobs, after=after))
+        return await self._conductor.arun(end_alike(Event.DEFER, jobs, after=after))
 
     def bury(
         self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
     ) -> list[Ended]:
         """To the dead letters, whatever attempts remain."""
-        return self._conductor.run(_end(Event.BURY, jobs, reason=reason, error=error))
+        return self._conductor.run(end_alike(Event.BURY, jobs, reason=reason, error=error))
 
     async def abury(
         self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
     ) -> list[Ended]:
         """`bury`, awaited."""
-        return await self._conductor.arun(_end(Event.BURY, jobs, reason=reason, error=error))
+        return await self._conductor.arun(end_alike(Event.BURY, jobs, reason=reason, error=error))
 
     def hand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
         """Give unstarted deliveries back at once; no attempt is burned."""
-        return self._conductor.run(_end(Event.HAND_BACK, jobs))
+        return self._conductor.run(end_alike(Event.HAND_BACK, jobs))
 
     async def ahand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
         """`hand_back`, awaited."""
-        return await self._conductor.arun(_end(Event.HAND_BACK, jobs))
+        return await self._conductor.arun(end_alike(Event.HAND_BACK, jobs))
+
+    def end(self, endings: Sequence[Ending]) -> list[Ended]:
+        """Say a word about each delivery, whichever it is, in one transaction."""
+        return self._conductor.run(end_mixed(endings))
+
+    async def aend(self, endings: Sequence[Ending]) -> list[Ended]:
+        """`end`, awaited."""
+        return await self._conductor.arun(end_mixed(endings))
 
     def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Beat]:
         """Extend leases; a lost one says so."""
@@ -189,13 +197,16 @@ class Engine:
         """`heartbeat`, awaited."""
         return await self._conductor.arun(_heartbeat(jobs, lease))
 
-    def rescue(self) -> Rescued:
-        """Requeue or bury jobs whose lease is over; bury those that have expired."""
-        return self._conductor.run(_rescue())
+    def rescue(self, *, limit: int | None = None) -> Rescued:
+        """Requeue or bury jobs whose lease is over; bury those that have expired.
 
-    async def arescue(self) -> Rescued:
+        All of them, or about `limit`: whoever does something about each is then told of few.
+        """
+        return self._conductor.run(_rescue(limit))
+
+    async def arescue(self, *, limit: int | None = None) -> Rescued:
         """`rescue`, awaited."""
-        return await self._conductor.arun(_rescue())
+        return await self._conductor.arun(_rescue(limit))
 
     def prune(self) -> Pruned:
         """Remove finished jobs that have been kept long enough."""
@@ -237,27 +248,6 @@ def _is_plain(job: Job | Delivery) -> bool:
     return isinstance(job, Job) and job.options_text is None
 
 
-def _end(
-    event: Event,
-    jobs: Sequence[Job | Delivery],
-    *,
-    after: timedelta | None = None,
-    reason: str | None = None,
-    error: object = None,
-) -> Procedure[list[Ended]]:
-    # Only a retry has a backoff to fall back on.
-    delay = None if after is None and event is not Event.DEFER else span(after, "after")
-    why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
-    failure = encode_error(error)
-    words: list[Ending] = [
-        endings.Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)
-    ]
-    if not words:
-        return []
-    ended: list[Ended] = yield Transaction(lambda sql: endings.end(sql, words))
-    return ended
-
-
 def _heartbeat(jobs: Sequence[Job | Delivery], lease: timedelta) -> Procedure[list[Beat]]:
     named, micros = deliveries(jobs), span(lease, "lease")
     if not named:
@@ -297,13 +287,23 @@ def _on_shard(batch: Batch[T], shard: int, sql: Sql) -> Operation[T]:
     return batch(sql, shard)
 
 
-def _rescue() -> Procedure[Rescued]:
-    def batch(sql: Sql, shard: int) -> Operation[Rescued]:
-        return endings.rescue(sql, shard=shard, limit=BATCH)
-
-    done = yield from _batches(batch, lambda rescued: rescued.total)
+def _rescue(limit: int | None) -> Procedure[Rescued]:
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
+    size = BATCH if limit is None else min(limit, BATCH)
+    done: list[Rescued] = []
+    for shard in (yield from _shards()):
+        while limit is None or sum(rescued.total for rescued in done) < limit:
+            build = partial(endings.rescue, shard=shard, limit=size)
+            rescued: Rescued = yield Transaction(build)
+            done.append(rescued)
+            if rescued.total < size:
+                break
     return endings.Rescued(
-        sum(r.requeued for r in done), sum(r.buried for r in done), sum(r.expired for r in done)
+        sum(r.requeued for r in done),
+        sum(r.buried for r in done),
+        sum(r.expired for r in done),
+        tuple(job for rescued in done for job in rescued.jobs),
     )
 
 

@@ -13,13 +13,13 @@ from onefold.errors import InvalidInput, LeaseLost
 from onefold.model import given, names
 from onefold.model.canonical import encode_payload
 from onefold.model.claim import encode_result
+from onefold.model.failure import described, printable, shown
 from onefold.model.identity import parse_id
 from onefold.model.job import Job, Json, StateWord
 from onefold.model.moment import span
 
 EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
 
-ERROR_LENGTH: Final = 10_000
 TAKE_LIMIT: Final = 10_000
 FENCES: Final = range(-(2**63), 2**63)
 """What a database can be asked about: numbers of 64 bits."""
@@ -158,17 +158,20 @@ def results_by_id(results: Mapping[str, Json] | None, named: Sequence[Delivery])
 
 
 def encode_error(error: object) -> str | None:
-    """The stored form of a failure: an exception, a sentence, or a mapping."""
+    """The stored form of a failure: an exception, a sentence, or a mapping.
+
+    An exception is stored with its traceback and its causes, bounded, and without the values of
+    any variables.
+    """
     if error is None:
         return None
     details: Mapping[Any, Any]
     if isinstance(error, BaseException):
-        kind = type(error)
-        details = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)}
+        details = described(error)
     elif _is_mapping(error):
         details = error
     else:
-        details = {"type": None, "message": str(error)}
+        details = {"type": None, "message": shown(error)}
     try:
         return encode_payload(_printable(details))
     except InvalidInput as refusal:
@@ -176,13 +179,9 @@ def encode_error(error: object) -> str | None:
 
 
 def _printable(value: Any) -> Any:
-    """A failure must not fail to be stored, or to be looked for, because of what it says.
-
-    What is not Unicode is shown as escapes, and so is NUL, which PostgreSQL's JSON cannot have.
-    """
+    """A failure must not fail to be stored, or to be looked for, because of what it says."""
     if isinstance(value, str):
-        clean = value.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
-        return clean if len(clean) <= ERROR_LENGTH else clean[:ERROR_LENGTH] + "…"
+        return printable(value)
     if _is_mapping(value):
         return {_printable(str(name)): _printable(member) for name, member in value.items()}
     if _is_sequence(value):

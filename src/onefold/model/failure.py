@@ -1,0 +1,111 @@
+"""Failures as they are stored: what an exception says, where it came from, and what caused it.
+
+Nothing here may fail itself, whatever an exception does: a failure that cannot be stored would look
+like a worker that vanished. No value of a local variable is kept: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import traceback
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+TEXT_LENGTH: Final = 10_000
+TRACE_LENGTH: Final = 8_000
+"""Characters of a traceback: its end, where the failure is."""
+CAUSE_LENGTH: Final = 2_000
+"""Characters of a cause's message, and of its traceback."""
+CAUSES: Final = 5
+FRAMES: Final = 100
+
+MACHINERY: Final = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "contextlib",
+        "contextvars",
+        "multiprocessing",
+        "onefold",
+        "threading",
+    }
+)
+"""The top packages whose frames stand between a worker and its handler."""
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """An exception as a mapping: `type`, `message`, and if it was raised, `traceback`; `causes`."""
+    details = _described(error, TEXT_LENGTH, TRACE_LENGTH)
+    if causes := [_described(cause, CAUSE_LENGTH, CAUSE_LENGTH) for cause in _causes(error)]:
+        details["causes"] = causes
+    return details
+
+
+def _described(error: BaseException, text_length: int, trace_length: int) -> dict[str, Any]:
+    details: dict[str, Any] = {"type": type_name(error), "message": shown(error, text_length)}
+    if trace := _trace(error, trace_length):
+        details["traceback"] = trace
+    return details
+
+
+def type_name(error: BaseException) -> str:
+    """The name by which failures of a type are looked for."""
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def shown(value: object, length: int = TEXT_LENGTH) -> str:
+    """A value as text that can be stored, cut where it is long."""
+    try:
+        text = str(value)
+    except Exception as error:  # noqa: BLE001 - its author's mistake must not be ours
+        text = f"a {type(value).__qualname__} that cannot be shown: {type(error).__qualname__}"
+    return printable(text, length)
+
+
+def printable(text: str, length: int = TEXT_LENGTH) -> str:
+    """What is not Unicode is shown as escapes, and so is NUL, which PostgreSQL cannot have."""
+    clean = text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+    return clean if len(clean) <= length else clean[:length] + "…"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What it was raised from, or while handling what, as Python would print it; no circles."""
+    seen = {id(error)}
+    for _ in range(CAUSES):
+        context = None if error.__suppress_context__ else error.__context__
+        cause = error.__cause__ or context
+        if cause is None or id(cause) in seen:
+            return
+        seen.add(id(cause))
+        yield cause
+        error = cause
+
+
+def _trace(error: BaseException, length: int) -> str:
+    frames = _frames(error)
+    if not frames:
+        return ""
+    try:
+        lines = traceback.StackSummary.extract(iter(frames), capture_locals=False).format()
+    except Exception as failure:  # noqa: BLE001 - source files may be anything by now
+        return f"no traceback: {type(failure).__qualname__}"
+    text = "".join(lines)
+    # From the front, and by whole lines.
+    kept = text if len(text) <= length else "…\n" + text[-length:].partition("\n")[2]
+    return printable(kept, 2 * length)
+
+
+def _frames(error: BaseException) -> Sequence[tuple[FrameType, int]]:
+    """The last frames from the handler on; all of them where there is nothing but machinery."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    ours = list(dropwhile(lambda entry: _is_machinery(entry[0]), frames))
+    return (ours or frames)[-FRAMES:]
+
+
+def _is_machinery(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__")
+    return isinstance(name, str) and name.partition(".")[0] in MACHINERY

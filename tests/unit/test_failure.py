@@ -1,0 +1,168 @@
+"""What is stored of an exception: bounded, without secrets, and never failing itself."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onefold.model.canonical import decode_payload
+from onefold.model.delivery import encode_error
+from onefold.model.failure import CAUSE_LENGTH, CAUSES, TEXT_LENGTH, TRACE_LENGTH, described, shown
+from onefold.model.identity import parse_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class CardDeclined(Exception):
+    """A failure of the application's own."""
+
+
+class Unspeakable(Exception):
+    """One that fails when it is asked what it says."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def caught(function: Callable[[], object]) -> BaseException:
+    """What `function` raises, as a worker catches it."""
+    with pytest.raises(Exception) as info:  # noqa: PT011 - whichever it is
+        function()
+    return info.value
+
+
+def charge(card: str = "4242-secret") -> None:
+    raise CardDeclined(f"no funds on a card of {len(card)} digits")
+
+
+def give_up() -> None:
+    try:
+        charge()
+    except CardDeclined as error:
+        raise ValueError("cannot pay") from error
+
+
+def test_an_exception_that_was_raised_says_where() -> None:
+    details = described(caught(charge))
+
+    assert details["type"] == f"{__name__}.CardDeclined"
+    assert details["message"] == "no funds on a card of 11 digits"
+    assert "in charge" in details["traceback"]
+    assert "raise CardDeclined" in details["traceback"]
+    assert "causes" not in details
+
+
+def test_one_that_was_never_raised_has_no_traceback() -> None:
+    assert described(CardDeclined("no")) == {"type": f"{__name__}.CardDeclined", "message": "no"}
+
+
+def test_no_value_of_a_variable_is_kept() -> None:
+    token = "hunter2"
+
+    def log_in(password: str) -> None:
+        raise PermissionError(len(password))
+
+    assert token not in str(encode_error(caught(lambda: log_in(token))))
+
+
+def test_causes_are_told_as_python_would() -> None:
+    details = described(caught(give_up))
+
+    (cause,) = details["causes"]
+    assert details["message"] == "cannot pay"
+    assert (cause["type"], "in charge" in cause["traceback"]) == (f"{__name__}.CardDeclined", True)
+
+
+def test_what_was_being_handled_is_a_cause_too_unless_it_is_hidden() -> None:
+    def clean_up() -> None:
+        try:
+            charge()
+        finally:
+            raise KeyError("row")
+
+    def hide() -> None:
+        try:
+            charge()
+        except CardDeclined:
+            raise KeyError("row") from None
+
+    assert len(described(caught(clean_up))["causes"]) == 1
+    assert "causes" not in described(caught(hide))
+
+
+def test_a_chain_of_causes_is_cut() -> None:
+    error = Exception("last")
+    for number in range(20):
+        error, error.__cause__ = Exception(f"{number}"), error
+
+    assert len(described(error)["causes"]) == CAUSES
+
+
+def test_a_circle_of_causes_is_told_once() -> None:
+    first, second = Exception("first"), Exception("second")
+    first.__cause__, second.__cause__ = second, first
+
+    assert [cause["message"] for cause in described(first)["causes"]] == ["second"]
+
+
+def test_a_deep_recursion_is_told_by_its_end() -> None:
+    def fall(depth: int) -> None:
+        if depth == 0:
+            charge()
+        # On two lines, so that Python sees no repetition to shorten.
+        if depth % 2:
+            fall(depth - 1)
+        else:
+            fall(depth - 1)
+
+    trace = described(caught(lambda: fall(500)))["traceback"]
+
+    assert len(trace) <= TRACE_LENGTH + 2
+    assert trace.startswith("…\n  ")
+    assert "raise CardDeclined" in trace
+
+
+def test_messages_are_cut() -> None:
+    def boast() -> None:
+        raise ValueError("y" * 100_000) from ValueError("x" * 100_000)
+
+    details = described(caught(boast))
+
+    assert details["message"] == "y" * TEXT_LENGTH + "…"
+    assert details["causes"][0]["message"] == "x" * CAUSE_LENGTH + "…"
+
+
+def test_an_exception_that_cannot_be_shown_is_stored_all_the_same() -> None:
+    def fail() -> None:
+        raise Unspeakable
+
+    stored: Any = decode_payload(str(encode_error(caught(fail))))
+
+    assert stored["message"] == "a Unspeakable that cannot be shown: RuntimeError"
+    assert shown("plain") == "plain"
+
+
+def test_the_machinery_between_a_worker_and_its_handler_is_left_out() -> None:
+    async def in_a_thread() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            await asyncio.get_running_loop().run_in_executor(threads, charge)
+
+    with ThreadPoolExecutor(1) as threads:
+        error = threads.submit(charge).exception()
+    assert error is not None
+
+    assert described(error)["traceback"].count("File ") == 1
+    assert "in charge" in described(caught(lambda: asyncio.run(in_a_thread())))["traceback"]
+
+
+def test_where_there_is_nothing_but_machinery_it_is_kept() -> None:
+    error = caught(lambda: parse_id("no id"))
+    ours = error.__traceback__
+    while ours is not None and not ours.tb_frame.f_globals["__name__"].startswith("onefold"):
+        ours = ours.tb_next
+
+    assert "in parse_id" in described(error.with_traceback(ours))["traceback"]
