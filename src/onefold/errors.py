@@ -19,6 +19,8 @@
     │   ├── WrongState                 the job is in a state that does not allow this
     │   ├── Gone                       only a tombstone of the job is left
     │   └── TooOld                     older than what the ledger still remembers
+    │   ├── JobFailed                  the job whose result was waited for is dead or cancelled
+    │   ├── ResultTimeout              it has not ended in time; also a TimeoutError
     └── DatabaseError              the store could not do it
         ├── DatabaseBusy               somebody else holds what we need; try again
         ├── DatabaseUnavailable        unreachable, read-only, or out of space
@@ -250,7 +252,21 @@ class JobNotFound(Conflict):
     def __init__(self, job_id: str) -> None:
         """`job_id` is what was asked for."""
         super().__init__(
-            f"There is no job {job_id}: it never existed, or was pruned.", job_id=job_id
+            f"There is no job {job_id}: it never existed, was pruned, or is not committed yet.",
+            job_id=job_id,
+        )
+
+
+class ScheduleNotFound(Conflict):
+    """No such schedule for this tenant."""
+
+    status = 404
+    name: str
+
+    def __init__(self, name: str) -> None:
+        """`name` is what was asked for."""
+        super().__init__(
+            f"There is no schedule {name!r}: it was never made, or has been removed.", name=name
         )
 
 
@@ -288,6 +304,57 @@ class TooOld(Conflict):
     """The attempt is older than what the ledger still remembers, so it cannot be told apart."""
 
     key: str
+class JobFailed(Conflict):
+    """The job whose result was waited for is dead or cancelled: there will be none."""
+
+    job_id: str
+    kind: str
+    state: str
+    reason: str | None
+    error: Mapping[str, object] | None
+    """The last failure: type and message."""
+
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        kind: str,
+        state: str,
+        reason: str | None,
+        error: Mapping[str, object] | None,
+    ) -> None:
+        """`reason` and `error` are the job's own."""
+        why = "" if reason is None else f" ({reason})"
+        said = "" if error is None else f": {error.get('type')}: {error.get('message')}"
+        super().__init__(
+            f"Job {job_id} ({kind}) is {state}{why}{said}. It has no result, and will have none"
+            " unless it is replayed.",
+            job_id=job_id,
+            kind=kind,
+            state=state,
+            reason=reason,
+            error=error,
+        )
+
+
+class ResultTimeout(Conflict, TimeoutError):
+    """The job has not ended in time. It goes on; ask again."""
+
+    status = 504
+    job_id: str
+    state: str
+
+    def __init__(self, job_id: str, *, state: str, timeout: timedelta) -> None:
+        """`state` is what it was in when we gave up waiting."""
+        super().__init__(
+            f"Job {job_id} is still {state} after {timeout.total_seconds():g} seconds. It has not"
+            " been stopped: ask again, or give a longer timeout.",
+            job_id=job_id,
+            state=state,
+            timeout=timeout,
+        )
+
+
 
     def __init__(self, *, key: str, issued_at: datetime, horizon: datetime) -> None:
         """`horizon` is the oldest moment that the ledger still answers for."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
 from onefold.databases.gathering import Shared
+from onefold.calls.results import JobResults
 from onefold.errors import InvalidInput, JobNotFound, WrongState
 from onefold.model import given
 from onefold.model.identity import parse_id
@@ -136,7 +137,7 @@ class JobCalls:
     def _enqueue(self, new_jobs: Sequence[NewJob], options: CallOptions) -> Procedure[EnqueuedMany]:
         given.options(options, CallOptions.__optional_keys__)
         policy = enqueue.policy(**options)
-        listed = given.listed(new_jobs, "new_jobs", "NewJob")
+        listed = self._conductor.defaults.filled(given.listed(new_jobs, "new_jobs", "NewJob"))
         # Prepared before the first try, so that every try stores the same ids.
         items = prepare_all(listed, self._tenant, now=self._conductor.now())
         if not items:
@@ -146,7 +147,7 @@ class JobCalls:
             stored = under_way.items
             answers = yield Transaction(lambda sql: enqueue.enqueue(sql, stored, policy))
             under_way.answers = answers
-        return EnqueuedMany(answers)
+        return EnqueuedMany(answers, self._results())
 
     def _enqueue_one(
         self, kind: str, payload: Json, options: EnqueueOptions
@@ -154,11 +155,16 @@ class JobCalls:
         """The bulk call with one item, and in one commit with those that others make now."""
         new_job, policy = _split(kind, payload, options)
         item = prepare(new_job, self._tenant, now=self._conductor.now())
+        (new_job,) = self._conductor.defaults.filled((new_job,))
         answer: Enqueued
         with self._conductor.hooks.enqueueing((item,)) as under_way:
             answer = yield Gather(_shared(under_way.items[0], policy))
             under_way.answers = (answer,)
-        return answer
+        return answer.asking(self._results())
+
+    def _results(self) -> JobResults:
+        """Who is asked for the results of what is enqueued here."""
+        return JobResults(self._conductor, self._tenant)
 
     def get(self, job_id: str) -> Job | None:
         """The job, or None where there is none (any more) for this tenant."""
@@ -256,7 +262,7 @@ class JobCalls:
         answers: list[Enqueued] = yield Transaction(
             lambda sql: jobs.replay(sql, self._tenant, [wanted], fresh=fresh)
         )
-        return answers[0]
+        return answers[0].asking(self._results())
 
     def replay_many(
         self, *, fresh: bool = False, limit: int | None = None, **filters: Unpack[FindOptions]
@@ -292,7 +298,7 @@ class JobCalls:
             answers += replayed
             cursor = page.next
             if cursor is None or (limit is not None and len(answers) >= limit):
-                return EnqueuedMany(answers)
+                return EnqueuedMany(answers, self._results())
 
     def delete(self, job_id: str) -> bool:
         """Remove a job in any state and free its key, explicitly. False where there was none."""

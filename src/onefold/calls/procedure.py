@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from onefold.calls.defaults import Defaults
 from onefold.calls.hooks import Hooks
 from onefold.databases import Build
 from onefold.databases.gathering import Shared
@@ -66,16 +67,24 @@ class Conductor:
         borrowed: Borrowed | None = None,
         *,
         hooks: Hooks | None = None,
+        defaults: Defaults | None = None,
     ) -> None:
         """Without `borrowed`, transactions are our own."""
         self.database = database
         self.clock = clock
         self.borrowed = borrowed
         self.hooks: Hooks = Hooks() if hooks is None else hooks
+        self.defaults: Defaults = Defaults() if defaults is None else defaults
 
-    def lent(self, borrowed: Borrowed) -> Conductor:
-        """The same, hooks included, on a connection that was lent to us."""
-        return Conductor(self.database, self.clock, borrowed, hooks=self.hooks)
+    def lent(self, borrowed: Borrowed | None) -> Conductor:
+        """The same, hooks and defaults included, on a connection that was lent to us."""
+        return Conductor(
+            self.database, self.clock, borrowed, hooks=self.hooks, defaults=self.defaults
+        )
+
+    def own(self) -> Conductor:
+        """The same on connections of our own."""
+        return self if self.borrowed is None else self.lent(None)
 
     def now(self) -> int:
         """The time here, in microseconds: for what is not compared across machines."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
 
 import msgspec
 
+from onefold.model.awaited import Awaited, R_co, Results
 from onefold.model.canonical import decode_payload
 from onefold.model.lifecycle import State
 from onefold.model.moment import MICROSECOND, from_micros
@@ -15,6 +16,9 @@ from onefold.model.options import Options, read_options
 from onefold.model.retention import Retention
 from onefold.model.retry import Backoff
 from onefold.model.unique import Unique
+
+if TYPE_CHECKING:
+    from typing import Self
 
 UniqueWhile: TypeAlias = Literal["queued", "active", "exists"]
 OnDuplicate: TypeAlias = Literal["keep", "raise", "replace", "rerun"]
@@ -68,8 +72,8 @@ class NewJob(msgspec.Struct, frozen=True):
     """The moment of a schedule that the job stands for."""
 
 
-class Enqueued(msgspec.Struct, frozen=True, gc=False):
-    """The job that now stands for the request, new or not."""
+class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
+    """The job that now stands for the request, new or not. Its result can be waited for."""
 
     id: str
     duplicate: bool = False
@@ -87,34 +91,46 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
         return not self.duplicate
 
 
-class EnqueuedMany(Sequence[Enqueued]):
+class EnqueuedMany(Sequence[Enqueued[R_co]], Generic[R_co]):
     """One `Enqueued` per item, in order, and the counts."""
 
-    def __init__(self, items: Sequence[Enqueued]) -> None:
-        """`items` are in the order of the request."""
-        self.items: tuple[Enqueued, ...] = tuple(items)
+    def __init__(self, items: Sequence[Enqueued[R_co]], results: Results | None = None) -> None:
+        """`items` are in the order of the request; `results` is who is asked for theirs."""
+        self.items: tuple[Enqueued[R_co], ...] = tuple(items)
         self.inserted: int = sum(item.inserted for item in self.items)
         self.skipped: int = len(self.items) - self.inserted
+        self._results = results
+
+    def reading(self, read: Callable[[Job], Any]) -> Self:
+        """The same object, from now on with results made in another way."""
+        if self._results is not None:
+            self._results = self._results.reading(read)
+        return self
 
     @overload
-    def __getitem__(self, index: int) -> Enqueued: ...
+    def __getitem__(self, index: int) -> Enqueued[R_co]: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Enqueued]: ...
-    def __getitem__(self, index: int | slice) -> Enqueued | Sequence[Enqueued]:
+    def __getitem__(self, index: slice) -> Sequence[Enqueued[R_co]]: ...
+    def __getitem__(self, index: int | slice) -> Enqueued[R_co] | Sequence[Enqueued[R_co]]:
         """Item or slice, as of a tuple."""
-        return self.items[index]
+        found = self.items[index]
+        return tuple(map(self._asking, found)) if isinstance(found, tuple) else self._asking(found)
 
     def __len__(self) -> int:
         """As many as were asked for."""
         return len(self.items)
 
-    def __iter__(self) -> Iterator[Enqueued]:
+    def __iter__(self) -> Iterator[Enqueued[R_co]]:
         """In the order of the request."""
-        return iter(self.items)
+        return map(self._asking, self.items)
 
     def __repr__(self) -> str:
         """The counts: a batch may have thousands of items."""
         return f"EnqueuedMany(inserted={self.inserted}, skipped={self.skipped})"
+
+    def _asking(self, item: Enqueued[R_co]) -> Enqueued[R_co]:
+        """Who to ask is told to an item when it is looked at: most of a large batch never are."""
+        return item if self._results is None else item.asking(self._results)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):

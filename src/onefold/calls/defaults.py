@@ -1,0 +1,107 @@
+"""Defaults: what is said of kinds and queues, for jobs that do not say it themselves.
+
+A job beats its kind, and a kind its queue. They are laid down where a job is enqueued, and stored
+with it; only the timeout of a kind is left to the worker, which knows the kind as well.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.model.job import NewJob
+from onefold.model.request import prepare
+from onefold.model.retention import Retention
+from onefold.model.retry import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What is said of a kind or of a queue."""
+
+    backoff: Backoff | None = None
+    retention: Retention | None = None
+    timeout: timedelta | None = None
+
+
+NOTHING: Final = Said()
+
+
+class Defaults:
+    """What is said of kinds and queues."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._kinds: dict[str, Said] = {}
+        self._queues: dict[str, Said] = {}
+
+    def say_of_queue(self, queue: str, said: Said) -> None:
+        """Jobs of this queue that say nothing themselves; said again, it replaces what was said."""
+        _check(NewJob("any", queue=queue), said)
+        self._queues[queue] = said
+
+    def say_of_kind(self, kind: str, said: Said) -> None:
+        """Jobs of this kind that say nothing themselves."""
+        _check(NewJob(kind), said)
+        if said != NOTHING:
+            self._kinds[kind] = said
+        else:
+            self._kinds.pop(kind, None)
+
+    def filled(self, new_jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        """The same jobs, saying what was said of their kinds and queues."""
+        if not (self._kinds or self._queues):
+            return new_jobs
+        return [self._filled(new_job) for new_job in new_jobs]
+
+    def _filled(self, new_job: Any) -> Any:
+        # What is no job, or has no name, is refused later, with a sentence.
+        if not isinstance(new_job, NewJob):
+            return new_job
+        kind = _said_of(self._kinds, new_job.kind)
+        queue = _said_of(self._queues, new_job.queue)
+        if kind is NOTHING and queue is NOTHING:
+            return new_job
+        timeout = new_job.timeout
+        if timeout is None and kind.timeout is None:
+            timeout = queue.timeout
+        return msgspec.structs.replace(
+            new_job,
+            backoff=new_job.backoff or kind.backoff or queue.backoff,
+            retention=_first(new_job.retention, kind.retention, queue.retention),
+            timeout=timeout,
+        )
+
+
+def _said_of(said: dict[str, Said], name: object) -> Said:
+    return said.get(name, NOTHING) if isinstance(name, str) else NOTHING
+
+
+def _first(*retentions: Any) -> Any:
+    """For each outcome, what the first says that says anything about it."""
+    given = [one for one in retentions if one is not None]
+    if len(given) <= 1 or not all(isinstance(one, Retention) for one in given):
+        return given[0] if given else None
+    return Retention(
+        **{
+            outcome: next(
+                (one for each in given if (one := getattr(each, outcome)) is not None), None
+            )
+            for outcome in Retention.__struct_fields__
+        }
+    )
+
+
+def _check(new_job: NewJob, said: Said) -> None:
+    """By the rules for a job, which name what they refuse."""
+    prepare(
+        msgspec.structs.replace(
+            new_job, backoff=said.backoff, retention=said.retention, timeout=said.timeout
+        ),
+        "",
+        now=0,
+    )
