@@ -49,6 +49,7 @@ from onefold.model.retention import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.unique import Unique
 from onefold.operations.endings import Rescued
+from onefold.model.violation import is_unique_violation
 from onefold.operations.maintenance import Erased, Pruned
 
 __version__ = "0.1.0"
@@ -105,3 +106,4 @@ __all__ = [
     "WrongConnection",
     "WrongState",
 ]
+    "is_unique_violation",

@@ -5,12 +5,21 @@ They are exceptions too, so that code deep inside a handler can end the run from
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
 
 from onefold.model.moment import span
 
-if TYPE_CHECKING:
-    from datetime import timedelta
+PRESSED: Final = frozenset({429, 503, 529})
+"""The statuses of a server that wants to be left alone for a while."""
+
+UNTOLD: Final = timedelta(seconds=60)
+"""How long that is where it does not say."""
+
+LONGEST_DEFER: Final = timedelta(days=1)
+"""A server that says a year is asked again tomorrow."""
 
 
 class Outcome(Exception):
@@ -41,6 +50,19 @@ class Defer(Outcome):
         super().__init__(after)
         self.after = after
 
+    @classmethod
+    def from_response(cls, response: Any, *, now: datetime | None = None) -> Defer | None:
+        """What a downstream server asks for by 429, 503 or 529; None for any other status.
+
+        After its Retry-After, in seconds or as a date; after 60 seconds where there is none. Takes
+        the response of any HTTP library: what has a status and headers.
+        """
+        status = getattr(response, "status_code", None) or getattr(response, "status", None)
+        if status not in PRESSED:
+            return None
+        wanted = _retry_after(response.headers, datetime.now(UTC) if now is None else now)
+        return cls(min(max(wanted, timedelta(0)), LONGEST_DEFER))
+
 
 class Bury(Outcome):
     """This will never work: to the dead letters, whatever attempts remain."""
@@ -62,3 +84,29 @@ class Cancel(Outcome):
         """`reason` is for the person who asks why."""
         super().__init__(reason)
         self.reason = reason
+
+
+def _retry_after(headers: Any, now: datetime) -> timedelta:
+    # Not every library's headers, and no plain dictionary, can be asked whatever the letters' case.
+    found = [str(value) for name, value in headers.items() if str(name).lower() == "retry-after"]
+    return _wait(found[0].strip(), now) if found else UNTOLD
+
+
+def _wait(text: str, now: datetime) -> timedelta:
+    """Seconds, or the date until which to wait."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return _until(text, now)
+    if math.isnan(seconds):
+        return UNTOLD
+    return timedelta(seconds=min(max(seconds, 0), LONGEST_DEFER.total_seconds()))
+
+
+def _until(text: str, now: datetime) -> timedelta:
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return UNTOLD
+    # A date that names no zone is one of the old spellings, which are in GMT.
+    return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)) - now
