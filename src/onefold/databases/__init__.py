@@ -30,6 +30,21 @@ Build: TypeAlias = Callable[[Sql], Operation[T]]
 """Makes the operation anew for every try: a retried transaction starts from the beginning."""
 
 
+Ring: TypeAlias = Callable[[str | None], None]
+"""Called with the queue in which there may be something to take; None is any."""
+
+
+class Bell(Protocol):
+    """Tells a worker when to look."""
+
+    is_heard: bool
+    """False while nobody is listening, and jobs may come without a sound."""
+
+    async def listen(self, ring: Ring) -> None:
+        """Call `ring` until cancelled."""
+        ...
+
+
 class Database(Protocol):
     """What an application needs of a database, sync and async."""
 
@@ -51,6 +66,10 @@ class Database(Protocol):
 
     async def agather(self, shared: Shared[Any, T]) -> T:
         """`gather`, awaited."""
+        ...
+
+    async def abell(self) -> Bell:
+        """What tells a worker that jobs were stored."""
         ...
 
     def identity(self) -> Identity:

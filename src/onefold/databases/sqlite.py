@@ -22,6 +22,7 @@ from urllib.parse import unquote
 from weakref import ref
 
 from onefold.databases import sqlite_errors
+from onefold.databases.sqlite_bell import SqliteBell
 from onefold.databases.sqlite_errands import TasksErrand, ThreadsErrand, by_itself
 from onefold.databases.sqlite_statements import apply_pending, execute, read
 from onefold.databases.sqlite_writer import POLL, File, Writer
@@ -238,6 +239,11 @@ class SqliteDatabase:
                     self._migrate(state)
         assert state.identity is not None
         return state.identity
+
+    async def abell(self) -> SqliteBell:
+        """What tells a worker that something was committed."""
+        await self.aidentity()
+        return SqliteBell(self.connect)
 
     async def aidentity(self) -> Identity:
         """`identity`, awaited."""

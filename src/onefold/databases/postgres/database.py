@@ -22,6 +22,7 @@ from psycopg.rows import TupleRow, tuple_row
 from onefold.databases.gathering.tasks import GatheredTasks
 from onefold.databases.gathering.threads import GatheredThreads
 from onefold.databases.postgres.attempt import AsyncAttempt, AsyncSession, Attempt, Session
+from onefold.databases.postgres.bell import PostgresBell, SilentBell
 from onefold.databases.postgres.effort import Effort
 from onefold.databases.postgres.errors import translated
 from onefold.databases.postgres.execute import aexecute, execute
@@ -340,6 +341,13 @@ class PostgresDatabase:
                         self._accept(state, self._read_identity())
         assert state.identity is not None
         return state.identity
+
+    async def abell(self) -> PostgresBell | SilentBell:
+        """What tells a worker that jobs were stored."""
+        await self.aidentity()
+        if self._is_pooled or not self.sql.notifies:
+            return SilentBell()
+        return PostgresBell(self._aconnect, self.schema)
 
     async def aidentity(self) -> Identity:
         """`identity`, awaited."""
