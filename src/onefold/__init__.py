@@ -48,8 +48,8 @@ from onefold.model.outcome import Bury, Cancel, Defer, Retry
 from onefold.model.retention import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.unique import Unique
-from onefold.operations.endings import Rescued
 from onefold.model.violation import is_unique_violation
+from onefold.operations.endings import Rescued
 from onefold.operations.maintenance import Erased, Pruned
 
 __version__ = "0.1.0"
@@ -78,9 +78,9 @@ __all__ = [
     "Gone",
     "InvalidInput",
     "Job",
+    "JobFailed",
     "JobNotFound",
     "KeyReused",
-    "JobFailed",
     "LeaseLost",
     "NewJob",
     "NoTransaction",
@@ -90,9 +90,11 @@ __all__ = [
     "Page",
     "Pruned",
     "Rescued",
+    "ResultTimeout",
     "Retention",
     "Retry",
-    "ResultTimeout",
+    "Schedule",
+    "ScheduleNotFound",
     "SchemaOutdated",
     "SerializationConflict",
     "ShardsDiffer",
@@ -105,5 +107,5 @@ __all__ = [
     "WouldDeadlock",
     "WrongConnection",
     "WrongState",
-]
     "is_unique_violation",
+]

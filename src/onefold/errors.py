@@ -18,9 +18,12 @@
     │   ├── JobNotFound                no such job for this tenant
     │   ├── WrongState                 the job is in a state that does not allow this
     │   ├── Gone                       only a tombstone of the job is left
-    │   └── TooOld                     older than what the ledger still remembers
     │   ├── JobFailed                  the job whose result was waited for is dead or cancelled
     │   ├── ResultTimeout              it has not ended in time; also a TimeoutError
+    │   └── TooOld                     older than what the ledger still remembers
+    ├── WorkFailed                 a handler did not come to its own end
+    │   ├── JobTimeout                 it took longer than it may
+    │   └── ProcessDied                the process that ran it is gone
     └── DatabaseError              the store could not do it
         ├── DatabaseBusy               somebody else holds what we need; try again
         ├── DatabaseUnavailable        unreachable, read-only, or out of space
@@ -300,10 +303,6 @@ class Gone(Conflict):
         )
 
 
-class TooOld(Conflict):
-    """The attempt is older than what the ledger still remembers, so it cannot be told apart."""
-
-    key: str
 class JobFailed(Conflict):
     """The job whose result was waited for is dead or cancelled: there will be none."""
 
@@ -355,6 +354,10 @@ class ResultTimeout(Conflict, TimeoutError):
         )
 
 
+class TooOld(Conflict):
+    """The attempt is older than what the ledger still remembers, so it cannot be told apart."""
+
+    key: str
 
     def __init__(self, *, key: str, issued_at: datetime, horizon: datetime) -> None:
         """`horizon` is the oldest moment that the ledger still answers for."""

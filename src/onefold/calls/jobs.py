@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
-from onefold.databases.gathering import Shared
 from onefold.calls.results import JobResults
+from onefold.databases.gathering import Shared
 from onefold.errors import InvalidInput, JobNotFound, WrongState
 from onefold.model import given
 from onefold.model.identity import parse_id
@@ -154,8 +154,8 @@ class JobCalls:
     ) -> Procedure[Enqueued]:
         """The bulk call with one item, and in one commit with those that others make now."""
         new_job, policy = _split(kind, payload, options)
-        item = prepare(new_job, self._tenant, now=self._conductor.now())
         (new_job,) = self._conductor.defaults.filled((new_job,))
+        item = prepare(new_job, self._tenant, now=self._conductor.now())
         answer: Enqueued
         with self._conductor.hooks.enqueueing((item,)) as under_way:
             answer = yield Gather(_shared(under_way.items[0], policy))
