@@ -47,6 +47,7 @@ from onefold.model.job import (
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
 from onefold.model.retention import Retention
 from onefold.model.retry import Exponential, Fixed
+from onefold.model.schedule import Schedule, Tick, Ticked
 from onefold.model.unique import Unique
 from onefold.model.violation import is_unique_violation
 from onefold.operations.endings import Rescued
@@ -100,6 +101,8 @@ __all__ = [
     "ShardsDiffer",
     "Suppressed",
     "Tenant",
+    "Tick",
+    "Ticked",
     "TooOld",
     "Unique",
     "UsageError",

@@ -11,6 +11,8 @@ from onefold.calls.jobs import JobCalls
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.calls.queues import QueueCalls
+from onefold.calls.schedules import ScheduleCalls
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
 from onefold.errors import InvalidInput, LeaseLost
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from onefold.operations.migrations import Migration
 
 
-class Within(JobCalls, ClaimCalls):
+class Within(JobCalls, ClaimCalls, ScheduleCalls):
     """Onefold on your connection, inside your transaction. You commit."""
 
     def __init__(self, conductor: Conductor, tenant: str) -> None:
@@ -56,7 +58,7 @@ class Within(JobCalls, ClaimCalls):
         await self._conductor.arun(_guard(claim))
 
 
-class Tenant(JobCalls, ClaimCalls):
+class Tenant(JobCalls, ClaimCalls, ScheduleCalls):
     """Onefold for one owner of keys: jobs, keys and locks of others are out of sight."""
 
     def __init__(self, conductor: Conductor, tenant: str) -> None:

@@ -18,6 +18,7 @@
     │   ├── JobNotFound                no such job for this tenant
     │   ├── WrongState                 the job is in a state that does not allow this
     │   ├── Gone                       only a tombstone of the job is left
+    │   ├── ScheduleNotFound           no such schedule for this tenant
     │   ├── JobFailed                  the job whose result was waited for is dead or cancelled
     │   ├── ResultTimeout              it has not ended in time; also a TimeoutError
     │   └── TooOld                     older than what the ledger still remembers

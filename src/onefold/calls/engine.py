@@ -9,6 +9,7 @@ from onefold.calls.endings import end_alike, end_mixed
 from onefold.calls.flights import finish_then_take
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.turns import Turns
+from onefold.calls.schedules import Ticker
 from onefold.errors import InvalidInput
 from onefold.model.delivery import (
     Beat,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from onefold.databases import Build
     from onefold.model.job import Json
     from onefold.operations.endings import Ending, Rescued
+    from onefold.model.schedule import Ticked
     from onefold.operations.leases import Finish
     from onefold.operations.maintenance import Pruned
     from onefold.operations.statement import Operation, Sql
@@ -48,6 +50,7 @@ class Engine:
         self._conductor = conductor
         self._turns = Turns()
 
+        self._ticker = Ticker(conductor)
     def take(
         self,
         queues: Sequence[str] | Mapping[str, int] = ("default",),
@@ -225,6 +228,14 @@ class Engine:
         return await self._conductor.arun(_sweep())
 
     def fold(self) -> int:
+    def tick(self) -> Ticked:
+        """Give each tick of a schedule that is due its job; says when to come again."""
+        return self._conductor.run(self._ticker.tick())
+
+    async def atick(self) -> Ticked:
+        """`tick`, awaited."""
+        return await self._conductor.arun(self._ticker.tick())
+
         """Fold the notes of suppressed duplicates; answers how many."""
         return self._conductor.run(_fold())
 

@@ -119,6 +119,7 @@ class Erased(msgspec.Struct, frozen=True):
 
     jobs: int = 0
     claims: int = 0
+    schedules: int = 0
 
 
 def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]:
@@ -126,8 +127,12 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
 
     This frees the keys: an operator's explicit word, as with `delete`.
     """
-    jobs = claims = 0
+    jobs = claims = schedules = 0
     published: list[str] = []
+    for shard in range(sql.shards):
+        # First of all, so that no tick makes another job meanwhile.
+        rows = () if key is not None else (yield sql("erase_schedules", shard=shard, tenant=tenant))
+        schedules += len(rows)
     for shard in range(sql.shards):
         rows = yield sql("erase_claims", shard=shard, tenant=tenant, key=key)
         claims += len(rows)
@@ -144,4 +149,4 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
             yield sql("delete_tallies", ("shard", "id"), gone)
             yield from forget(sql, shard, [(job_id, tenant) for _, job_id in gone])
         jobs += len(gone)
-    return Erased(jobs, claims)
+    return Erased(jobs, claims, schedules)

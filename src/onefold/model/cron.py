@@ -1,0 +1,153 @@
+"""Cron expressions in a time zone: which moments one of them means.
+
+1. cronsim reads the expression and steps through wall-clock times; it is told of no zone.
+2. An expression that gives its minutes and its hours is a list of appointments: each wall-clock
+   time is kept once. One that the clocks jump over is kept when they have jumped; of one that they
+   show twice, the first is kept.
+3. An expression whose minute or hour begins with `*` follows the clock: it means every moment at
+   which the clock shows such a time. What is jumped over does not happen, what is shown twice
+   happens twice; so an hourly one goes on every hour.
+
+Only this module imports cronsim, and `onefold.model.schedule` only imports it when it is needed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from onefold.errors import InvalidInput
+from onefold.model import names
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+FIELDS: Final = 5
+LONGEST: Final = 200
+SECOND: Final = timedelta(seconds=1)
+DAY: Final = timedelta(days=1)
+
+# Fifty years are looked through for the next tick, and a date has four digits.
+LAST_YEAR: Final = 9900
+
+NICKNAMES: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+
+
+class Cron:
+    """An expression in a zone. Not safe in threads: it has a place where it reads."""
+
+    def __init__(self, expression: str, zone: tzinfo) -> None:
+        """Made by `cron_in`, which checks both."""
+        self._zone = zone
+        self._walls = CronSim(expression, datetime.min)  # noqa: DTZ901 - a wall clock has no zone
+        minute, hour, *_ = expression.split()
+        self._follows_the_clock = minute.startswith("*") or hour.startswith("*")
+
+    def after(self, moment: datetime) -> datetime | None:
+        """The first tick after a moment, in UTC; None where fifty years have none."""
+        if moment.year > LAST_YEAR:
+            return None
+        moment = moment.astimezone(UTC)
+        return self._shown(moment) if self._follows_the_clock else self._kept(moment)
+
+    def _kept(self, moment: datetime) -> datetime | None:
+        """The first appointment after a moment."""
+        wall = self._next_wall(self._wall(moment))
+        while wall is not None:
+            # While an hour is shown for the second time, its appointments are over.
+            if (found := self._first_moment_of(wall)) > moment:
+                return found
+            wall = self._next_wall(wall)
+        return None
+
+    def _first_moment_of(self, wall: datetime) -> datetime:
+        """When the clock first shows a time, or jumps over it."""
+        late = wall.replace(tzinfo=self._zone, fold=0).astimezone(UTC)
+        if self._wall(late) == wall:
+            return late
+        early = wall.replace(tzinfo=self._zone, fold=1).astimezone(UTC)
+        return self._change(early, late)
+
+    def _shown(self, moment: datetime) -> datetime | None:
+        """The first moment after another at which the clock shows what the expression says."""
+        start = moment.replace(microsecond=0) + SECOND
+        while (wall := self._next_wall(self._wall(start) - SECOND)) is not None:
+            found = wall.replace(tzinfo=UTC) - self._offset(start)
+            end = start + DAY
+            changes = self._offset(end) != self._offset(start)
+            if changes:
+                end = self._change(start, end)
+            if found < end:
+                return found
+            # Without a change, nothing is shown before the day of `wall`, whatever its offset is.
+            start = end if changes else max(end, wall.replace(tzinfo=UTC) - DAY)
+        return None
+
+    def _change(self, low: datetime, high: datetime) -> datetime:
+        """The first moment after `low` at which the clocks are set otherwise, as they are later."""
+        before = self._offset(low)
+        seconds = range((high - low) // SECOND + 1)
+        return low + SECOND * bisect_left(
+            seconds, x=True, key=lambda second: self._offset(low + SECOND * second) != before
+        )
+
+    def _wall(self, moment: datetime) -> datetime:
+        """What the clock shows."""
+        return moment.astimezone(self._zone).replace(tzinfo=None, fold=0)
+
+    def _offset(self, moment: datetime) -> timedelta:
+        return moment.astimezone(self._zone).utcoffset() or timedelta(0)
+
+    def _next_wall(self, wall: datetime) -> datetime | None:
+        self._walls.dt = wall.replace(microsecond=0)
+        return next(self._walls, None)
+
+
+def cron_in(expression: object, zone: object) -> Cron:
+    """Check an expression and the name of a zone."""
+    fields = _fields(expression)
+    where = time_zone(zone)
+    try:
+        return Cron(fields, where)
+    except CronSimError as error:
+        field = str(error).removeprefix("Bad ")
+        raise InvalidInput(
+            "cron", f"is not understood: look at its {field} field, got {expression!r}"
+        ) from error
+
+
+def _fields(expression: object) -> str:
+    text = names.text(expression, "cron", longest=LONGEST)
+    fields = NICKNAMES.get(text.strip().lower(), text).split()
+    if len(fields) != FIELDS:
+        raise InvalidInput(
+            "cron",
+            "must have five fields (minute, hour, day of month, month, day of week) or be one of"
+            f" {', '.join(NICKNAMES)}, got {text!r}",
+        )
+    return " ".join(fields)
+
+
+def time_zone(name: object) -> tzinfo:
+    """The zone of a name as the IANA database has it: Europe/Berlin."""
+    text = names.text(name, "tz", longest=LONGEST)
+    try:
+        return UTC if text == "UTC" else ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidInput(
+            "tz",
+            f"must be the name of a time zone, such as Europe/Berlin, got {text!r}. (A machine"
+            " without time zones finds none: pip install tzdata)",
+        ) from error

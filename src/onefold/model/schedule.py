@@ -1,0 +1,341 @@
+"""A schedule: what is enqueued at each tick of a cron expression, and what becomes of missed ticks.
+
+Nothing here reads a clock: the time is an argument, and the database's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model import names
+from onefold.model.canonical import decode_payload
+from onefold.model.claim import ClaimKey
+from onefold.model.identity import hash12, new_id
+from onefold.model.job import Enqueued
+from onefold.model.moment import LATEST, MICROSECOND, from_micros
+from onefold.model.options import read_options
+from onefold.model.request import Prepared, Request, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onefold.model.cron import Cron
+    from onefold.model.job import Json, NewJob
+
+CatchUp: TypeAlias = Literal["skip", "latest", "all"]
+
+CATCH_UPS: Final[tuple[CatchUp, ...]] = get_args(CatchUp)
+CATCH_UP_MOST: Final = 100
+MOST: Final = range(1, 1001)
+
+SURFACE: Final = "cron"
+RETENTION: Final = timedelta(days=7) // MICROSECOND
+"""How long it is remembered that a tick has had its job."""
+
+GRACE: Final = timedelta(seconds=60) // MICROSECOND
+"""With `skip`, a tick that is noticed later than this was missed."""
+
+MINUTE: Final = timedelta(minutes=1) // MICROSECOND
+
+
+class Template(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the jobs of a schedule are, beside kind, queue and payload, as in `Request`."""
+
+    priority: int = 0
+    delay: int = 0
+    max_attempts: int = 8
+    fingerprint: str | None = None
+    unique_kind: str | None = None
+    unique_key: str | None = None
+    unique_states: int = 0
+    unique_for: int | None = None
+    options: str | None = None
+    group_key: str | None = None
+
+
+_templates: Final = msgspec.json.Decoder(Template)
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A schedule as somebody wants it, checked. In the order of the statement's columns."""
+
+    tenant: str
+    name: str
+    cron: str
+    zone: str
+    kind: str
+    queue: str
+    payload: str
+    options: str
+    catch_up: int
+    catch_up_most: int
+    declared: bool
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A schedule as the database has it. The fields are in the order of the statements' columns."""
+
+    tenant: str
+    name: str
+    cron: str
+    tz: str
+    kind: str
+    queue: str
+    payload_text: str
+    options_text: str | None
+    catch_up_number: int
+    catch_up_most: int
+    """With `all`, how many missed ticks are made up for: the newest."""
+    paused: bool
+    declared: bool
+    """True where code declares it, and may change it; False where `schedule()` made it."""
+    next_tick_micros: int
+    last_tick_micros: int | None
+    updated_at_micros: int
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Schedule:
+        """A row of any statement that answers with whole schedules; SQLite has no booleans."""
+        values = list(row)
+        for flag in _FLAGS:
+            values[flag] = bool(values[flag])
+        return cls(*values)
+
+    @property
+    def catch_up(self) -> CatchUp:
+        """What becomes of missed ticks."""
+        return CATCH_UPS[self.catch_up_number]
+
+    @property
+    def payload(self) -> Json:
+        """The payload of its jobs, decoded."""
+        return decode_payload(self.payload_text)
+
+    @property
+    def next_tick(self) -> datetime:
+        """When it is due."""
+        return from_micros(self.next_tick_micros)
+
+    @property
+    def last_tick(self) -> datetime | None:
+        """The newest tick that a job was enqueued for."""
+        return None if self.last_tick_micros is None else from_micros(self.last_tick_micros)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When somebody last changed it."""
+        return from_micros(self.updated_at_micros)
+
+    def __repr__(self) -> str:
+        """What tells one schedule from another; the payload may be large, or nobody's business."""
+        return (
+            f"Schedule(name={self.name!r}, cron={self.cron!r}, tz={self.tz!r}, kind={self.kind!r},"
+            f" paused={self.paused}, next_tick={self.next_tick.isoformat()})"
+        )
+
+
+_FLAGS: Final = tuple(map(Schedule.__struct_fields__.index, ("paused", "declared")))
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """One tick of a schedule that has got its job."""
+
+    tenant: str
+    schedule: str
+    at: datetime
+    kind: str
+    queue: str
+    enqueued: Enqueued
+
+
+class Ticked(msgspec.Struct, frozen=True):
+    """What a look at the schedules has led to."""
+
+    ticks: tuple[Tick, ...] = ()
+    """Those that have got a job by this look."""
+    next_at: datetime | None = None
+    """When the next tick is due, as far as is known now."""
+    broken: tuple[Broken, ...] = ()
+    """Schedules that this process cannot read; another one may."""
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A schedule that cannot be read here, and why."""
+
+    tenant: str
+    schedule: str
+    reason: str
+
+
+def load(cron: object, zone: object) -> Cron:
+    """The expression, checked. cronsim is imported when somebody first needs it."""
+    try:
+        from onefold.model.cron import cron_in
+    except ImportError as error:
+        raise InvalidInput(
+            "cron", "needs cronsim; install it: pip install 'onefold[cron]'"
+        ) from error
+    return cron_in(cron, zone)
+
+
+def wish(
+    new_job: NewJob,
+    tenant: str,
+    *,
+    name: str,
+    cron: str,
+    tz: str,
+    catch_up: CatchUp,
+    catch_up_most: int | None,
+    declared: bool = False,
+) -> Wish:
+    """Check everything that is said of a schedule."""
+    names.name(name, "name")
+    load(cron, tz)
+    if catch_up not in CATCH_UPS:
+        raise InvalidInput("catch_up", f"must be skip, latest or all, got {catch_up!r}")
+    if catch_up_most is not None:
+        if catch_up != "all":
+            raise ConflictingOptions("catch_up_most", 'needs catch_up="all"')
+        if type(catch_up_most) is not int or catch_up_most not in MOST:
+            raise InvalidInput(
+                "catch_up_most",
+                f"must be a whole number from {MOST[0]} to {MOST[-1]}, got {catch_up_most!r}",
+            )
+    # Time only decides the buckets of derived keys, and a schedule has none.
+    request = prepare(new_job, tenant, now=0).request
+    template = Template(*(getattr(request, field) for field in Template.__struct_fields__))
+    return Wish(
+        tenant=tenant,
+        name=name,
+        cron=cron.strip(),
+        zone=tz,
+        kind=request.kind,
+        queue=request.queue,
+        payload=request.payload,
+        options=msgspec.json.encode(template).decode(),
+        catch_up=CATCH_UPS.index(catch_up),
+        catch_up_most=CATCH_UP_MOST if catch_up_most is None else catch_up_most,
+        declared=declared,
+    )
+
+
+def first_tick(cron: str, tz: str, now: int) -> int:
+    """The first tick from now on."""
+    first = load(cron, tz).after(from_micros(now))
+    if first is None:
+        raise InvalidInput("cron", f"never fires in fifty years, got {cron!r}")
+    return _micros(first)
+
+
+def shard_of_schedule(tenant: str, name: str, shards: int) -> int:
+    """Where a schedule is stored."""
+    return hash12(tenant, SURFACE, name) % shards if shards > 1 else 0
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a due schedule has to make up for, and when it is due again."""
+
+    schedule: Schedule
+    ticks: tuple[int, ...]
+    next_tick: int
+
+
+def plan(schedule: Schedule, now: int) -> Plan | Broken:
+    """Which of the ticks that are due get a job, by the schedule's policy; oldest first."""
+    try:
+        cron = load(schedule.cron, schedule.tz)
+    except InvalidInput as error:
+        return Broken(schedule.tenant, schedule.name, str(error))
+    most = schedule.catch_up_most if schedule.catch_up == "all" else 1
+    ticks = newest(cron, schedule.next_tick_micros, now, most=most)
+    if schedule.catch_up == "skip":
+        ticks = [tick for tick in ticks if now - tick <= GRACE]
+    following = cron.after(from_micros(now))
+    return Plan(schedule, tuple(ticks), LATEST if following is None else _micros(following))
+
+
+def newest(cron: Cron, first: int, now: int, *, most: int) -> list[int]:
+    """The last `most` ticks from `first` until now, oldest first.
+
+    After a long absence there are more than anybody should go through one by one. As no two ticks
+    share a minute, the minute after which just so many are left is found by halving.
+    """
+    few = [first, *islice(_ticks(cron, first, now), most)]
+    if len(few) <= most:
+        return few
+    minutes = range((now - first) // MINUTE + 1)
+
+    def is_enough(minute: int) -> bool:
+        left = islice(_ticks(cron, first + minute * MINUTE, now), most + 1)
+        return len(list(left)) <= most
+
+    start = first + bisect_left(minutes, x=True, key=is_enough) * MINUTE
+    return list(_ticks(cron, start, now))
+
+
+def _ticks(cron: Cron, after: int, until: int) -> Iterator[int]:
+    moment = cron.after(from_micros(after))
+    while moment is not None and (tick := _micros(moment)) <= until:
+        yield tick
+        moment = cron.after(moment)
+
+
+def tick_key(schedule: Schedule, tick: int) -> ClaimKey:
+    """The key that only one job can have: the schedule's name and the tick in UTC."""
+    return ClaimKey(schedule.tenant, SURFACE, schedule.name, tick_name(tick))
+
+
+def tick_name(tick: int) -> str:
+    """A tick as a key says it: 2026-03-29T01:00:00Z."""
+    return from_micros(tick).isoformat().replace("+00:00", "Z")
+
+
+def job_of(schedule: Schedule, tick: int, *, run_at: int | None = None) -> Prepared:
+    """The job of a tick: what the schedule says, the tick itself, and whose it is.
+
+    It may run from the tick on, so that what is made up for goes first, in its order.
+    """
+    text = schedule.options_text
+    template = Template() if text is None else _templates.decode(text)
+    options = read_options(template.options)
+    metadata = {**(options.metadata or {}), "schedule": schedule.name}
+    said = msgspec.structs.replace(options, tick=tick, metadata=metadata)
+    request = Request(
+        id=_new_id(schedule.tenant, template),
+        shard=0,
+        tenant=schedule.tenant,
+        queue=schedule.queue,
+        kind=schedule.kind,
+        priority=template.priority,
+        run_at=tick + template.delay if run_at is None else run_at,
+        delay=0,
+        max_attempts=template.max_attempts,
+        payload=schedule.payload_text,
+        fingerprint=template.fingerprint,
+        unique_kind=template.unique_kind,
+        unique_key=template.unique_key,
+        unique_states=template.unique_states,
+        unique_for=template.unique_for,
+        expires_at=None,
+        options=msgspec.json.encode(said).decode(),
+        group_key=template.group_key,
+    )
+    return Prepared(request)
+
+
+def _new_id(tenant: str, template: Template) -> str:
+    """As with any job, the unique key decides the shard, where there is one."""
+    if template.unique_key is None or template.unique_kind is None:
+        return new_id()
+    return new_id(hash12(tenant, template.unique_kind, template.unique_key))
+
+
+def _micros(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1_000_000

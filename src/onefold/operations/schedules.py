@@ -1,0 +1,230 @@
+"""Schedules: make, change, pause and remove them, and give each of their ticks its job.
+
+One job per tick, however many processes look: the tick's claim, its job and the schedule's next
+tick are one transaction, and the unique constraint of claims decides. That a look locks the
+schedules it works on only keeps others from doing the same in vain.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.errors import ScheduleNotFound
+from onefold.model.claim import Holding
+from onefold.model.moment import from_micros
+from onefold.model.request import Prepared
+from onefold.model.schedule import (
+    RETENTION,
+    Broken,
+    Plan,
+    Schedule,
+    Tick,
+    first_tick,
+    job_of,
+    plan,
+    shard_of_schedule,
+    tick_key,
+)
+from onefold.operations.enqueue import enqueue, policy
+from onefold.operations.publish import INSERT_CLAIM_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onefold.model.schedule import Wish
+    from onefold.operations.statement import Operation, Row, Sql
+
+LIMIT: Final = 100
+"""Schedules that one transaction looks at."""
+
+_KEEP: Final = policy()
+
+
+class Look(msgspec.Struct, frozen=True):
+    """Which shards have schedules that are due, and when the next one of all is."""
+
+    due: tuple[int, ...]
+    next_at: int | None
+
+
+def look(sql: Sql) -> Operation[Look]:
+    """What there is to do: all that most looks come to."""
+    due: list[int] = []
+    ahead: list[int] = []
+    for shard in range(sql.shards):
+        ((is_due, next_at),) = yield sql("next_ticks", shard=shard)
+        due += [shard] if is_due else []
+        ahead += [] if next_at is None else [next_at]
+    return Look(tuple(due), min(ahead, default=None))
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What one transaction has done about the schedules of a shard."""
+
+    ticks: tuple[Tick, ...] = ()
+    broken: tuple[Broken, ...] = ()
+    cursor: tuple[str, str] | None = None
+    """Where the next one begins; None where this was the last."""
+
+
+def tick(sql: Sql, shard: int, cursor: tuple[str, str]) -> Operation[Looked]:
+    """Give the ticks that are due their jobs, schedule by schedule from the cursor on."""
+    tenant, name = cursor
+    rows = yield sql(
+        "lock_due_schedules", shard=shard, after_tenant=tenant, after_name=name, limit=LIMIT
+    )
+    found = [plan(_schedule(row), row[-1]) for row in rows]
+    plans = [each for each in found if isinstance(each, Plan)]
+    ticks = yield from _enqueue(sql, plans)
+    moved = [_moved(shard, each) for each in plans]
+    if moved:
+        columns = ("shard", "tenant", "name", "next_tick", "last_tick")
+        yield sql("move_schedules", columns, moved)
+    return Looked(
+        ticks,
+        tuple(each for each in found if isinstance(each, Broken)),
+        (rows[-1][0], rows[-1][1]) if len(rows) == LIMIT else None,
+    )
+
+
+def _moved(shard: int, each: Plan) -> tuple[Any, ...]:
+    last = each.ticks[-1] if each.ticks else None
+    return (shard, each.schedule.tenant, each.schedule.name, each.next_tick, last)
+
+
+class _Due(msgspec.Struct, frozen=True):
+    schedule: Schedule
+    tick: int
+    item: Prepared
+
+
+def _enqueue(sql: Sql, plans: Sequence[Plan]) -> Operation[tuple[Tick, ...]]:
+    due = [
+        _Due(each.schedule, moment, job_of(each.schedule, moment))
+        for each in plans
+        for moment in each.ticks
+    ]
+    won = yield from _claim(sql, due)
+    mine = [each for each in due if each.item.request.id in won]
+    if not mine:
+        return ()
+    answers = yield from enqueue(sql, [each.item for each in mine], _KEEP)
+    return tuple(
+        Tick(
+            each.schedule.tenant,
+            each.schedule.name,
+            from_micros(each.tick),
+            each.schedule.kind,
+            each.schedule.queue,
+            answer,
+        )
+        for each, answer in zip(mine, answers, strict=True)
+    )
+
+
+def _claim(sql: Sql, due: Sequence[_Due]) -> Operation[set[str]]:
+    """Claim ticks; answers with the ids of the jobs that stand for those that nobody had.
+
+    A claim is never taken over, not even an expired one: it says that the tick has had its job.
+    """
+    won: set[str] = set()
+    rows = sorted(_claim_row(sql, each) for each in due)
+    for _, group in groupby(rows, key=lambda row: row[0]):
+        inserted = yield sql("insert_claims", INSERT_CLAIM_COLUMNS, list(group), shared=True)
+        won.update(owner for owner, _, _ in inserted)
+    return won
+
+
+def _claim_row(sql: Sql, due: _Due) -> tuple[Any, ...]:
+    job_id = due.item.request.id
+    result = msgspec.json.encode(job_id).decode()
+    settled = (int(Holding.SETTLED), 0, None, RETENTION, None, result)
+    return (*tick_key(due.schedule, due.tick).place(sql.shards), job_id, *settled, None)
+
+
+def save(sql: Sql, wishes: Sequence[Wish]) -> Operation[list[Schedule]]:
+    """Make schedules, or change them, and answer with what stands now, in order."""
+    answers: list[Schedule] = []
+    for wish in wishes:
+        shard = shard_of_schedule(wish.tenant, wish.name, sql.shards)
+        (*_, row) = yield sql("find_schedules", shard=shard, tenant=wish.tenant, schedule=wish.name)
+        yield sql(
+            "save_schedule",
+            shard=shard,
+            tenant=wish.tenant,
+            schedule=wish.name,
+            cron=wish.cron,
+            zone=wish.zone,
+            kind=wish.kind,
+            queue=wish.queue,
+            payload=wish.payload,
+            options=wish.options,
+            catch_up=wish.catch_up,
+            catch_up_most=wish.catch_up_most,
+            declared=wish.declared,
+            next_tick=first_tick(wish.cron, wish.zone, row[-1]),
+        )
+        schedule, _ = yield from get(sql, wish.tenant, wish.name)
+        answers.append(schedule)
+    return answers
+
+
+def find(sql: Sql, tenant: str) -> Operation[list[Schedule]]:
+    """All schedules of a tenant, by name."""
+    found: list[Schedule] = []
+    for shard in range(sql.shards):
+        rows = yield sql("find_schedules", shard=shard, tenant=tenant, schedule=None)
+        found += [_schedule(row) for row in rows if row[0] is not None]
+    return sorted(found, key=lambda schedule: schedule.name)
+
+
+def get(sql: Sql, tenant: str, name: str) -> Operation[tuple[Schedule, int]]:
+    """A schedule that must be there, and the time."""
+    shard = shard_of_schedule(tenant, name, sql.shards)
+    (row,) = yield sql("find_schedules", shard=shard, tenant=tenant, schedule=name)
+    if row[0] is None:
+        raise ScheduleNotFound(name)
+    return _schedule(row), row[-1]
+
+
+def remove(sql: Sql, tenant: str, name: str) -> Operation[bool]:
+    """Remove a schedule; False where there was none."""
+    shard = shard_of_schedule(tenant, name, sql.shards)
+    rows = yield sql("delete_schedule", shard=shard, tenant=tenant, schedule=name)
+    return bool(rows)
+
+
+def pause(sql: Sql, tenant: str, name: str) -> Operation[bool]:
+    """Let a schedule rest; False where it did already."""
+    yield from get(sql, tenant, name)
+    return (yield from _set_paused(sql, tenant, name, paused=True, next_tick=None))
+
+
+def resume(sql: Sql, tenant: str, name: str) -> Operation[bool]:
+    """Let a schedule go on, from now: what it slept through was not missed."""
+    schedule, now = yield from get(sql, tenant, name)
+    next_tick = first_tick(schedule.cron, schedule.tz, now)
+    return (yield from _set_paused(sql, tenant, name, paused=False, next_tick=next_tick))
+
+
+def _set_paused(
+    sql: Sql, tenant: str, name: str, *, paused: bool, next_tick: int | None
+) -> Operation[bool]:
+    shard = shard_of_schedule(tenant, name, sql.shards)
+    rows = yield sql(
+        "pause_schedule",
+        shard=shard,
+        tenant=tenant,
+        schedule=name,
+        paused=paused,
+        next_tick=next_tick,
+    )
+    return bool(rows)
+
+
+def _schedule(row: Row) -> Schedule:
+    """A row that ends with the time."""
+    return Schedule.from_row(row[:-1])

@@ -1,0 +1,12 @@
+-- Pause a schedule, or let it go on from another tick. One that is so already is left out of the answer.
+update onefold.schedule as s
+set
+    paused = :paused::boolean,
+    next_tick = coalesce(:next_tick::bigint, s.next_tick),
+    updated_at = coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+where
+    s.shard = :shard::smallint
+    and s.tenant = :tenant::text
+    and s.name = :schedule::text
+    and s.paused <> :paused::boolean
+returning s.name

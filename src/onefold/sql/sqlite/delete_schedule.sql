@@ -1,0 +1,4 @@
+-- Remove a schedule; its jobs stay.
+delete from onefold_schedule
+where shard = :shard and tenant = :tenant and name = :schedule
+returning name

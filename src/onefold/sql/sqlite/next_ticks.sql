@@ -1,0 +1,6 @@
+-- Whether any schedule is due, and when the next one will be.
+select
+    coalesce(max(s.next_tick <= :now), 0),
+    min(s.next_tick) filter (where s.next_tick > :now)
+from onefold_schedule as s
+where s.shard = :shard and not s.paused
