@@ -12,6 +12,7 @@ from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.queues import QueueCalls
+from onefold.calls.queues import QueueCalls
 from onefold.calls.schedules import ScheduleCalls
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
@@ -98,7 +99,7 @@ class Tenant(JobCalls, ClaimCalls, ScheduleCalls):
         return erased
 
 
-class Onefold(Tenant):
+class Onefold(Tenant, QueueCalls):
     """A durable job queue and an idempotency toolkit on one database.
 
         onefold = Onefold("sqlite:///app.db")          # or "postgresql://…"

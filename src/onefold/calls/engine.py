@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from onefold.calls.controlled import ControlledCalls
 from onefold.calls.endings import end_alike, end_mixed
 from onefold.calls.flights import finish_then_take
 from onefold.calls.procedure import Conductor, Procedure, Transaction
@@ -23,7 +24,7 @@ from onefold.model.delivery import (
 from onefold.model.job import Job
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
-from onefold.operations import endings, leases, maintenance
+from onefold.operations import endings, leases, maintenance, queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,12 +43,12 @@ T = TypeVar("T")
 BATCH: Final = 1_000
 
 
-class Engine:
+class Engine(ControlledCalls):
     """Take jobs and say how their deliveries ended. Tenants share it: a job says whose it is."""
 
     def __init__(self, conductor: Conductor) -> None:
         """On the database of `conductor`."""
-        self._conductor = conductor
+        super().__init__(conductor)
         self._turns = Turns()
 
         self._ticker = Ticker(conductor)
@@ -341,7 +342,12 @@ def _sweep() -> Procedure[int]:
             swept: maintenance.Swept = yield Transaction(_sweep_batch(shard, start))
             deleted += swept.deleted
             start = swept.next
+    yield from _batches(_forget_rates, lambda forgotten: forgotten)
     return deleted
+
+
+def _forget_rates(sql: Sql, shard: int) -> Operation[int]:
+    return queues.forget_rates(sql, shard=shard, limit=BATCH)
 
 
 def _sweep_batch(shard: int, start: int) -> Build[maintenance.Swept]:

@@ -1,0 +1,149 @@
+"""Limits: how many jobs of a queue, or of one of its groups, run at once and per time. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from onefold.errors import InvalidInput
+from onefold.model import names
+from onefold.model.moment import MICROSECOND, span
+
+MOST: Final = 1_000_000
+"""Of a concurrency, and of the jobs that a rate counts."""
+
+_UNITS: Final = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_RATE: Final = re.compile(r"(?P<count>[0-9]{1,7})/(?P<times>[0-9]{1,7})?(?P<unit>[smhd])")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many jobs in a period, as a bucket of tokens: a full one can be emptied at once.
+
+    A bucket is one number, the moment at which it will be full again. (This is GCRA, the generic
+    cell rate algorithm.)
+    """
+
+    count: int
+    period: timedelta
+
+    @property
+    def interval(self) -> int:
+        """Microseconds until the next token; rounded up, so that the rate is never exceeded."""
+        return -(-(self.period // MICROSECOND) // self.count)
+
+    def left(self, full_at: int, now: int) -> int:
+        """How many tokens the bucket has."""
+        return (self.count * self.interval - (self._clamped(full_at, now) - now)) // self.interval
+
+    def spent(self, full_at: int, now: int, tokens: int) -> int:
+        """When it will be full again, after so many have been taken out of it."""
+        return self._clamped(full_at, now) + tokens * self.interval
+
+    def wait(self, full_at: int, now: int) -> int:
+        """Microseconds until there is a token in it."""
+        empty_for = self._clamped(full_at, now) - (self.count - 1) * self.interval - now
+        return max(0, empty_for)
+
+    def _clamped(self, full_at: int, now: int) -> int:
+        """A bucket that was emptied under a slower rate is no emptier than empty."""
+        return min(max(full_at, now), now + self.count * self.interval)
+
+    def __str__(self) -> str:
+        """As it is written: 100/m, 10/30s."""
+        for unit, length in reversed(_UNITS.items()):
+            times, rest = divmod(self.period, length)
+            if not rest:
+                return f"{self.count}/{'' if times == 1 else times}{unit}"
+        return f"{self.count}/{self.period}"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Limit:
+    """How many jobs run at once (`concurrency`) and are begun in a time (`rate`), everywhere.
+
+        Limit(concurrency=5)
+        Limit(rate="100/m")                          # or "10/30s", or (10, timedelta(seconds=30))
+        Limit(key="tenant_id", concurrency=2)        # of each group: jobs with the same tenant_id
+
+    A rate is an average with bursts: after a quiet time, all that a period allows may begin at
+    once.
+    """
+
+    key: str | None
+    """The field of the payload (dotted) that tells the group of a job which does not say it."""
+    concurrency: int | None
+    rate: Rate | None
+
+    def __init__(
+        self,
+        *,
+        key: str | None = None,
+        concurrency: int | None = None,
+        rate: str | tuple[int, timedelta] | Rate | None = None,
+    ) -> None:
+        """Units of a rate are s, m, h and d."""
+        if key is None and concurrency is None and rate is None:
+            raise InvalidInput("limit", "needs a concurrency, a rate or a key")
+        if key is not None:
+            names.key(key, "key")
+        if concurrency is not None and not _counts(concurrency):
+            raise InvalidInput(
+                "concurrency", f"must be a whole number from 1 to {MOST}, got {concurrency!r}"
+            )
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "concurrency", concurrency)
+        object.__setattr__(self, "rate", None if rate is None else parse_rate(rate))
+
+    def __repr__(self) -> str:
+        """As it would be written."""
+        parts = {
+            "key": self.key,
+            "concurrency": self.concurrency,
+            "rate": None if self.rate is None else str(self.rate),
+        }
+        given = ", ".join(f"{name}={value!r}" for name, value in parts.items() if value is not None)
+        return f"Limit({given})"
+
+
+def parse_rate(rate: object) -> Rate:
+    """A rate from `100/m`, `10/30s`, or a count and a timedelta."""
+    count: object
+    period: object
+    match rate:
+        case Rate():
+            return rate
+        case str():
+            count, period = _parsed(rate)
+        case (count, period):  # pyright: ignore[reportUnknownVariableType]
+            pass
+        case _:
+            raise InvalidInput(
+                "rate", f'must be like "100/m", or a count and a timedelta, got {rate!r}'
+            )
+    if not isinstance(count, int) or not _counts(count):
+        raise InvalidInput("rate", f"must allow 1 to {MOST} jobs in its period, got {rate!r}")
+    if not isinstance(period, timedelta):
+        raise InvalidInput("rate", f"needs a timedelta as its period, got {rate!r}")
+    if span(period, "rate") < count:
+        raise InvalidInput("rate", f"must allow no more than a job a microsecond, got {rate!r}")
+    return Rate(count, period)
+
+
+def _parsed(text: str) -> tuple[int, timedelta]:
+    found = _RATE.fullmatch(text)
+    if found is None:
+        raise InvalidInput("rate", f'must be like "100/m" or "10/30s", got {text!r}')
+    times = int(found["times"] or 1)
+    return int(found["count"]), times * _UNITS[found["unit"]]
+
+
+def _counts(value: object) -> bool:
+    return type(value) is int and 1 <= value <= MOST

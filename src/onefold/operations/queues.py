@@ -1,0 +1,152 @@
+"""Queues: pause and resume them, say what limits they have, look at what waits in them.
+
+A queue that somebody has said something about has a row on every shard, so that a take asks its own
+shard alone. The rows are written in the order of the shards; the one on the shard of the queue's
+name is also the lock under which its limits are counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.model.identity import hash12
+from onefold.model.job import Job
+from onefold.model.queue import Outlook, QueueLimits, QueueSettings, stored_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onefold.operations.statement import Operation, Row, Sql
+
+NO_LIMITS: Final = QueueLimits()
+
+
+class TakenUnderControl(msgspec.Struct, frozen=True):
+    """What a queue gave under its limits."""
+
+    jobs: list[Job]
+    wait: int | None = None
+    """Microseconds until a rate allows more; None where nothing but other jobs is in the way."""
+    after: str = ""
+    """The group after which the next take begins to look."""
+
+
+def home_of(sql: Sql, queue: str) -> int:
+    """The shard that has a queue's lock and its rates."""
+    return hash12("queue", queue) % sql.shards
+
+
+def pause(sql: Sql, queue: str) -> Operation[None]:
+    """Give nothing more from a queue; what is running goes on."""
+    for shard in range(sql.shards):
+        yield sql("pause_queue", shard=shard, queue=queue, paused=True)
+
+
+def resume(sql: Sql, queue: str) -> Operation[None]:
+    """Let a paused queue go on."""
+    for shard in range(sql.shards):
+        yield sql("pause_queue", shard=shard, queue=queue, paused=False)
+    yield from _ring(sql, [queue])
+
+
+def set_limits(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:
+    """An operator's word: it replaces what the code has declared, and stays."""
+    yield from _save(sql, {queue: limits}, declared=False, force=True)
+    yield from _ring(sql, [queue])
+
+
+def clear_limits(sql: Sql, queue: str) -> Operation[None]:
+    """Forget an operator's word: the code's counts again, once a worker has declared it."""
+    yield from _save(sql, {queue: NO_LIMITS}, declared=True, force=True)
+    yield from _ring(sql, [queue])
+
+
+def declare(sql: Sql, queues: Mapping[str, QueueLimits]) -> Operation[None]:
+    """The code's word: it replaces what the code has said before, and never an operator's."""
+    yield from _save(sql, queues, declared=True, force=False)
+    yield from _ring(sql, queues)
+
+
+def _save(
+    sql: Sql, queues: Mapping[str, QueueLimits], *, declared: bool, force: bool
+) -> Operation[None]:
+    for shard in range(sql.shards):
+        for queue in sorted(queues):
+            said = queues[queue]
+            (concurrency, count, period), (of_group, group_count, group_period) = said.stored
+            yield sql(
+                "save_queue",
+                shard=shard,
+                queue=queue,
+                declared=declared,
+                force=force,
+                controlled=said.controlled,
+                ordered=said.ordered,
+                concurrency=concurrency,
+                rate_count=count,
+                rate_period=period,
+                group_concurrency=of_group,
+                group_rate_count=group_count,
+                group_rate_period=group_period,
+            )
+
+
+def _ring(sql: Sql, queues: Iterable[str]) -> Operation[None]:
+    """Workers that wait for something to do have something to look at."""
+    if sql.rings(queues).get("rings"):
+        yield sql("ring", ("queue",), [(queue,) for queue in sorted(queues)])
+
+
+def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
+    """What there is to do in some queues, and when there will be more."""
+    seen: dict[str, Outlook] = {}
+    for shard in range(sql.shards):
+        rows = yield sql("look", shard=shard, queues=list(queues))
+        for queue, paused, controlled, due, due_grouped, next_at, now in rows:
+            here = Outlook(
+                queue, bool(paused), bool(controlled), bool(due), bool(due_grouped), next_at, now
+            )
+            seen[queue] = seen[queue].joined(here) if queue in seen else here
+    return [seen[queue] for queue in queues]
+
+
+def find(sql: Sql) -> Operation[list[QueueSettings]]:
+    """The queues that have settings or jobs to do, by name."""
+    settings: dict[str, Row] = {}
+    counts: dict[str, tuple[int, int, int]] = {}
+    for shard in range(sql.shards):
+        rows = yield sql("find_queues", shard=shard)
+        settings.update((row[0], row) for row in rows)
+        rows = yield sql("count_jobs", shard=shard)
+        for queue, ready, scheduled, running in rows:
+            before = counts.get(queue, (0, 0, 0))
+            counts[queue] = (before[0] + ready, before[1] + scheduled, before[2] + running)
+    return [
+        _settings(queue, settings.get(queue), counts.get(queue, (0, 0, 0)))
+        for queue in sorted({*settings, *counts})
+    ]
+
+
+def _settings(queue: str, row: Row | None, counts: tuple[int, int, int]) -> QueueSettings:
+    ready, scheduled, running = counts
+    if row is None:
+        return QueueSettings(name=queue, ready=ready, scheduled=scheduled, running=running)
+    return QueueSettings(
+        name=queue,
+        paused=bool(row[1]),
+        declared=bool(row[2]),
+        ordered=bool(row[3]),
+        limit=stored_limit(*row[4:7]),
+        group_limit=stored_limit(*row[7:10]),
+        ready=ready,
+        scheduled=scheduled,
+        running=running,
+    )
+
+
+def forget_rates(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[int]:
+    """Remove one batch of rates that nobody has used up; answers how many."""
+    rows = yield sql("delete_rates", shard=shard, limit=limit)
+    return len(rows)

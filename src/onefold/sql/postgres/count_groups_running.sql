@@ -1,0 +1,17 @@
+-- How many jobs of each of these groups are running, counted as far as it matters.
+select
+    g.key,
+    (
+        select count(*)
+        from (
+            select 1
+            from onefold.job as j
+            where
+                j.shard = :shard::smallint
+                and j.queue = :queue::text
+                and j.state = 1
+                and j.group_key = g.key
+            limit :most::integer
+        ) as running
+    )
+from unnest(:groups::text[]) as g (key)

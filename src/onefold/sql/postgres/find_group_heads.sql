@@ -1,0 +1,21 @@
+-- The oldest waiting job of each of these groups, and whether it may run now.
+select
+    head.priority, head.run_at, head.id::text, head.shard, head.group_key,
+    head.run_at <= clock.now
+    and (head.expires_at is null or head.expires_at > clock.now)
+    and not (head.kind = any(:unknown::text[]))
+from unnest(:groups::text[]) as g (key)
+cross join lateral (
+    select j.priority, j.run_at, j.id, j.shard, j.group_key, j.expires_at, j.kind
+    from onefold.job as j
+    where
+        j.shard = :shard::smallint
+        and j.queue = :queue::text
+        and j.state = 0
+        and j.group_key = g.key
+    order by j.id
+    limit 1
+) as head
+cross join
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+        as clock (now)

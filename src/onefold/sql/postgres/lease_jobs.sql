@@ -1,0 +1,34 @@
+-- Lease these jobs of one shard to a worker, as take_jobs does. Rows that somebody has locked, and those
+-- that are no longer due, are passed over.
+with picked as materialized (
+    select j.id
+    from onefold.job as j
+    where
+        j.shard = :shard::smallint
+        and j.id = any((:ids::text[])::uuid[])
+        and j.state = 0
+        and j.run_at <= coalesce(
+            :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
+        )
+    order by j.shard, j.id
+    for update skip locked
+)
+update onefold.job as j
+set
+    state = 1,
+    not_before = null,
+    attempt = j.attempt + 1,
+    fence = j.fence + 1,
+    worker = :worker::text,
+    taken_at = clock.now,
+    lease_until = clock.now + :lease::bigint,
+    unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end
+from
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+        as clock (now)
+where j.shard = :shard::smallint and j.id = any(array(select picked.id from picked))
+returning
+    j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
+    j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
+    j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
+    j.reason, j.options, j.group_key, j.taken_at, clock.now

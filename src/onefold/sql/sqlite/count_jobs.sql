@@ -1,0 +1,27 @@
+-- How many jobs each queue has: due, for later, running. By the three indexes that have no ended ones.
+select
+    counted.queue,
+    sum(counted.ready),
+    sum(counted.scheduled),
+    sum(counted.running)
+from (
+    select
+        j.queue as queue,
+        sum(j.run_at <= :now) as ready,
+        sum(j.run_at > :now) as scheduled,
+        0 as running
+    from onefold_job as j
+    where j.shard = :shard and j.state = 0 and j.group_key is null
+    group by j.queue
+    union all
+    select j.queue, sum(j.run_at <= :now), sum(j.run_at > :now), 0
+    from onefold_job as j
+    where j.shard = :shard and j.state = 0 and j.group_key is not null
+    group by j.queue
+    union all
+    select j.queue, 0, 0, count(*)
+    from onefold_job as j
+    where j.shard = :shard and j.state = 1
+    group by j.queue
+) as counted
+group by counted.queue

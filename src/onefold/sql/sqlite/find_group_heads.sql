@@ -1,0 +1,18 @@
+-- The oldest waiting job of each of these groups, and whether it may run now.
+select
+    head.priority, head.run_at, head.id, head.shard, head.group_key,
+    head.run_at <= :now
+    and (head.expires_at is null or head.expires_at > :now)
+    and head.kind not in (select u.value from json_each(:unknown) as u)
+from json_each(:groups) as g
+cross join onefold_job as head
+    on head.shard = :shard
+    and head.id = (
+        select min(j.id)
+        from onefold_job as j
+        where
+            j.shard = :shard
+            and j.queue = :queue
+            and j.state = 0
+            and j.group_key = g.value
+    )

@@ -1,0 +1,6 @@
+-- Let a queue rest, or go on. Its limits stay whose they are.
+insert into onefold_queue (shard, name, paused, declared, updated_at)
+values (:shard, :queue, :paused, true, :now)
+on conflict (shard, name) do update
+set paused = excluded.paused,
+    updated_at = excluded.updated_at
