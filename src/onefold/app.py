@@ -12,7 +12,6 @@ from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.queues import QueueCalls
-from onefold.calls.queues import QueueCalls
 from onefold.calls.schedules import ScheduleCalls
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow

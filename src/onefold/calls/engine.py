@@ -9,8 +9,8 @@ from onefold.calls.controlled import ControlledCalls
 from onefold.calls.endings import end_alike, end_mixed
 from onefold.calls.flights import finish_then_take
 from onefold.calls.procedure import Conductor, Procedure, Transaction
-from onefold.calls.turns import Turns
 from onefold.calls.schedules import Ticker
+from onefold.calls.turns import Turns
 from onefold.errors import InvalidInput
 from onefold.model.delivery import (
     Beat,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from onefold.databases import Build
     from onefold.model.job import Json
-    from onefold.operations.endings import Ending, Rescued
     from onefold.model.schedule import Ticked
+    from onefold.operations.endings import Ending, Rescued
     from onefold.operations.leases import Finish
     from onefold.operations.maintenance import Pruned
     from onefold.operations.statement import Operation, Sql
@@ -50,8 +50,8 @@ class Engine(ControlledCalls):
         """On the database of `conductor`."""
         super().__init__(conductor)
         self._turns = Turns()
-
         self._ticker = Ticker(conductor)
+
     def take(
         self,
         queues: Sequence[str] | Mapping[str, int] = ("default",),
@@ -228,7 +228,6 @@ class Engine(ControlledCalls):
         """`sweep`, awaited."""
         return await self._conductor.arun(_sweep())
 
-    def fold(self) -> int:
     def tick(self) -> Ticked:
         """Give each tick of a schedule that is due its job; says when to come again."""
         return self._conductor.run(self._ticker.tick())
@@ -237,6 +236,7 @@ class Engine(ControlledCalls):
         """`tick`, awaited."""
         return await self._conductor.arun(self._ticker.tick())
 
+    def fold(self) -> int:
         """Fold the notes of suppressed duplicates; answers how many."""
         return self._conductor.run(_fold())
 
