@@ -29,8 +29,8 @@ from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW, job_row, locked_row, replayable_row
 from tests.fixtures.steps import Steps
 
-SQL = Sql("postgres")
-SHARDED = Sql("postgres", shards=4)
+SQL = Sql("postgres", notifies=False)
+SHARDED = Sql("postgres", shards=4, notifies=False)
 A, B, C = sorted(new_id() for _ in range(3))
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 QUEUED, RUNNING, COMPLETED, DEAD, CANCELLED = map(int, State)
@@ -102,6 +102,9 @@ def test_the_fields_of_a_filter_are_checked_and_stored() -> None:
         error_type="builtins.ValueError",
         created_from=AT,
         created_before=AT + timedelta(seconds=1),
+        ended_from=AT + timedelta(seconds=2),
+        ended_before=AT + timedelta(seconds=3),
+        tag="nightly",
     )
 
     assert found == Filter(
@@ -112,6 +115,9 @@ def test_the_fields_of_a_filter_are_checked_and_stored() -> None:
         error_type="builtins.ValueError",
         created_from=NOW,
         created_before=NOW + 1_000_000,
+        ended_from=NOW + 2_000_000,
+        ended_before=NOW + 3_000_000,
+        tag="nightly",
     )
 
 
@@ -128,6 +134,9 @@ def test_the_fields_of_a_filter_are_checked_and_stored() -> None:
         ({"error_type": "\x00"}, "error_type"),
         ({"created_from": AT.replace(tzinfo=None)}, "created_from"),
         ({"created_before": AT.replace(tzinfo=None)}, "created_before"),
+        ({"ended_from": AT.replace(tzinfo=None)}, "ended_from"),
+        ({"ended_before": AT.replace(tzinfo=None)}, "ended_before"),
+        ({"tag": ""}, "tag"),
     ],
 )
 def test_a_bad_filter_is_refused_by_name(options: dict[str, Any], field: str) -> None:
@@ -243,6 +252,26 @@ def test_deletes_go_shard_by_shard() -> None:
     assert run.result == set(ids)
 
 
+def test_of_jobs_that_were_seen_those_go_that_stand_as_they_did() -> None:
+    seen = {
+        job_id: Job.from_row(job_row(job_id, state_number=DEAD, fence=3, ended_at_micros=NOW))
+        for job_id in (A, B, C)
+    }
+    run = Steps(delete(SQL, "", [A, B, C], seen=seen))
+
+    rows = [
+        locked_row(A, state=DEAD, fence=3, ended_at=NOW),
+        locked_row(B, state=QUEUED, fence=3),
+        locked_row(C, state=DEAD, fence=4, ended_at=NOW),
+    ]
+    run.answer("lock_deliveries", rows)
+
+    assert run.answer("delete_jobs", [(A, "")]).rows == [(0, A)]
+    for name in ("delete_duplicates", "delete_tallies", "delete_attempts", "delete_steps"):
+        run.answer(name)
+    assert run.result == {A}
+
+
 # --- replay ---------------------------------------------------------------------------------------
 
 
@@ -274,6 +303,29 @@ def test_a_fresh_replay_starts_a_new_generation() -> None:
     (row,) = moves(run.answer("move_jobs"))
 
     assert row["generations"] == 1
+    assert run.result == [Enqueued(A)]
+
+
+def test_the_delivery_that_completed_a_job_is_remembered_when_it_is_replayed() -> None:
+    run = Steps(replay(SQL, "", [A], fresh=True))
+
+    run.answer("find_replayable", [replayable_row(A, state=COMPLETED)])
+    run.answer("lock_deliveries", [locked_row(A, state=COMPLETED, ended_at=NOW - 1)])
+    run.answer("move_jobs")
+    noted = run.answer("insert_attempts")
+
+    assert [row[4:8] for row in noted.rows] == [("completed", "worker", NOW, NOW - 1)]
+    assert run.result == [Enqueued(A)]
+
+
+def test_a_replay_wakes_the_workers_of_the_queue() -> None:
+    run = Steps(replay(Sql("postgres"), "", [A]))
+
+    run.answer("find_replayable", [replayable_row(A)])
+    run.answer("lock_deliveries", [locked_row(A, state=DEAD, queue="mail")])
+    run.answer("move_jobs")
+
+    assert run.answer("ring").rows == [("mail",)]
     assert run.result == [Enqueued(A)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from onefold.calls.history import HistoryCalls
 from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
 from onefold.calls.results import JobResults
 from onefold.databases.gathering import Shared
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from onefold.operations.enqueue import Policy
     from onefold.operations.statement import Operation, Sql
 
-REPLAY_BATCH: Final = 500
+BATCH: Final = 500
+"""Jobs per transaction of a call by filter: what dies midway has done whole batches."""
 
 DEFAULT_POLICY: Final = enqueue.policy()
 EMPTY: Final[Mapping[str, Json]] = {}
@@ -98,9 +100,12 @@ class FindOptions(TypedDict, total=False):
     error_type: str | None
     created_from: datetime | None
     created_before: datetime | None
+    ended_from: datetime | None
+    ended_before: datetime | None
+    tag: str | None
 
 
-class JobCalls:
+class JobCalls(HistoryCalls):
     """Enqueue, look, cancel, replay, delete."""
 
     _conductor: Conductor
@@ -282,15 +287,14 @@ class JobCalls:
     def _replay_many(
         self, filters: FindOptions, *, fresh: bool, limit: int | None
     ) -> Procedure[EnqueuedMany]:
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
+        _check_limit(limit)
         given.flag(fresh, "fresh")
         filters.setdefault("status", "dead")
         wanted = _filter(filters)
         answers: list[Enqueued] = []
         cursor: str | None = None
         while True:
-            size = REPLAY_BATCH if limit is None else min(REPLAY_BATCH, limit - len(answers))
+            size = BATCH if limit is None else min(BATCH, limit - len(answers))
             page: Page
             page, replayed = yield Transaction(
                 _replay_page(self._tenant, wanted, fresh=fresh, limit=size, after=cursor)
@@ -313,6 +317,37 @@ class JobCalls:
         deleted: set[str] = yield Transaction(lambda sql: jobs.delete(sql, self._tenant, [wanted]))
         return wanted in deleted
 
+    def delete_many(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
+        """Remove by filter, dead letters by default, and free their keys; answers how many.
+
+        Safe to repeat. A job that changed while we looked is left alone: one that was replayed is
+        no dead letter any more.
+        """
+        return self._conductor.run(self._delete_many(filters, limit=limit))
+
+    async def adelete_many(
+        self, *, limit: int | None = None, **filters: Unpack[FindOptions]
+    ) -> int:
+        """`delete_many`, awaited."""
+        return await self._conductor.arun(self._delete_many(filters, limit=limit))
+
+    def _delete_many(self, filters: FindOptions, *, limit: int | None) -> Procedure[int]:
+        _check_limit(limit)
+        filters.setdefault("status", "dead")
+        wanted = _filter(filters)
+        count = 0
+        cursor: str | None = None
+        while True:
+            size = BATCH if limit is None else min(BATCH, limit - count)
+            page: Page
+            page, deleted = yield Transaction(
+                _delete_page(self._tenant, wanted, limit=size, after=cursor)
+            )
+            count += deleted
+            cursor = page.next
+            if cursor is None or (limit is not None and count >= limit):
+                return count
+
     def duplicates(self, job_id: str) -> Duplicates:
         """What the job's keys have suppressed: how many, when, and by which request ids."""
         return self._conductor.run(self._duplicates(job_id))
@@ -334,6 +369,11 @@ def _split(kind: str, payload: Json, options: EnqueueOptions) -> tuple[NewJob, P
     # The job gets a dictionary of its own: a rule for its key is the caller's code.
     content: Json = {} if payload is EMPTY else payload
     return NewJob(kind, content, **rest), enqueue.policy(**call) if call else DEFAULT_POLICY
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
 
 
 def _filter(filters: FindOptions) -> jobs.Filter:
@@ -368,5 +408,17 @@ def _replay_page(
         ids = [job.id for job in page]
         replayed = yield from jobs.replay(sql, tenant, ids, fresh=fresh, strict=False)
         return page, replayed
+
+    return build
+
+
+def _delete_page(
+    tenant: str, wanted: jobs.Filter, *, limit: int, after: str | None
+) -> Build[tuple[Page, int]]:
+    def build(sql: Sql) -> Operation[tuple[Page, int]]:
+        page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
+        seen = {job.id: job for job in page}
+        deleted = yield from jobs.delete(sql, tenant, list(seen), seen=seen)
+        return page, len(deleted)
 
     return build

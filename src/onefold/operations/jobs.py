@@ -13,12 +13,13 @@ from onefold.model.job import STATE_WORDS, Duplicates, Enqueued, Job, Page, Supp
 from onefold.model.lifecycle import Event, State, allows, next_step
 from onefold.model.moment import from_micros, to_micros
 from onefold.operations.endings import Locked, Move, apply, remove
+from onefold.operations.history import Past
 from onefold.operations.keys import Stand, insert_successors, settle
 from onefold.operations.rivals import Replayable, Rivals, rivals
 from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from onefold.operations.statement import Operation, Sql
@@ -47,6 +48,9 @@ class Filter(msgspec.Struct, frozen=True):
     error_type: str | None = None
     created_from: int | None = None
     created_before: int | None = None
+    ended_from: int | None = None
+    ended_before: int | None = None
+    tag: str | None = None
     retrying: bool | None = None
     due: bool | None = None
 
@@ -71,6 +75,9 @@ def job_filter(
     error_type: str | None = None,
     created_from: datetime | None = None,
     created_before: datetime | None = None,
+    ended_from: datetime | None = None,
+    ended_before: datetime | None = None,
+    tag: str | None = None,
 ) -> Filter:
     """Check a filter. Several words of `status` together must be stored states."""
     words = () if status is None else (status,) if isinstance(status, str) else tuple(status)
@@ -89,13 +96,18 @@ def job_filter(
         unique_key=None if unique_key is None else names.key(unique_key, "unique_key"),
         reason=None if reason is None else names.text(reason, "reason"),
         error_type=None if error_type is None else names.text(error_type, "error_type"),
-        created_from=None if created_from is None else to_micros(created_from, "created_from"),
-        created_before=(
-            None if created_before is None else to_micros(created_before, "created_before")
-        ),
+        created_from=_moment(created_from, "created_from"),
+        created_before=_moment(created_before, "created_before"),
+        ended_from=_moment(ended_from, "ended_from"),
+        ended_before=_moment(ended_before, "ended_before"),
+        tag=None if tag is None else names.key(tag, "tag"),
         retrying=retrying,
         due=due,
     )
+
+
+def _moment(moment: datetime | None, field: str) -> int | None:
+    return None if moment is None else to_micros(moment, field)
 
 
 def find(
@@ -134,20 +146,31 @@ def _filter_parameters(wanted: Filter) -> dict[str, Any]:
     return {**parameters, "states": None if states is None else list(states)}
 
 
-def delete(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[set[str]]:
+def delete(
+    sql: Sql, tenant: str, ids: Sequence[str], *, seen: Mapping[str, Job] | None = None
+) -> Operation[set[str]]:
     """Remove jobs in any state, and free their keys, explicitly.
 
-    A successor that waits on a running job is a request of its own: it is stored.
+    Of jobs that were `seen`, only those go that still stand as they did: a dead letter that was
+    replayed meanwhile is none. A successor that waits on a running job is a request of its own: it
+    is stored.
     """
     deleted: set[str] = set()
     for shard, wanted in ids_by_shard(sql, ids):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=tenant)
         locked = [Locked.from_row(row) for row in rows]
+        if seen is not None:
+            locked = [row for row in locked if _stands_as(row, seen[row.id])]
         yield from remove(sql, shard, [row.id for row in locked], keep=set())
         if waiting := [row.next for row in locked if row.next is not None]:
             yield from insert_successors(sql, waiting)
         deleted.update(row.id for row in locked)
     return deleted
+
+
+def _stands_as(row: Locked, job: Job) -> bool:
+    then = (job.state_number, job.fence, job.ended_at_micros)
+    return (row.state, row.fence, row.ended_at) == then
 
 
 def replay(
@@ -259,7 +282,32 @@ def _move_back(
 def _replayed(locked: Locked, event: Event, *, reserved: bool) -> Move:
     step = next_step(locked.standing, event, now=locked.now)
     fresh = event is Event.REPLAY_FRESH
-    return Move(locked.id, step, locked.now, keep=0, replayed=True, fresh=fresh, reserved=reserved)
+    return Move(
+        locked.id,
+        step,
+        locked.now,
+        keep=0,
+        replayed=True,
+        fresh=fresh,
+        reserved=reserved,
+        past=_completed(locked),
+        queue=locked.queue,
+    )
+
+
+def _completed(locked: Locked) -> Past | None:
+    """The delivery that completed the job, which the job itself will not tell of any more."""
+    if locked.state != State.COMPLETED or locked.ended_at is None:
+        return None
+    return Past(
+        locked.id,
+        locked.fence,
+        locked.attempt,
+        "completed",
+        locked.worker,
+        locked.taken_at,
+        locked.ended_at,
+    )
 
 
 decode_notes: Final = msgspec.json.Decoder(list[tuple[int, str | None]]).decode

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from onefold.calls.procedure import Transaction
     from onefold.model.claim import Answer, Claim, Takeover
     from onefold.model.delivery import Beat, Delivery, Ended
+    from onefold.model.history import Attempt
     from onefold.model.job import Duplicates, Enqueued, EnqueuedMany, Job, Json, NewJob, Page
-    from onefold.operations.endings import Rescued
+    from onefold.operations.endings import Ending, Rescued
     from onefold.operations.maintenance import Erased, Pruned
 
 LEASE: Final = timedelta(seconds=60)
@@ -168,6 +169,16 @@ class Subject(ABC):
         done: bool = self._call("delete", job_id)
         return done
 
+    def delete_many(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
+        """`Onefold.delete_many`."""
+        deleted: int = self._call("delete_many", limit=limit, **filters)
+        return deleted
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        """`Onefold.attempts`."""
+        found: list[Attempt] = self._call("attempts", job_id)
+        return found
+
     def duplicates(self, job_id: str) -> Duplicates:
         """`Onefold.duplicates`."""
         found: Duplicates = self._call("duplicates", job_id)
@@ -290,14 +301,19 @@ class EngineCalls:
         ended: list[Ended] = self._call("hand_back", jobs)
         return ended
 
+    def end(self, endings: Sequence[Ending]) -> list[Ended]:
+        """`Engine.end`."""
+        ended: list[Ended] = self._call("end", endings)
+        return ended
+
     def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta = LEASE) -> list[Beat]:
         """`Engine.heartbeat`."""
         beats: list[Beat] = self._call("heartbeat", jobs, lease=lease)
         return beats
 
-    def rescue(self) -> Rescued:
+    def rescue(self, *, limit: int | None = None) -> Rescued:
         """`Engine.rescue`."""
-        rescued: Rescued = self._call("rescue")
+        rescued: Rescued = self._call("rescue", limit=limit)
         return rescued
 
     def prune(self) -> Pruned:

@@ -22,6 +22,9 @@ where
     and (:error_type::text is null or j.error::jsonb ->> 'type' = :error_type::text)
     and (:created_from::bigint is null or j.created_at >= :created_from::bigint)
     and (:created_before::bigint is null or j.created_at < :created_before::bigint)
+    and (:ended_from::bigint is null or j.ended_at >= :ended_from::bigint)
+    and (:ended_before::bigint is null or j.ended_at < :ended_before::bigint)
+    and (:tag::text is null or j.options::jsonb -> 'tags' @> to_jsonb(:tag::text))
     and (:retrying::boolean is null or (j.attempt > 0) = :retrying::boolean)
     and (:due::boolean is null or (j.run_at <= clock.now) = :due::boolean)
 order by j.id

@@ -19,6 +19,9 @@ where
     and (:error_type is null or json_extract(j.error, '$.type') = :error_type)
     and (:created_from is null or j.created_at >= :created_from)
     and (:created_before is null or j.created_at < :created_before)
+    and (:ended_from is null or j.ended_at >= :ended_from)
+    and (:ended_before is null or j.ended_at < :ended_before)
+    and (:tag is null or :tag in (select value from json_each(j.options, '$.tags')))
     and (:retrying is null or (j.attempt > 0) = :retrying)
     and (:due is null or (j.run_at <= :now) = :due)
 order by j.id desc
