@@ -35,6 +35,7 @@ from onefold.errors import (
     WrongState,
 )
 from onefold.model.delivery import Beat, Delivery, Ended
+from onefold.model.history import Attempt
 from onefold.model.job import (
     Duplicates,
     Enqueued,
@@ -50,13 +51,14 @@ from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
 from onefold.model.unique import Unique
 from onefold.model.violation import is_unique_violation
-from onefold.operations.endings import Rescued
+from onefold.operations.endings import Rescued, RescuedJob
 from onefold.operations.maintenance import Erased, Pruned
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AlreadyEnqueued",
+    "Attempt",
     "Beat",
     "Bury",
     "Busy",
@@ -91,6 +93,7 @@ __all__ = [
     "Page",
     "Pruned",
     "Rescued",
+    "RescuedJob",
     "ResultTimeout",
     "Retention",
     "Retry",
