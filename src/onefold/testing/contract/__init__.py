@@ -34,13 +34,18 @@ MODULES: Final = (
     "batches",
     "claims",
     "deliveries",
+    "endings",
+    "history",
+    "groups",
     "leases",
+    "limits",
     "lookups",
     "on_duplicate",
     "publish_keys",
     "replays",
     "rerun",
     "retention",
+    "schedules",
     "scopes",
     "shards",
     "suppressed",
@@ -55,13 +60,18 @@ from onefold.testing.contract.bad_input import *  # noqa: E402, F403
 from onefold.testing.contract.batches import *  # noqa: E402, F403
 from onefold.testing.contract.claims import *  # noqa: E402, F403
 from onefold.testing.contract.deliveries import *  # noqa: E402, F403
+from onefold.testing.contract.endings import *  # noqa: E402, F403
+from onefold.testing.contract.groups import *  # noqa: E402, F403
+from onefold.testing.contract.history import *  # noqa: E402, F403
 from onefold.testing.contract.leases import *  # noqa: E402, F403
+from onefold.testing.contract.limits import *  # noqa: E402, F403
 from onefold.testing.contract.lookups import *  # noqa: E402, F403
 from onefold.testing.contract.on_duplicate import *  # noqa: E402, F403
 from onefold.testing.contract.publish_keys import *  # noqa: E402, F403
 from onefold.testing.contract.replays import *  # noqa: E402, F403
 from onefold.testing.contract.rerun import *  # noqa: E402, F403
 from onefold.testing.contract.retention import *  # noqa: E402, F403
+from onefold.testing.contract.schedules import *  # noqa: E402, F403
 from onefold.testing.contract.scopes import *  # noqa: E402, F403
 from onefold.testing.contract.shards import *  # noqa: E402, F403
 from onefold.testing.contract.suppressed import *  # noqa: E402, F403
