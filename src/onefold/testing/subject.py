@@ -5,7 +5,7 @@ How they are carried out is the business of `onefold.testing.subjects`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from copy import copy
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from onefold.app import Onefold
 from onefold.calls.jobs import EMPTY
 from onefold.testing.clock import Clock
+from onefold.testing.subject_schedules import ScheduleSubject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from onefold.model.delivery import Beat, Delivery, Ended
     from onefold.model.history import Attempt
     from onefold.model.job import Duplicates, Enqueued, EnqueuedMany, Job, Json, NewJob, Page
+    from onefold.model.schedule import Ticked
     from onefold.operations.endings import Ending, Rescued
     from onefold.operations.maintenance import Erased, Pruned
 
 LEASE: Final = timedelta(seconds=60)
 
 
-class Subject(ABC):
+class Subject(ScheduleSubject):
     """One way of making Onefold's calls."""
 
     def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
@@ -325,6 +327,11 @@ class EngineCalls:
         """`Engine.sweep`."""
         swept: int = self._call("sweep")
         return swept
+
+    def tick(self) -> Ticked:
+        """`Engine.tick`."""
+        ticked: Ticked = self._call("tick")
+        return ticked
 
     def fold(self) -> int:
         """`Engine.fold`."""
