@@ -34,6 +34,7 @@ from onefold.errors import (
     WrongConnection,
     WrongState,
 )
+from onefold.job import Call, DeclaredJob, Enqueuer
 from onefold.model.delivery import Beat, Delivery, Ended
 from onefold.model.history import Attempt
 from onefold.model.job import (
@@ -62,6 +63,7 @@ __all__ = [
     "Beat",
     "Bury",
     "Busy",
+    "Call",
     "Cancel",
     "Closed",
     "Conflict",
@@ -69,12 +71,14 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseUnavailable",
+    "DeclaredJob",
     "Defer",
     "Delivery",
     "Duplicates",
     "Ended",
     "Enqueued",
     "EnqueuedMany",
+    "Enqueuer",
     "Erased",
     "Exponential",
     "Fixed",

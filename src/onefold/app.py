@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from onefold.calls.claims import ClaimCalls
+from onefold.calls.defaults import Said
 from onefold.calls.engine import Engine
 from onefold.calls.jobs import JobCalls
 from onefold.calls.lock import AsyncLock, Lock
@@ -15,7 +16,9 @@ from onefold.calls.queues import QueueCalls
 from onefold.calls.schedules import ScheduleCalls
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
+from onefold.declaring import Declaring
 from onefold.errors import InvalidInput, LeaseLost
+from onefold.job import Registry
 from onefold.model import given, names
 from onefold.model.claim import Claim
 from onefold.model.identity import shard_count
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from onefold.calls.hooks import Hooks
     from onefold.databases import Clock
     from onefold.model.event import Listener
+    from onefold.model.retention import Retention
+    from onefold.model.retry import Backoff
     from onefold.operations.maintenance import Erased
     from onefold.operations.migrations import Migration
 
@@ -150,6 +155,33 @@ class Onefold(Tenant, QueueCalls):
         super().__init__(Conductor(database, ticks), "")
         self.engine: Engine = Engine(self._conductor)
         self.hooks: Hooks = self._conductor.hooks
+        self.jobs: Registry = Registry()
+
+    @property
+    def job(self) -> Declaring:
+        """Makes a job of a function, which stays a function: `@onefold.job`, with options or not.
+
+        @onefold.job(queue="email", unique=Unique("user_id"))
+        def send_email(user_id: int, template: str = "welcome") -> None: ...
+
+        send_email.enqueue(42)
+        """
+        return Declaring(self, self.jobs, self._conductor)
+
+    def queue(
+        self,
+        name: str,
+        *,
+        backoff: Backoff | None = None,
+        retention: Retention | None = None,
+        timeout: timedelta | None = None,
+    ) -> None:
+        """Say what holds for jobs that are enqueued in a queue and do not say it themselves.
+
+        A job beats its kind, and a kind its queue. It holds for what this object enqueues from now
+        on, tenants and `within` included.
+        """
+        self._conductor.defaults.say_of_queue(name, Said(backoff, retention, timeout))
 
     def tenant(self, name: str) -> Tenant:
         """The same for one owner of keys."""

@@ -273,7 +273,7 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """The base value of what msgspec knows only by its exact type (Django's SafeString, say)."""
     if value is None or isinstance(value, bool | tuple | frozenset):
         # As a value it would be written; what msgspec asks about is a key.
@@ -294,7 +294,7 @@ def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
 
 
 def _to_builtins(value: Any) -> Any:
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=plain)
 
 
 def _unsupported(value: object) -> InvalidInput:
@@ -316,8 +316,8 @@ def _too_deep() -> InvalidInput:
     return InvalidInput("payload", f"must not nest deeper than {MAX_DEPTH} levels")
 
 
-_stored: Final = msgspec.json.Encoder(enc_hook=_plain)
-_sorted: Final = msgspec.json.Encoder(enc_hook=_plain, order="sorted")
+_stored: Final = msgspec.json.Encoder(enc_hook=plain)
+_sorted: Final = msgspec.json.Encoder(enc_hook=plain, order="sorted")
 _decoder: Final = msgspec.json.Decoder()
 _skimmer: Final = msgspec.json.Decoder(msgspec.Raw)
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode

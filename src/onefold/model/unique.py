@@ -131,6 +131,17 @@ def request_fingerprint(*parts: str, payload: Any) -> str:
     return fingerprint(*parts, sorted_payload(payload))
 
 
+def field_path(path: object, owner: str) -> Path:
+    """A dotted path, read; one that cannot be is an `InvalidInput` of `owner`."""
+    return _parse(path, owner)
+
+
+def field_at(payload: Any, path: Path) -> Any:
+    """What the payload has at a path; None where there is nothing."""
+    found = _find(payload, path)
+    return None if found is _MISSING else found
+
+
 def _parse(path: object, owner: str) -> Path:
     if not isinstance(path, str):
         raise InvalidInput(owner, f"needs paths that are strings, got {path!r}")

@@ -1,0 +1,290 @@
+"""Arguments of a function as a payload, and back: by name, converted by the function's type hints.
+
+1. What does not fit the signature is refused at the enqueue, and what could never fit (`*args`, a
+   class that no JSON becomes) where the function is declared.
+2. Defaults are written down: the payload says what was asked for at the time, and so does the key.
+3. A parameter that is annotated `Run` is the worker's to give. It is no part of the payload.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, Union, get_args, get_origin
+
+import msgspec
+from msgspec import inspect as shapes
+
+from onefold.errors import InvalidInput
+from onefold.model.canonical import is_object, plain
+from onefold.model.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from onefold.model.job import Json
+
+RUN_MODULE: Final = "onefold.effects.run"
+
+# As it is spelled where it could not be looked up: imported for type checkers only.
+_SPELLS_RUN: Final = re.compile(
+    r"(onefold\.)?Run( *\| *None)?|None *\| *(onefold\.)?Run|(typing\.)?Optional\[(onefold\.)?Run\]"
+)
+_PLACE: Final = re.compile(r" - at `(?:key in )?\$(?P<path>.*)`$")
+_QUOTED: Final = re.compile(r"'(\w+)'")
+_POSITIONAL_ONLY: Final = inspect.Parameter.POSITIONAL_ONLY
+_NO_DEFAULT: Final[Any] = inspect.Parameter.empty
+
+
+class Arguments:
+    """The arguments of one function."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        """Read the signature; `name` is the function's, for sentences."""
+        self.name = name
+        self.run: str | None = None
+        """The parameter that takes the `Run`."""
+        self._parameters = _parameters(function, name)
+        hints: dict[str, Any] = {}
+        for parameter in self._parameters:
+            hint = _hint(function, name, parameter.name, parameter.annotation)
+            if not is_run(hint):
+                hints[parameter.name] = _supported(hint, name, parameter.name)
+            elif self.run is not None:
+                raise InvalidInput(name, f"takes two runs, {self.run} and {parameter.name}")
+            else:
+                self.run = parameter.name
+        self._signature = inspect.Signature(
+            [one.replace(annotation=Any) for one in self._parameters if one.name != self.run]
+        )
+        self._shape = _shape(hints)
+        self._check_defaults()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The members of a payload."""
+        return tuple(self._signature.parameters)
+
+    def to_payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Json]:
+        """The payload of a call; what does not fit the signature is an `InvalidInput`."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            named = _QUOTED.search(str(error))
+            raise InvalidInput(
+                named[1] if named else self.name, f"cannot be given so to {self.name}: {error}"
+            ) from None
+        bound.apply_defaults()
+        payload = {name: to_json(value, name) for name, value in bound.arguments.items()}
+        self._convert(payload)
+        return payload
+
+    def from_payload(self, payload: Json, run: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments to call the function with; `run` goes where it is wanted."""
+        values = self._read(payload)
+        if self.run is not None:
+            values[self.run] = run
+        args = [
+            values.pop(parameter.name, parameter.default)
+            for parameter in self._parameters
+            if parameter.kind is _POSITIONAL_ONLY
+        ]
+        return tuple(args), values
+
+    def _read(self, payload: Json) -> dict[str, Any]:
+        if not is_object(payload):
+            raise InvalidInput("payload", f"must be an object of the arguments of {self.name}")
+        known = self._signature.parameters
+        for name in payload:
+            if name not in known:
+                raise InvalidInput("payload", f"has {name!r}, which {self.name} does not take")
+        for name, parameter in known.items():
+            if name not in payload and parameter.default is _NO_DEFAULT:
+                raise InvalidInput("payload", f"has no {name!r}, which {self.name} needs")
+        return self._convert(payload)
+
+    def _convert(self, payload: dict[str, Json]) -> dict[str, Any]:
+        try:
+            converted: dict[str, Any] = from_json(payload, self._shape)
+        except msgspec.ValidationError as error:
+            raise _misfit(error, self.name) from None
+        return converted
+
+    def _check_defaults(self) -> None:
+        """A default is stored like any other argument, so it must come back."""
+        for name, parameter in self._signature.parameters.items():
+            if parameter.default is not _NO_DEFAULT:
+                try:
+                    self._convert({name: to_json(parameter.default, name)})
+                except InvalidInput as error:
+                    raise InvalidInput(
+                        self.name, f"has a default for {name} that is refused: {error}"
+                    ) from None
+
+
+class Result:
+    """What one function returns."""
+
+    def __init__(self, function: Callable[..., Any], name: str, *, stored: bool) -> None:
+        """Read the annotation. One that cannot be used matters only where results are stored."""
+        self._shape: Any = Any
+        self.expected = False
+        """True where the function is annotated to return something."""
+        try:
+            annotation = inspect.signature(function).return_annotation
+            hint = _without_outcomes(_hint(function, name, "return", annotation))
+            self.expected = annotation is not inspect.Signature.empty and hint is not type(None)
+            self._shape = _shape({"result": _supported(hint, name, "return")})
+        except InvalidInput:
+            if stored:
+                raise
+
+    def read(self, result: Json) -> Any:
+        """The result as the function returned it."""
+        if self._shape is Any:
+            return result
+        try:
+            return from_json({"result": result}, self._shape)["result"]
+        except msgspec.ValidationError as error:
+            raise InvalidInput("result", f"does not fit its annotation: {error}") from None
+
+
+def to_json(value: Any, field: str) -> Json:
+    """A value as plain JSON; what cannot be is an `InvalidInput` of `field`."""
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_dumped)
+    except InvalidInput as error:
+        raise InvalidInput(field, error.reason) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(field, f"cannot be written as JSON: {error}") from error
+
+
+def from_json(value: Json, shape: Any) -> Any:
+    """The value of plain JSON in its own type."""
+    return msgspec.convert(value, shape, str_keys=True, dec_hook=_validated)
+
+
+def is_run(hint: Any) -> bool:
+    """Whether an annotation asks for the `Run`."""
+    if get_origin(hint) in {Union, types.UnionType, Annotated}:
+        return any(map(is_run, get_args(hint)))
+    module, name = getattr(hint, "__module__", None), getattr(hint, "__qualname__", None)
+    return module == RUN_MODULE and name == "Run"
+
+
+class _AskedFor:
+    """Stands for the `Run` where its class could not be looked up."""
+
+
+_AskedFor.__module__, _AskedFor.__qualname__ = RUN_MODULE, "Run"
+
+
+def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(function).parameters.values())
+    for parameter in parameters:
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            raise InvalidInput(
+                name, f"takes {parameter}: a payload has its arguments by name, so give each one"
+            )
+    if parameters and parameters[0].name in {"self", "cls"}:
+        raise InvalidInput(
+            name, "is a method, and a worker has no object to call it on. Declare a function."
+        )
+    return parameters
+
+
+def _hint(function: Callable[..., Any], name: str, parameter: str, annotation: Any) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return Any
+    if isinstance(annotation, str) and _SPELLS_RUN.fullmatch(annotation.strip()):
+        return _AskedFor
+    holder = types.SimpleNamespace(__annotations__={parameter: annotation})
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return typing.get_type_hints(holder, scope, include_extras=True)[parameter]
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise InvalidInput(
+            name,
+            f"has an annotation for {parameter} that cannot be looked up: {error}. Import it where"
+            " it is there at run time too, not under TYPE_CHECKING.",
+        ) from None
+
+
+def _supported(hint: Any, name: str, parameter: str) -> Any:
+    """The annotation, if JSON can become what it says."""
+    if hint is object:
+        return Any
+    try:
+        customs = [one for one in _custom_types(shapes.type_info(hint)) if not _is_pydantic(one)]
+    except TypeError as error:
+        raise InvalidInput(
+            name, f"has an annotation for {parameter} that is refused: {error}"
+        ) from None
+    if customs:
+        raise InvalidInput(
+            name,
+            f"has an annotation for {parameter} that no JSON can become:"
+            f" {customs[0].__module__}.{customs[0].__qualname__}",
+        )
+    return hint
+
+
+def _custom_types(info: Any) -> Iterator[type]:
+    """The classes, however deep, that msgspec does not know."""
+    seen: set[int] = set()
+    left = [info]
+    while left:
+        one = left.pop()
+        if isinstance(one, shapes.CustomType):
+            yield one.cls
+        elif isinstance(one, shapes.Type | shapes.Field) and id(one) not in seen:
+            seen.add(id(one))
+            left += [getattr(one, field) for field in one.__struct_fields__]
+        elif isinstance(one, tuple):
+            left += one
+
+
+def _shape(hints: dict[str, Any]) -> Any:
+    """One type for all of them: msgspec reads it once and names the member that does not fit."""
+    make: Any = TypedDict
+    return make("Arguments", hints, total=False)
+
+
+def _without_outcomes(hint: Any) -> Any:
+    """A handler may say how it ends instead of returning a result."""
+    if get_origin(hint) in {Union, types.UnionType}:
+        kept = tuple(one for one in get_args(hint) if not _is_outcome(one))
+        return Union[kept] if kept else None  # noqa: UP007 - of a tuple
+    return type(None) if _is_outcome(hint) else hint
+
+
+def _is_outcome(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Outcome)
+
+
+def _misfit(error: msgspec.ValidationError, function: str) -> InvalidInput:
+    """The sentence of msgspec, with the argument in front and no dollar signs."""
+    message = str(error)
+    place = _PLACE.search(message)
+    path = place["path"] if place else ""
+    said = message[: place.start()] if place else message
+    name = re.split(r"[.\[]", path.removeprefix("."), maxsplit=1)[0]
+    where = "" if path.removeprefix(".") == name else f" at {path.removeprefix('.')}"
+    return InvalidInput(name or function, f"does not fit {function}: {said}{where}")
+
+
+def _is_pydantic(model: object) -> bool:
+    """Whether a class, or an object, is one of pydantic's, which need not be installed."""
+    return hasattr(model, "model_validate_json") and hasattr(model, "model_dump")
+
+
+def _validated(kind: type, value: Any) -> Any:
+    model: Any = kind
+    # Through JSON, for a strict model takes a date that is text from there only.
+    return model.model_validate_json(msgspec.json.encode(value))
+
+
+def _dumped(value: Any) -> Any:
+    return value.model_dump(mode="json") if _is_pydantic(value) else plain(value)

@@ -1,0 +1,121 @@
+"""`@onefold.job`: what turns a function into a job, and what a type checker makes of it."""
+
+from __future__ import annotations
+
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
+
+from onefold.declaration import Declaration, DeclareOptions
+from onefold.job import JobFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Unpack
+
+    from onefold.calls.jobs import JobCalls
+    from onefold.calls.procedure import Conductor
+    from onefold.effects.run import Run
+    from onefold.job import Registry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C_co = TypeVar("C_co", covariant=True)
+
+
+class RunFirst(Protocol[P, C_co]):
+    """A function whose first parameter is `run`: all types survive."""
+
+    def __call__(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> C_co:
+        """Handle."""
+        ...
+
+
+class RunSecond(Protocol[C_co]):
+    """A function whose second parameter is `run`."""
+
+    def __call__(self, first: Any, /, run: Run, *args: Any, **kwargs: Any) -> C_co:
+        """Handle."""
+        ...
+
+
+class RunThird(Protocol[C_co]):
+    """A function whose third parameter is `run`."""
+
+    def __call__(self, first: Any, second: Any, /, run: Run, *args: Any, **kwargs: Any) -> C_co:
+        """Handle."""
+        ...
+
+
+class RunByName(Protocol[C_co]):
+    """A function that takes `run` by name."""
+
+    def __call__(self, *args: Any, run: Run, **kwargs: Any) -> C_co:
+        """Handle."""
+        ...
+
+
+# A ParamSpec cannot lose a parameter that is not its first: what such a function takes is left
+# open to checkers, and checked when it is enqueued.
+RunLater: TypeAlias = "RunSecond[C_co] | RunThird[C_co] | RunByName[C_co]"
+
+
+class Declaring:
+    """A decorator for functions, with options or without."""
+
+    def __init__(
+        self,
+        calls: JobCalls,
+        registry: Registry,
+        conductor: Conductor,
+        options: DeclareOptions | None = None,
+    ) -> None:
+        """Made by `Onefold.job`."""
+        self._calls = calls
+        self._registry = registry
+        self._conductor = conductor
+        self._options: DeclareOptions = {} if options is None else options
+
+    @overload
+    def __call__(
+        self, function: RunFirst[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, R, Concatenate[Run, P], Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(
+        self, function: RunFirst[P, R], /
+    ) -> JobFunction[P, R, Concatenate[Run, P], R]: ...
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # not of functions, which have names
+        self, function: RunLater[Coroutine[Any, Any, R]], /
+    ) -> JobFunction[..., R, ..., Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # as above
+        self, function: RunLater[R], /
+    ) -> JobFunction[..., R, ..., R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, R, P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R, P, R]: ...
+    @overload
+    def __call__(self, **options: Unpack[DeclareOptions]) -> Declaring: ...
+    def __call__(self, function: Any = None, **options: Any) -> Any:
+        """Make a job of a function; with options only, a decorator that will."""
+        if function is None:
+            merged: DeclareOptions = {**self._options, **options}  # type: ignore[typeddict-item]
+            return Declaring(self._calls, self._registry, self._conductor, merged)
+        declaration = Declaration(function, self._options)
+        job: JobFunction[..., Any, ..., Any] = JobFunction(
+            declaration, self._calls, self._conductor.now
+        )
+        self._registry.add(job)
+        self._conductor.defaults.say_of_kind(job.kind, declaration.said)
+        return job

@@ -1,0 +1,80 @@
+"""Which errors of a handler are worth a retry, which never will be, and which mean that it is done.
+
+A rule is a class of exceptions, or a function that looks at the error. Of several classes the one
+that is nearest to the error decides; a function is nearer than any class.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from onefold.errors import InvalidInput
+from onefold.model import given
+from onefold.model.outcome import Bury, Retry
+
+if TYPE_CHECKING:
+    from onefold.model.outcome import Outcome
+
+ErrorRule: TypeAlias = type[BaseException] | Callable[[BaseException], bool]
+
+
+class ErrorRules(msgspec.Struct, frozen=True):
+    """What a kind says of its errors."""
+
+    retry_on: tuple[ErrorRule, ...] = ()
+    bury_on: tuple[ErrorRule, ...] = ()
+    done_on: tuple[ErrorRule, ...] = ()
+
+    def forgives(self, error: BaseException) -> bool:
+        """True where the error means that the work has been done."""
+        done = _distance(self.done_on, error)
+        others = (_distance(self.retry_on, error), _distance(self.bury_on, error))
+        return done is not None and all(other is None or done <= other for other in others)
+
+    def outcome_of(self, error: BaseException) -> Outcome | None:
+        """`Retry` or `Bury` where a rule says so; None leaves it to the attempts that remain.
+
+        With `retry_on` alone, nothing else is worth a retry.
+        """
+        retry, bury = _distance(self.retry_on, error), _distance(self.bury_on, error)
+        if bury is not None and (retry is None or bury <= retry):
+            return Bury(type(error).__name__)
+        if retry is not None:
+            return Retry()
+        if self.retry_on and not self.bury_on:
+            return Bury(type(error).__name__)
+        return None
+
+
+def error_rules(retry_on: object, bury_on: object, done_on: object) -> ErrorRules:
+    """Check what a kind says of its errors."""
+    return ErrorRules(
+        _rules(retry_on, "retry_on"), _rules(bury_on, "bury_on"), _rules(done_on, "done_on")
+    )
+
+
+def _rules(value: object, field: str) -> tuple[ErrorRule, ...]:
+    alone = callable(value)
+    listed: list[Any] = [value] if alone else given.listed(value, field, "exceptions")
+    for rule in listed:
+        if not (issubclass(rule, BaseException) if isinstance(rule, type) else callable(rule)):
+            raise InvalidInput(
+                field,
+                f"must hold classes of exceptions, or functions of an exception, got {rule!r}",
+            )
+    return tuple(listed)
+
+
+def _distance(rules: Sequence[ErrorRule], error: BaseException) -> int | None:
+    """How near the nearest rule is to the error; None where none is about it."""
+    lineage = inspect.getmro(type(error))
+    found = [
+        lineage.index(rule) + 1 if isinstance(rule, type) else 0
+        for rule in rules
+        if (isinstance(error, rule) if isinstance(rule, type) else rule(error))
+    ]
+    return min(found, default=None)
