@@ -8,12 +8,14 @@
     │   ├── WrongConnection            not a connection we can use, or to another database
     │   ├── WouldDeadlock              this thread would wait for its own open transaction
     │   ├── ShardsDiffer               the database was made with another number of shards
+    │   ├── StepsChanged               a rerun asks for other steps than the run before it
     │   └── Closed                     the Onefold object has been closed
     ├── Conflict                   somebody else got there first; normal in life
     │   ├── AlreadyEnqueued            `on_duplicate="raise"` met a holder
     │   ├── KeyReused                  the same key with a different request
     │   ├── Busy                       the first attempt with this key is still at work
     │   ├── OutcomeUnknown             the first attempt vanished; nobody knows how far it came
+    │   ├── StepFailed                 a step of this job failed for good in an earlier attempt
     │   ├── LeaseLost                  this delivery, claim or lock is no longer yours
     │   ├── JobNotFound                no such job for this tenant
     │   ├── WrongState                 the job is in a state that does not allow this
@@ -148,6 +150,24 @@ class ShardsDiffer(UsageError):
         )
 
 
+class StepsChanged(UsageError):
+    """A rerun asks for a step that never was, where another step came before."""
+
+    asked: str
+    expected: str
+
+    def __init__(self, *, asked: str, expected: str) -> None:
+        """`expected` is the step that came at this place in an earlier attempt."""
+        super().__init__(
+            f"This run asks for the step {asked!r}, where an earlier attempt of the job came to the"
+            f" step {expected!r}, so the code has changed in between. Finish such jobs with the old"
+            " code, or replay them with fresh=True. Steps whose order may vary need a key of their"
+            " own: run.using(key=...).",
+            asked=asked,
+            expected=expected,
+        )
+
+
 class Closed(UsageError):
     """The Onefold object has been closed."""
 
@@ -229,6 +249,23 @@ class OutcomeUnknown(Conflict):
             " not have happened. Find out (verify=), then settle or release the key.",
             key=key,
             since=since,
+        )
+
+
+class StepFailed(Conflict):
+    """A step failed for good in an earlier attempt, with an exception that cannot be rebuilt."""
+
+    step: str
+    error_type: str
+
+    def __init__(self, *, step: str, error_type: str, message: str) -> None:
+        """`error_type` and `message` are those of the exception."""
+        super().__init__(
+            f"The step {step!r} failed for good in an earlier attempt of this job:"
+            f" {error_type}: {message}. Replay the job with fresh=True to try it again.",
+            step=step,
+            error_type=error_type,
+            message=message,
         )
 
 
