@@ -90,7 +90,7 @@ class SqliteDatabase:
         self.sql: Sql = Sql("sqlite")
         self.clock = clock
         self._shards = shards
-        self._busy_timeout = busy_timeout.total_seconds()
+        self.patience: float = busy_timeout.total_seconds()
         self._state = _State()
         self._closed = False
 
@@ -110,14 +110,14 @@ class SqliteDatabase:
         writer = self._current().writer(self)
         if (answers := writer.stand_in(shared)) is not None:
             return cast("T", answers[0])
-        errand = ThreadsErrand(shared, time.monotonic() + self._busy_timeout)
+        errand = ThreadsErrand(shared, time.monotonic() + self.patience)
         writer.submit(errand)
         return cast("T", errand.result())
 
     async def agather(self, shared: Shared[Any, T]) -> T:
         """`gather`, awaited."""
         await self.aidentity()
-        errand = TasksErrand(shared, time.monotonic() + self._busy_timeout)
+        errand = TasksErrand(shared, time.monotonic() + self.patience)
         self._current().writer(self).submit(errand)
         answer: T = await errand.future
         return answer
@@ -132,7 +132,7 @@ class SqliteDatabase:
     def _read(self, build: Build[T]) -> T:
         """Try until the deadline: while the file is opened or closed, even readers must wait."""
         self.identity()
-        state, deadline = self._current(), time.monotonic() + self._busy_timeout
+        state, deadline = self._current(), time.monotonic() + self.patience
         while True:
             connection = state.borrow(self.connect)
             try:
@@ -165,7 +165,7 @@ class SqliteDatabase:
         try:
             connection = sqlite3.connect(
                 self.path,
-                timeout=self._busy_timeout,
+                timeout=self.patience,
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -184,7 +184,7 @@ class SqliteDatabase:
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         """Ask until the deadline: SQLite does not wait with this while others open the file."""
-        deadline = time.monotonic() + self._busy_timeout
+        deadline = time.monotonic() + self.patience
         while True:
             try:
                 connection.execute("pragma journal_mode = wal").fetchone()
@@ -209,7 +209,7 @@ class SqliteDatabase:
         return DatabaseBusy(
             f"another connection holds the write lock of {self.path}. Commit or roll it back; if it"
             " is your own transaction in this thread, use within(connection).",
-            waited=timedelta(seconds=self._busy_timeout),
+            waited=timedelta(seconds=self.patience),
         )
 
     def refuse_own_lock(self, thread: int) -> None:
@@ -264,7 +264,7 @@ class SqliteDatabase:
         connection = state.borrow(self.connect)
         try:
             # Before the first look: whoever opens or closes the file has even readers wait.
-            connection.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
+            connection.execute(f"pragma busy_timeout = {int(self.patience * 1000)}")
             identity = read(connection, self.sql)
             if identity is not None and identity.version >= latest("sqlite"):
                 connection.execute("pragma busy_timeout = 0")

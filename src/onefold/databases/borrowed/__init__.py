@@ -23,6 +23,7 @@ Library: TypeAlias = Literal["sqlite3", "aiosqlite", "psycopg", "asyncpg", "sqla
 LIBRARIES: Final[dict[tuple[str, str], Library]] = {
     ("sqlite3", "Connection"): "sqlite3",
     ("aiosqlite", "Connection"): "aiosqlite",
+    ("onefold", "AsyncSqlite"): "aiosqlite",
     ("psycopg", "Connection"): "psycopg",
     ("psycopg", "AsyncConnection"): "psycopg",
     ("asyncpg", "Connection"): "asyncpg",

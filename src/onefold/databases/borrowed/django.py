@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import connections
+from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from onefold.databases.borrowed import refusals
@@ -19,6 +19,8 @@ from onefold.databases.borrowed.sqlite import BorrowedSqlite
 from onefold.errors import NoTransaction, WrongConnection
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from onefold.databases import Build, Clock, Database
     from onefold.databases.borrowed import Borrowed
     from onefold.databases.borrowed.answer import Parameters
@@ -39,6 +41,12 @@ def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
         wrapper = connections[alias]
     refusals.expect(refusals.SYSTEMS.get(wrapper.vendor, wrapper.vendor), wrapper, database)
     return BorrowedDjango(wrapper, database, clock)
+
+
+def atomic(lent: Any) -> AbstractContextManager[Any]:
+    """A block of Django's on this connection, which commits at its end."""
+    block: AbstractContextManager[Any] = transaction.atomic(using=lent.alias, durable=True)
+    return block
 
 
 class BorrowedDjango:

@@ -106,7 +106,7 @@ class PostgresDatabase:
         self.identity()
         effort = Effort(self.label, self._left(deadline), self.busy, patient=patient)
         while True:
-            pool, connection = self._get()
+            pool, connection = self.get_connection()
             lost = False
             try:
                 attempt = Attempt(connection, self._clock, write=write, patient=patient)
@@ -137,7 +137,7 @@ class PostgresDatabase:
         await self.aidentity()
         effort = Effort(self.label, self._left(deadline), self.busy, patient=patient)
         while True:
-            pool, connection = await self._aget()
+            pool, connection = await self.aget_connection()
             lost = False
             try:
                 attempt = AsyncAttempt(connection, self._clock, write=write, patient=patient)
@@ -182,7 +182,8 @@ class PostgresDatabase:
             return self.busy_timeout
         return timedelta(seconds=max(0.0, deadline - time.monotonic()))
 
-    def _get(self) -> tuple[Pool, Session]:
+    def get_connection(self) -> tuple[Pool, Session]:
+        """A connection in autocommit mode, and the pool that wants it back."""
         pool = self._pool()
         try:
             return pool, pool.getconn()
@@ -207,7 +208,8 @@ class PostgresDatabase:
         except psycopg_pool.PoolTimeout as error:
             raise self._exhausted() from error
 
-    async def _aget(self) -> tuple[AsyncPool, AsyncSession]:
+    async def aget_connection(self) -> tuple[AsyncPool, AsyncSession]:
+        """`get_connection`, awaited."""
         pool = await self._apool()
         try:
             return pool, await pool.getconn()

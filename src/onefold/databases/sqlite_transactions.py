@@ -1,0 +1,236 @@
+"""Transactions on SQLite that are begun for a handler: on a connection of ours, or on its own.
+
+One of ours is a connection that nobody else uses. In an event loop it lives in a thread of its own
+and is awaited, as one of psycopg's is: `await (await tx.execute(…)).fetchall()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onefold.databases import sqlite_errors
+from onefold.databases.sqlite_writer import POLL
+from onefold.errors import UsageError, WrongConnection
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Generator,
+        Iterable,
+        Sequence,
+    )
+
+    from onefold.databases.sqlite import SqliteDatabase
+
+T = TypeVar("T")
+
+_ENDED = "The transaction was ended inside its block, so its rows are committed without the rest."
+
+
+@contextmanager
+def own(database: SqliteDatabase) -> Generator[sqlite3.Connection]:
+    """A connection of ours with the write lock, for one transaction."""
+    connection = _opened(database)
+    try:
+        # A plain call in this thread would wait for this very transaction: it is told so.
+        database.remember_borrowed(connection)
+        with _committed(connection):
+            yield connection
+    finally:
+        connection.close()
+
+
+def _opened(database: SqliteDatabase) -> sqlite3.Connection:
+    database.identity()
+    connection = database.connect()
+    try:
+        _begin(database, connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _begin(database: SqliteDatabase, connection: sqlite3.Connection) -> None:
+    """Ask for the lock until the deadline, as the writer does."""
+    deadline = time.monotonic() + database.patience
+    while True:
+        try:
+            connection.execute("begin immediate")
+        except sqlite3.Error as error:
+            if not sqlite_errors.is_busy(error):
+                raise database.translated(error) from error
+            if time.monotonic() >= deadline:
+                raise database.busy() from error
+            time.sleep(POLL)
+        else:
+            return
+
+
+@contextmanager
+def _committed(connection: sqlite3.Connection) -> Generator[None]:
+    """Commit a transaction at the end of the block, or roll it back."""
+    try:
+        yield
+    except BaseException:
+        # A failed statement may have rolled it back already.
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("rollback")
+        raise
+    if not connection.in_transaction:
+        raise UsageError(_ENDED)
+    connection.execute("commit")
+
+
+@contextmanager
+def lent(connection: sqlite3.Connection) -> Generator[sqlite3.Connection]:
+    """A caller's connection, begun with the write lock."""
+    # Python 3.12 brought `autocommit`; False has a transaction open at all times.
+    if getattr(connection, "autocommit", -1) is False:
+        with connection:
+            yield connection
+        return
+    if connection.in_transaction:
+        raise _begun(connection)
+    connection.execute("begin immediate")
+    with _committed(connection):
+        yield connection
+
+
+@asynccontextmanager
+async def alent(connection: Any) -> AsyncGenerator[Any]:
+    """A caller's aiosqlite connection, begun with the write lock."""
+    if connection.in_transaction:
+        raise _begun(connection)
+    await connection.execute("begin immediate")
+    try:
+        yield connection
+    except BaseException:
+        if connection.in_transaction:
+            await connection.execute("rollback")
+        raise
+    if not connection.in_transaction:
+        raise UsageError(_ENDED)
+    await connection.execute("commit")
+
+
+def _begun(connection: object) -> WrongConnection:
+    return WrongConnection(
+        connection,
+        "has a transaction open, which somebody else began and will end. Commit it before, or give"
+        " a connection that is free.",
+    )
+
+
+class AsyncSqliteCursor:
+    """What a statement has answered."""
+
+    def __init__(self, rows: Sequence[Any], rowcount: int, lastrowid: int | None) -> None:
+        """All rows are here already."""
+        self._rows = iter(rows)
+        self.rowcount: int = rowcount
+        self.lastrowid: int | None = lastrowid
+
+    async def fetchone(self) -> Any:
+        """The next row, or None."""
+        return next(self._rows, None)
+
+    async def fetchall(self) -> list[Any]:
+        """The rest of the rows."""
+        return list(self._rows)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """Row by row."""
+        for row in self._rows:
+            yield row
+
+
+class AsyncSqlite:
+    """A sqlite3 connection in a thread of its own. `within()` takes it as it takes aiosqlite's."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        """Nothing is opened yet."""
+        self._database = database
+        self._thread = ThreadPoolExecutor(1, "onefold-transaction")
+        self._connection: sqlite3.Connection | None = None
+
+    async def execute(
+        self, text: str, parameters: Sequence[Any] | dict[str, Any] = ()
+    ) -> AsyncSqliteCursor:
+        """Run a statement to its end."""
+        return await self._execute(lambda: _answered(self._conn.execute(text, parameters)))
+
+    async def executemany(
+        self, text: str, parameters: Iterable[Sequence[Any] | dict[str, Any]]
+    ) -> AsyncSqliteCursor:
+        """Run a statement for each of the parameters."""
+        return await self._execute(lambda: _answered(self._conn.executemany(text, parameters)))
+
+    @property
+    def in_transaction(self) -> bool:
+        """True until the transaction has ended."""
+        return self._conn.in_transaction
+
+    @property
+    def _conn(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise ValueError("closed")
+        return self._connection
+
+    async def _execute(self, work: Callable[[], T]) -> T:
+        """One thing after the other, and to its end: who is cancelled leaves no half statement."""
+        future = asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, work)
+        return await asyncio.shield(future)
+
+    async def open(self) -> None:
+        """Open a connection, and begin."""
+
+        def work() -> None:
+            self._connection = _opened(self._database)
+
+        await self._execute(work)
+
+    async def end(self, text: str) -> None:
+        """Commit or roll back."""
+        await self._execute(lambda: self._conn.execute(text))
+
+    async def close(self) -> None:
+        """Close the connection and end the thread; what is open is rolled back."""
+
+        def work() -> None:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+        try:
+            await self._execute(work)
+        finally:
+            self._thread.shutdown(wait=False)
+
+
+def _answered(cursor: sqlite3.Cursor) -> AsyncSqliteCursor:
+    return AsyncSqliteCursor(cursor.fetchall(), cursor.rowcount, cursor.lastrowid)
+
+
+@asynccontextmanager
+async def aown(database: SqliteDatabase) -> AsyncGenerator[AsyncSqlite]:
+    """`own`, awaited."""
+    connection = AsyncSqlite(database)
+    try:
+        await connection.open()
+        yield connection
+        if not connection.in_transaction:
+            raise UsageError(_ENDED)
+        await connection.end("commit")
+    finally:
+        # Closing rolls back what is still open.
+        await connection.close()

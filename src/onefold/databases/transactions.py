@@ -1,0 +1,262 @@
+"""Transactions that are begun for a handler, and committed: on our connections or its own.
+
+What is begun is begun and ended by the means of its own library, so that this knows of it. Nobody
+else's transaction is joined: the one who commits it would be somebody else, too.
+"""
+
+from __future__ import annotations
+
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from onefold.databases import sqlite_transactions
+from onefold.databases.borrowed import borrow, refusals
+from onefold.databases.sqlite import SqliteDatabase
+from onefold.errors import UsageError, WrongConnection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+
+    from onefold.databases import Build, Clock, Database
+    from onefold.databases.borrowed import Borrowed
+    from onefold.operations.statement import Operation, Sql
+
+T = TypeVar("T")
+
+Blocking: TypeAlias = AbstractContextManager[Any]
+Awaited: TypeAlias = AbstractAsyncContextManager[Any]
+
+
+class Begun:
+    """A transaction that is open, and what of ours is written into it."""
+
+    def __init__(self, connection: Any, borrowed: Borrowed) -> None:
+        """`connection` is for the handler."""
+        self.connection = connection
+        self._borrowed = borrowed
+
+    def write(self, build: Build[T]) -> T:
+        """Run an operation of ours, after what the handler has written."""
+        if _is_a(self.connection, _SESSIONS):
+            self.connection.flush()
+        self._refuse_ended()
+        return self._borrowed.transact(build)
+
+    async def awrite(self, build: Build[T]) -> T:
+        """`write`, awaited."""
+        if _is_a(self.connection, _SESSIONS):
+            await self.connection.flush()
+        self._refuse_ended()
+        return await self._borrowed.atransact(build)
+
+    def _refuse_ended(self) -> None:
+        """What was committed by hand is committed apart from what we would add.
+
+        SQLAlchemy says so itself, and on SQLite it has not begun before the first write.
+        """
+        library = {package for package, _ in _names(self.connection)}
+        if "sqlalchemy" not in library and self._borrowed.failed():
+            raise UsageError(
+                "The transaction has ended inside its block: it was committed or rolled back there,"
+                " or an error has ended it. Leave that to the block."
+            )
+
+
+@contextmanager
+def begin(target: object, database: Database, clock: Clock) -> Generator[Begun]:
+    """Begin a transaction, and commit it at the end of the block, or roll it back."""
+    with _begin(target, database) as connection:
+        borrowed = borrow(connection, database, clock=clock)
+        if target is not None:
+            borrowed.transact(_nothing, write=False)
+        yield Begun(connection, borrowed)
+
+
+@asynccontextmanager
+async def abegin(target: object, database: Database, clock: Clock) -> AsyncGenerator[Begun]:
+    """`begin`, awaited."""
+    async with _abegin(target, database) as connection:
+        borrowed = borrow(connection, database, clock=clock)
+        if target is not None:
+            await borrowed.atransact(_nothing, write=False)
+        yield Begun(connection, borrowed)
+
+
+def _nothing(sql: Sql) -> Operation[None]:
+    """That the connection is to our database is found out with the first operation."""
+    del sql
+    yield from ()
+
+
+def _begin(target: object, database: Database) -> Blocking:
+    if target is None:
+        if isinstance(database, SqliteDatabase):
+            return sqlite_transactions.own(database)
+        from onefold.databases.postgres.transactions import own
+
+        return own(database)
+    for name in _names(target):
+        if name in _BLOCKING:
+            return _BLOCKING[name](target)
+        if name in _AWAITED:
+            raise WrongConnection(
+                target, "is async. Use it with `async with`, in an async handler."
+            )
+    raise _unknown(target)
+
+
+def _abegin(target: object, database: Database) -> Awaited:
+    if target is None:
+        if isinstance(database, SqliteDatabase):
+            return sqlite_transactions.aown(database)
+        from onefold.databases.postgres.transactions import aown
+
+        return aown(database)
+    for name in _names(target):
+        if name in _AWAITED:
+            return _AWAITED[name](target)
+        if name in _BLOCKING:
+            raise WrongConnection(
+                target, "is sync. Use it with `with`, in a handler that is no coroutine."
+            )
+    raise _unknown(target)
+
+
+def _names(target: object) -> list[tuple[str, str]]:
+    kinds = type(target).__mro__
+    return [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
+
+
+def _is_a(target: object, names: frozenset[tuple[str, str]]) -> bool:
+    return not names.isdisjoint(_names(target))
+
+
+def _unknown(target: object) -> WrongConnection:
+    return WrongConnection(target, refusals.instead_of(_names(target)))
+
+
+def _refuse_begun(target: object, *, begun: bool) -> None:
+    if begun:
+        raise WrongConnection(
+            target,
+            "has a transaction open, which somebody else began and will end. Commit it before, or"
+            " give a connection that is free.",
+        )
+
+
+# --- sync -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _psycopg(connection: Any) -> Generator[Any]:
+    _refuse_begun(connection, begun=bool(connection.info.transaction_status))
+    with connection.transaction():
+        yield connection
+
+
+@contextmanager
+def _psycopg_pool(pool: Any) -> Generator[Any]:
+    with pool.connection() as connection, connection.transaction():
+        yield connection
+
+
+@contextmanager
+def _sqlalchemy(lent: Any) -> Generator[Any]:
+    """A connection, a session, or the session of this thread."""
+    _refuse_begun(lent, begun=lent.in_transaction())
+    with lent.begin():
+        yield lent
+
+
+def _begins(maker: Any) -> Any:
+    """An engine or a maker of sessions: what it gives has begun."""
+    return maker.begin()
+
+
+@contextmanager
+def _django(connection: Any) -> Generator[Any]:
+    from onefold.databases.borrowed.django import atomic
+
+    _refuse_begun(connection, begun=connection.in_atomic_block)
+    with atomic(connection):
+        yield connection
+
+
+_BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
+    ("sqlite3", "Connection"): sqlite_transactions.lent,
+    ("psycopg", "Connection"): _psycopg,
+    ("psycopg_pool", "ConnectionPool"): _psycopg_pool,
+    ("sqlalchemy", "Connection"): _sqlalchemy,
+    ("sqlalchemy", "Session"): _sqlalchemy,
+    ("sqlalchemy", "scoped_session"): _sqlalchemy,
+    ("sqlalchemy", "Engine"): _begins,
+    ("sqlalchemy", "sessionmaker"): _begins,
+    ("django", "BaseDatabaseWrapper"): _django,
+    ("django", "ConnectionProxy"): _django,
+}
+"""By the package and the name of a class that the target is, or comes from."""
+
+_SESSIONS: Final = frozenset(
+    {
+        ("sqlalchemy", "Session"),
+        ("sqlalchemy", "scoped_session"),
+        ("sqlalchemy", "AsyncSession"),
+        ("sqlalchemy", "async_scoped_session"),
+    }
+)
+
+
+# --- async ----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _async_psycopg(connection: Any) -> AsyncGenerator[Any]:
+    _refuse_begun(connection, begun=bool(connection.info.transaction_status))
+    async with connection.transaction():
+        yield connection
+
+
+@asynccontextmanager
+async def _async_psycopg_pool(pool: Any) -> AsyncGenerator[Any]:
+    async with pool.connection() as connection, connection.transaction():
+        yield connection
+
+
+@asynccontextmanager
+async def _asyncpg(connection: Any) -> AsyncGenerator[Any]:
+    _refuse_begun(connection, begun=connection.is_in_transaction())
+    async with connection.transaction():
+        yield connection
+
+
+@asynccontextmanager
+async def _asyncpg_pool(pool: Any) -> AsyncGenerator[Any]:
+    async with pool.acquire() as connection, connection.transaction():
+        yield connection
+
+
+@asynccontextmanager
+async def _async_sqlalchemy(lent: Any) -> AsyncGenerator[Any]:
+    _refuse_begun(lent, begun=lent.in_transaction())
+    async with lent.begin():
+        yield lent
+
+
+_AWAITED: Final[dict[tuple[str, str], Callable[[Any], Awaited]]] = {
+    ("aiosqlite", "Connection"): sqlite_transactions.alent,
+    ("psycopg", "AsyncConnection"): _async_psycopg,
+    ("psycopg_pool", "AsyncConnectionPool"): _async_psycopg_pool,
+    ("asyncpg", "Connection"): _asyncpg,
+    ("asyncpg", "PoolConnectionProxy"): _asyncpg,
+    ("asyncpg", "Pool"): _asyncpg_pool,
+    ("sqlalchemy", "AsyncConnection"): _async_sqlalchemy,
+    ("sqlalchemy", "AsyncSession"): _async_sqlalchemy,
+    ("sqlalchemy", "async_scoped_session"): _async_sqlalchemy,
+    ("sqlalchemy", "AsyncEngine"): _begins,
+    ("sqlalchemy", "async_sessionmaker"): _begins,
+}
