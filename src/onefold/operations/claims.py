@@ -48,7 +48,7 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
         rows = yield sql("insert_claims", INSERT_CLAIM_COLUMNS, [new], shared=shared)
         if rows:
             return Won(_won(rows[0], wanted, wanted.id))
-        found = yield from _find(sql, wanted.key)
+        found = yield from find(sql, wanted.key)
         answer = None if found is None else decide(found, wanted)
         if answer is not None and not isinstance(answer, TakeOver):
             return answer
@@ -63,7 +63,8 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
     )
 
 
-def _find(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
+def find(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
+    """What is stored of a key."""
     rows = yield sql("find_claims", KEY_COLUMNS, [key.place(sql.shards)])
     _, *stored = rows[0]
     return None if stored[0] is None else Found.from_row(stored)
@@ -94,7 +95,7 @@ def take_over(sql: Sql, wanted: Wanted, over: TakeOver) -> Operation[Claim | Non
 
 def take_over_unknown(sql: Sql, wanted: Wanted, *, fence: int) -> Operation[Claim | None]:
     """Run after all what `verify` found undone; None where somebody was quicker."""
-    seen = yield from _find(sql, wanted.key)
+    seen = yield from find(sql, wanted.key)
     if seen is None or seen.fence != fence or seen.state != Holding.HELD:
         return None
     return (yield from take_over(sql, wanted, TakeOver(seen, wanted.id, fresh=True)))
@@ -139,7 +140,7 @@ def settle(sql: Sql, settlements: Sequence[Settlement]) -> Operation[list[None]]
 
 
 def _settled_before(sql: Sql, claim: Claim) -> Operation[None]:
-    seen = yield from _find(sql, claim.key)
+    seen = yield from find(sql, claim.key)
     now = None if seen is None else (seen.owner, seen.state, seen.fence)
     if now != (claim.owner, Holding.SETTLED, claim.fence):
         raise LeaseLost(f"the key {claim.key.key!r}", fence=claim.fence)

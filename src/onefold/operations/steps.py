@@ -1,0 +1,132 @@
+"""Steps of a job: begin one, say how it ended, look at them.
+
+1. Every write names the fence of its delivery, and counts only while the job has it: a worker whose
+   job was taken by another writes nothing. No lease of a step's own is needed.
+2. A step begins only while its job is running. How it ended is written even where the job was
+   cancelled or given up meanwhile, as long as nobody else has it: what has happened has happened.
+3. A step's row is locked after its job's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onefold.errors import LeaseLost
+from onefold.model.claim import TAKEOVERS, Holding, Takeover
+from onefold.model.delivery import Delivery
+from onefold.model.identity import new_id, shard_of
+from onefold.model.step import NOTHING, Notes, Step, StepRow, read_name, shown
+
+if TYPE_CHECKING:
+    from onefold.operations.statement import Operation, Sql
+
+
+class StepWrite(msgspec.Struct, frozen=True):
+    """A step as it is to be, and as it was seen."""
+
+    delivery: Delivery
+    tenant: str
+    key: str
+    owner: str
+    """Made by the client, for every time that a step begins: a resent write finds its own."""
+    state: Holding
+    notes: Notes
+    takeover: Takeover = "rerun"
+    fingerprint: str | None = None
+    seen: StepRow | None = None
+    """None where nobody has seen it yet."""
+
+    @property
+    def begins(self) -> bool:
+        """True where work is to follow."""
+        return self.state is Holding.HELD and (self.seen is None or self.seen.owner != self.owner)
+
+
+def write(sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
+    """Write a step; answers with it as it now is, which may be another's word.
+
+    `LeaseLost` where the job is no longer this delivery's.
+    """
+    values = _values(sql, wanted)
+    if wanted.seen is None:
+        statement = sql("insert_step", **values)
+    else:
+        statement = sql(
+            "write_step",
+            seen_owner=wanted.seen.owner,
+            seen_state=wanted.seen.state,
+            **values,
+        )
+    rows = yield statement.but(alone=True, waits=True)
+    if rows:
+        return StepRow.from_row(rows[0])
+    found = yield from find(sql, wanted.delivery.id, wanted.tenant, key=wanted.key)
+    now = found[0] if found else None
+    if now is None or _is_as_seen(now, wanted.seen):
+        raise LeaseLost(f"job {wanted.delivery.id}", fence=wanted.delivery.fence)
+    return now
+
+
+def _values(sql: Sql, wanted: StepWrite) -> dict[str, Any]:
+    return {
+        "shard": shard_of(wanted.delivery.id, sql.shards),
+        "job": wanted.delivery.id,
+        "fence": wanted.delivery.fence,
+        "running": wanted.begins,
+        "key": wanted.key,
+        "owner": wanted.owner,
+        "state": int(wanted.state),
+        "takeover": TAKEOVERS.index(wanted.takeover),
+        "fingerprint": wanted.fingerprint,
+        "result": wanted.notes.text,
+    }
+
+
+def _is_as_seen(now: StepRow, seen: StepRow | None) -> bool:
+    return seen is not None and (now.owner, now.state) == (seen.owner, seen.state)
+
+
+def find(sql: Sql, job_id: str, tenant: str, *, key: str | None = None) -> Operation[list[StepRow]]:
+    """The steps of a job, or the one with this key."""
+    shard = shard_of(job_id, sql.shards)
+    rows = yield sql("find_steps", shard=shard, tenant=tenant, job=job_id, key=key)
+    return [StepRow.from_row(row) for row in rows]
+
+
+def look(sql: Sql, job_id: str, tenant: str, *, results: bool) -> Operation[list[Step]]:
+    """The steps of a job, as their reader sees them."""
+    found = yield from find(sql, job_id, tenant)
+    shard = shard_of(job_id, sql.shards)
+    jobs = yield sql("delivery_states", ("shard", "id"), [(shard, job_id)])
+    state, fence = (jobs[0][1], jobs[0][2]) if jobs else (None, None)
+    return [shown(row, state=state, fence=fence, results=results) for row in found]
+
+
+def force(
+    sql: Sql, job_id: str, tenant: str, *, label: str, state: Holding, value: str | None = None
+) -> Operation[bool]:
+    """An operator's word about a step that is not over; False where there is none."""
+    found = yield from find(sql, job_id, tenant)
+    named = {read_name(row.key): row for row in found if read_name(row.key).label == label}
+    if not named:
+        return False
+    seen = named[max(named, key=lambda name: name.generation)]
+    notes = msgspec.structs.replace(
+        seen.notes,
+        value=NOTHING if value is None else msgspec.Raw(value.encode()),
+        failure=seen.notes.failure if value is None else None,
+    )
+    rows = yield sql(
+        "force_step",
+        shard=shard_of(job_id, sql.shards),
+        tenant=tenant,
+        job=job_id,
+        key=seen.key,
+        owner=new_id(),
+        seen_owner=seen.owner,
+        state=int(state),
+        result=notes.text,
+    )
+    return bool(rows)

@@ -1,0 +1,20 @@
+-- An operator's word about a step that is not over: it is done, or it may run again. Whoever is at it is
+-- fenced off.
+update onefold.claim as c
+set
+    owner = :owner::text::uuid,
+    state = :state::smallint,
+    settled_at = case when :state::smallint = 1 then clock.now end,
+    result = :result::text
+from
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+        as clock (now)
+where
+    c.shard = :shard::smallint
+    and c.tenant = :tenant::text
+    and c.surface = 'step'
+    and c.scope = :job::text
+    and c.key = :key::text
+    and c.owner = :seen_owner::text::uuid
+    and c.state <> 1
+returning c.key
