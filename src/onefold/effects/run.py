@@ -1,0 +1,270 @@
+"""`Run`: one delivery of a job, as its handler sees it.
+
+@onefold.job
+def charge(run: Run, order_id: int) -> None:
+    receipt = run.step("charge", stripe_charge, order_id, idempotency_key=run.key("charge"))
+    with run.transaction() as tx:
+        tx.execute("insert into payment …", …)
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+from onefold.calls.claims import lock_key
+from onefold.calls.engine import Engine
+from onefold.effects.claims import AsyncRunLock, JobClaims, RunLock
+from onefold.effects.ledger import Asked, Ledger
+from onefold.effects.steps import Steps, step_inside, third_party_key
+from onefold.effects.transaction import Transaction
+from onefold.effects.values import encoded
+from onefold.errors import LeaseLost, UsageError
+from onefold.model.canonical import decode_payload
+from onefold.model.claim import claim_key
+from onefold.model.delivery import Delivery
+from onefold.model.moment import from_micros
+from onefold.model.step import step_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+    from typing import Unpack
+
+    from onefold.calls.claims import OnceOptions
+    from onefold.calls.lock import AsyncLock, Lock
+    from onefold.calls.once import AsyncOnce, Once
+    from onefold.calls.procedure import Conductor, Procedure
+    from onefold.model.job import Job
+    from onefold.model.step import StepRow
+
+_LOGGER: Final = logging.getLogger("onefold.run")
+_UNSET: Final[Any] = object()
+
+
+class Run(Steps):
+    """One delivery of a job: what its handler needs to do everything once."""
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        job: Job,
+        *,
+        lease: timedelta,
+        worker: str,
+        deadline: datetime | None = None,
+    ) -> None:
+        """Made by the worker, for each delivery."""
+        self.job: Job = job
+        self.worker: str = worker
+        self.deadline: datetime | None = deadline
+        """When the handler is stopped; None where it may take as long as it likes."""
+        self.result: Any = _UNSET
+        """Set it inside `transaction()` to have it stored as the job's result."""
+        self.log: logging.LoggerAdapter[logging.Logger] = _RunLog(
+            _LOGGER, {"job_id": job.id, "kind": job.kind, "attempt": job.attempt}
+        )
+        """A logger whose records carry the job's id, its kind and the attempt."""
+        self._conductor = conductor
+        self._lease = lease
+        self._lost = threading.Event()
+        self._completing = False
+        self._completed = False
+        self._claims = JobClaims(conductor, job, self.check)
+        super().__init__(Ledger(conductor, job, self._lost.set), self.check, {})
+
+    @property
+    def id(self) -> str:
+        """The job's, the same over every attempt and replay."""
+        return self.job.id
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first."""
+        return self.job.attempt
+
+    @property
+    def fence(self) -> int:
+        """The number of this delivery, strictly growing per job: give it to what you write to."""
+        return self.job.fence
+
+    @property
+    def tick(self) -> datetime | None:
+        """The moment of a schedule that the job stands for."""
+        return self.job.tick
+
+    @property
+    def lost(self) -> bool:
+        """True where the job is no longer ours: cancelled, or given to somebody else."""
+        return self._lost.is_set()
+
+    @property
+    def completed(self) -> bool:
+        """True once `transaction()` has committed: the job is completed, whatever happens now."""
+        return self._completed
+
+    def check(self) -> None:
+        """Raise `LeaseLost` where the job is no longer ours: before an effect of your own, say."""
+        if self.lost:
+            raise LeaseLost(f"job {self.job.id}", fence=self.job.fence)
+        if self._completed:
+            raise UsageError(
+                f"Job {self.job.id} was completed by run.transaction(), so it can have no more"
+                " effects of its own. Do this before, or inside of the transaction."
+            )
+
+    def mark_lost(self) -> bool:
+        """The job is no longer ours: every effect from here on is refused.
+
+        False, and nothing else, once the run completes its job itself: that is why it looks lost.
+        """
+        if self._completing or self._completed:
+            return False
+        self._lost.set()
+        return True
+
+    def key(self, name: str | None = None, key: str | None = None) -> str:
+        """A key for a third party: the same over every attempt of this job.
+
+        `run.key("charge")` is the key of the first step of this name, `run.key("charge", order)` of
+        the one with that key. Without a name, inside of a step's function, it is that step's.
+        """
+        if name is None:
+            inside = step_inside(self._ledger)
+            if inside is None:
+                raise UsageError("run.key() without a name is for the function of a step.")
+            return third_party_key(self._ledger, inside)
+        generation = self.job.generation
+        return third_party_key(
+            self._ledger, step_name(name, key=key, occurrence=1, generation=generation)
+        )
+
+    def transaction(self, target: object = None) -> Transaction:
+        """The handler's rows and the job's completion in one commit: exactly once.
+
+        Gives a connection of Onefold's own: psycopg's, or sqlite3's (awaited: with the same
+        `execute`). `target` is a connection of yours to the same database that has nothing open, or
+        a session, an engine, a pool: psycopg, asyncpg, sqlite3, aiosqlite, SQLAlchemy, Django.
+        """
+        if (inside := step_inside(self._ledger)) is not None:
+            raise UsageError(
+                f"The step {inside.label!r} is running, and would be completed with its job before"
+                " it has ended. Begin the transaction outside of the step."
+            )
+        return Transaction(self._conductor, self._ledger.delivery, self, target)
+
+    def begin_completing(self) -> str | None:
+        """The transaction is about to complete the job; answers with the result to store."""
+        self._completing = True
+        return None if self.result is _UNSET else encoded(self.result)
+
+    def end_completing(self, *, completed: bool) -> None:
+        """The transaction has been committed, or has not."""
+        self._completing, self._completed = False, completed
+
+    def once(self, key: str | Callable[..., str], **options: Unpack[OnceOptions]) -> Once:
+        """Do something at most once for this job: `with run.once("mail") as claim: …`.
+
+        As `onefold.once`, for keys of this job's own. A failure gives the key back.
+        """
+        return self._claims.once(self.job.id, key, **options)
+
+    def aonce(self, key: str | Callable[..., str], **options: Unpack[OnceOptions]) -> AsyncOnce:
+        """`once` for `async with` and for coroutine functions."""
+        return self._claims.aonce(self.job.id, key, **options)
+
+    def lock(
+        self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
+    ) -> Lock:
+        """`onefold.lock`, which counts as lost once the job is."""
+        self.check()
+        key = claim_key(self.job.tenant, "lock", "", lock_key(name))
+        return RunLock(self._conductor, key, ttl, wait, is_lost=self._lost.is_set)
+
+    def alock(
+        self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
+    ) -> AsyncLock:
+        """`lock` for `async with`."""
+        self.check()
+        key = claim_key(self.job.tenant, "lock", "", lock_key(name))
+        return AsyncRunLock(self._conductor, key, ttl, wait, is_lost=self._lost.is_set)
+
+    def heartbeat(self) -> datetime:
+        """Extend the job's lease now; answers until when. `LeaseLost` where it is not ours."""
+        self.check()
+        delivery = Delivery(self.job.id, self.job.fence)
+        (beat,) = Engine(self._conductor).heartbeat([delivery], lease=self._lease)
+        return self._until(beat.lease_until)
+
+    async def aheartbeat(self) -> datetime:
+        """`heartbeat`, awaited."""
+        self.check()
+        delivery = Delivery(self.job.id, self.job.fence)
+        (beat,) = await Engine(self._conductor).aheartbeat([delivery], lease=self._lease)
+        return self._until(beat.lease_until)
+
+    def _until(self, moment: datetime | None) -> datetime:
+        if moment is None:
+            self.mark_lost()
+            raise LeaseLost(f"job {self.job.id}", fence=self.job.fence)
+        return moment
+
+    def now(self) -> datetime:
+        """The time, recorded: a rerun is told the same."""
+        return self._conductor.run(self._now())
+
+    async def anow(self) -> datetime:
+        """`now`, awaited."""
+        return await self._conductor.arun(self._now())
+
+    def uuid(self) -> UUID:
+        """A random UUID, recorded: a rerun is given the same."""
+        return self._conductor.run(self._uuid())
+
+    async def auuid(self) -> UUID:
+        """`uuid`, awaited."""
+        return await self._conductor.arun(self._uuid())
+
+    def random(self) -> float:
+        """A random number from 0 to 1, recorded: a rerun is given the same."""
+        return self._conductor.run(self._random())
+
+    async def arandom(self) -> float:
+        """`random`, awaited."""
+        return await self._conductor.arun(self._random())
+
+    def _now(self) -> Procedure[datetime]:
+        micros: int = yield from self._recorded("now()", self._conductor.now)
+        return from_micros(micros)
+
+    def _uuid(self) -> Procedure[UUID]:
+        return UUID((yield from self._recorded("uuid()", lambda: str(uuid4()))))
+
+    def _random(self) -> Procedure[float]:
+        number: float = yield from self._recorded("random()", random.random)
+        return number
+
+    def _recorded(self, name: str, make: Callable[[], Any]) -> Procedure[Any]:
+        """A step that is over as soon as it begins: nothing outside is done by it."""
+        self.check()
+        if step_inside(self._ledger) is not None:
+            return make()
+        asked = Asked(self._ledger.name(name, None))
+        row: StepRow | None = yield from self._ledger.find(asked)
+        if row is None or not row.is_settled:
+            row = yield from self._ledger.store(asked, row, encoded(make()))
+        return decode_payload(row.notes.value_text)
+
+
+class _RunLog(logging.LoggerAdapter[logging.Logger]):
+    """Adds the job to what a record says itself."""
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        """The fields of the job beside those of the call."""
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs

@@ -1,0 +1,399 @@
+"""`run.step` and `run.transact`: work that is done once per job, and remembered.
+
+A step is begun by a write, done, and settled by another; a crash in between leaves it begun. A
+transaction of `run.transact` has both the effect and the record, so a crash leaves both or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, cast, overload
+
+from onefold.calls.once import Done, NotDone
+from onefold.calls.procedure import Pause, Procedure
+from onefold.databases.transactions import abegin, begin
+from onefold.effects.failures import failure_of, raised_again
+from onefold.effects.ledger import Asked
+from onefold.effects.values import decoded, encoded, fingerprint_of, is_awaited
+from onefold.errors import (
+    Busy,
+    InvalidInput,
+    KeyReused,
+    LeaseLost,
+    OutcomeUnknown,
+    UsageError,
+)
+from onefold.model import given
+from onefold.model.outcome import Outcome
+from onefold.model.retry import DEFAULT_BACKOFF, Backoff, Exponential, Fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from typing import Unpack
+
+    from onefold.calls.once import Verdict, Verify
+    from onefold.effects.ledger import Ledger
+    from onefold.model.claim import Takeover
+    from onefold.model.step import StepName, StepRow
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# They say how the run is to end, and nothing about the step: no attempt of it is over.
+_PASSING = (Outcome, Busy, KeyReused, LeaseLost, OutcomeUnknown, UsageError)
+
+
+class StepOptions(TypedDict, total=False):
+    """How a step is done."""
+
+    key: str | None
+    """Tells this step from others of its name, where their order is the data's."""
+    attempts: int | None
+    """How often it is tried, over all attempts of the job, before its failure is final."""
+    backoff: Backoff | None
+    """How long it waits between them; exponential, from 1 s, by default."""
+    unsafe: bool
+    """It must not be done twice: an attempt that vanished is unknown, and not repeated."""
+    verify: Verify | None
+    """Finds out what became of one that vanished, by its key: Done, NotDone or None."""
+    on: object
+    """What `transact` begins its transaction on; Onefold's own connections by default."""
+
+
+_inside: ContextVar[tuple[Ledger, StepName] | None] = ContextVar("onefold_step", default=None)
+"""The step whose function is running here."""
+
+
+def step_inside(ledger: Ledger) -> StepName | None:
+    """The step of this run whose function is running here."""
+    here = _inside.get()
+    return here[1] if here is not None and here[0] is ledger else None
+
+
+class Steps:
+    """The steps of a run, done as its options say."""
+
+    def __init__(self, ledger: Ledger, check: Callable[[], None], options: StepOptions) -> None:
+        """`check` raises where the run must not go on."""
+        given.options(options, StepOptions.__optional_keys__)
+        _check_attempts(options.get("attempts"), options.get("backoff"))
+        given.flag(options.get("unsafe", False), "unsafe")
+        verify = options.get("verify")
+        if verify is not None and not callable(verify):
+            raise InvalidInput("verify", f"must be a function, got {verify!r}")
+        self._ledger = ledger
+        self._check = check
+        self._options = options
+
+    def using(self, **options: Unpack[StepOptions]) -> Steps:
+        """The same with other options: `run.using(unsafe=True, verify=look_up).step(…)`."""
+        return Steps(self._ledger, self._check, {**self._options, **options})
+
+    def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do something once per job: its result is stored, and a rerun is given it.
+
+        What it returns is what was stored, read back: the first run and a rerun see the same. Where
+        the run dies in the middle of it, it is done again, unless it is `unsafe`.
+        """
+        self._check()
+        if step_inside(self._ledger) is not None:
+            return function(*args, **kwargs)
+        attempt = self._attempt(name, function, args, kwargs)
+        conductor = self._ledger.conductor
+        self._begin(attempt)
+        while not attempt.is_over():
+            try:
+                with attempt.inside():
+                    value = function(*args, **kwargs)
+            except Exception as error:
+                if not conductor.run(attempt.failed(error)):
+                    raise
+                self._check()
+            else:
+                conductor.run(attempt.done(value))
+        return cast("R", attempt.answer())
+
+    def _begin(self, attempt: Attempt) -> None:
+        conductor = self._ledger.conductor
+        conductor.run(attempt.look())
+        if attempt.is_unknown():
+            verdict = attempt.verify()
+            if inspect.isawaitable(verdict):
+                raise InvalidInput("verify", "must be awaited here; use it with astep")
+            conductor.run(attempt.verified(verdict))
+        conductor.run(attempt.begin())
+
+    @overload
+    async def astep(
+        self,
+        name: str,
+        function: Callable[P, Coroutine[Any, Any, R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R: ...
+    @overload
+    async def astep(
+        self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    async def astep(
+        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """`step`, awaited: coroutine functions here, plain ones in a thread."""
+        self._check()
+        if step_inside(self._ledger) is not None:
+            return await _called(function, args, kwargs)
+        attempt = self._attempt(name, function, args, kwargs)
+        conductor = self._ledger.conductor
+        await self._abegin(attempt)
+        while not attempt.is_over():
+            try:
+                with attempt.inside():
+                    value = await _called(function, args, kwargs)
+            except Exception as error:
+                if not await conductor.arun(attempt.failed(error)):
+                    raise
+                self._check()
+            else:
+                await conductor.arun(attempt.done(value))
+        return attempt.answer()
+
+    async def _abegin(self, attempt: Attempt) -> None:
+        conductor = self._ledger.conductor
+        await conductor.arun(attempt.look())
+        if attempt.is_unknown():
+            verdict = attempt.verify()
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+            await conductor.arun(attempt.verified(verdict))
+        await conductor.arun(attempt.begin())
+
+    def transact(
+        self,
+        name: str,
+        function: Callable[Concatenate[Any, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """A step whose rows and record are one commit: exactly once, wherever the run dies.
+
+        `function` is given the connection first, and must not commit. Several may follow each
+        other; the job goes on after each.
+        """
+        attempt = self._transaction(name, function, args, kwargs)
+        conductor = self._ledger.conductor
+        conductor.run(attempt.look())
+        attempt.refuse_unknown()
+        if attempt.is_over():
+            return cast("R", attempt.answer())
+        with begin(self._options.get("on"), conductor.database, conductor.clock) as begun:
+            with attempt.inside():
+                value = function(begun.connection, *args, **kwargs)
+            row = begun.write(attempt.recorded(value))
+        attempt.adopt(row)
+        return cast("R", attempt.answer())
+
+    async def atransact(
+        self,
+        name: str,
+        function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """`transact`, awaited."""
+        attempt = self._transaction(name, function, args, kwargs)
+        conductor = self._ledger.conductor
+        await conductor.arun(attempt.look())
+        attempt.refuse_unknown()
+        if attempt.is_over():
+            return cast("R", attempt.answer())
+        async with abegin(self._options.get("on"), conductor.database, conductor.clock) as begun:
+            with attempt.inside():
+                value = await function(begun.connection, *args, **kwargs)
+            row = await begun.awrite(attempt.recorded(value))
+        attempt.adopt(row)
+        return cast("R", attempt.answer())
+
+    def _transaction(
+        self, name: str, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Attempt:
+        self._check()
+        if (outer := step_inside(self._ledger)) is not None:
+            raise UsageError(
+                f"The step {outer.label!r} is running, and a step inside of it is a part of it: the"
+                " transaction would be committed apart. Call transact() outside of the step."
+            )
+        return self._attempt(name, function, args, kwargs, passed_before=1)
+
+    def _attempt(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        *,
+        passed_before: int = 0,
+    ) -> Attempt:
+        found = self._ledger.name(name, self._options.get("key"))
+        digest = fingerprint_of(found.label, function, args, kwargs, passed_before=passed_before)
+        takeover: Takeover = "refuse" if self._options.get("unsafe") else "rerun"
+        return Attempt(self._ledger, self._options, function, Asked(found, digest, takeover))
+
+
+class Attempt:
+    """One step that was asked for, from the look at what is known to its end."""
+
+    def __init__(
+        self, ledger: Ledger, options: StepOptions, function: Callable[..., Any], asked: Asked
+    ) -> None:
+        """Nothing is known yet."""
+        self.name = asked.name
+        self._ledger = ledger
+        self._options = options
+        self._function = function
+        self._asked = asked
+        self._row: StepRow | None = None
+
+    def is_over(self) -> bool:
+        """True where the step has ended, now or before."""
+        return self._row is not None and self._row.is_settled
+
+    def is_unknown(self) -> bool:
+        """True where an earlier delivery has begun it, vanished, and it must not be repeated."""
+        row = self._row
+        fence = self._ledger.delivery.fence
+        return row is not None and row.must_not_rerun and row.fence != fence
+
+    def refuse_unknown(self) -> None:
+        """Raise where nobody knows what became of it."""
+        if self.is_unknown():
+            raise OutcomeUnknown(key=self.name.label)
+
+    @contextmanager
+    def inside(self) -> Generator[None]:
+        """Steps that are asked for here are a part of this one."""
+        token = _inside.set((self._ledger, self.name))
+        try:
+            yield
+        finally:
+            _inside.reset(token)
+
+    def look(self) -> Procedure[None]:
+        """Find out what is known."""
+        self._row = yield from self._ledger.find(self._asked)
+
+    def verify(self) -> Verdict | Awaitable[Verdict]:
+        """Ask what became of the attempt that vanished."""
+        verify = self._options.get("verify")
+        found = None if verify is None else verify(third_party_key(self._ledger, self.name))
+        if found is None:
+            raise OutcomeUnknown(key=self.name.label)
+        return found
+
+    def verified(self, verdict: object) -> Procedure[None]:
+        """Act on what was found out: take it as done, or begin anew."""
+        assert self._row is not None
+        match verdict:
+            case Done(result):
+                text = encoded(result)
+                self._row = yield from self._ledger.begin(self._asked, self._row)
+                yield from self._settle(text)
+            case NotDone():
+                self._row = yield from self._ledger.begin(self._asked, self._row)
+            case None:
+                raise OutcomeUnknown(key=self.name.label)
+            case _:
+                raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
+
+    def begin(self) -> Procedure[None]:
+        """Begin, unless it is over, or begun by what was found out."""
+        row = self._row
+        begun = row is not None and row.is_held and row.fence == self._ledger.delivery.fence
+        if not begun and not self.is_over():
+            self._row = yield from self._ledger.begin(self._asked, row)
+
+    def done(self, value: Any) -> Procedure[None]:
+        """Store the result; what cannot be stored is told before the step counts as done."""
+        assert self._row is not None
+        try:
+            text = encoded(value)
+        except InvalidInput as error:
+            error.add_note(f"The step {self.name.label!r} was done, but its result is not stored.")
+            yield from self._give_up(error, happened=True)
+            raise
+        yield from self._settle(text)
+
+    def _settle(self, text: str) -> Procedure[None]:
+        assert self._row is not None
+        if not self._row.is_settled:
+            self._row = yield from self._ledger.settle(self._asked, self._row, value=text)
+
+    def failed(self, error: Exception) -> Procedure[bool]:
+        """Say that it failed; True where it is to be tried again here, after a pause."""
+        assert self._row is not None
+        most, tried = self._options.get("attempts"), self._row.notes.attempts
+        if most is None or isinstance(error, _PASSING):
+            yield from self._give_up(error, happened=isinstance(error, OutcomeUnknown))
+            return False
+        failure = failure_of(error)
+        if tried >= most:
+            self._row = yield from self._ledger.settle(self._asked, self._row, failure=failure)
+            return False
+        self._row = yield from self._ledger.again(self._asked, self._row, failure)
+        backoff = self._options.get("backoff") or DEFAULT_BACKOFF
+        yield Pause(backoff.delay(tried).total_seconds())
+        return True
+
+    def _give_up(self, error: Exception, *, happened: bool) -> Procedure[None]:
+        """Give it back for another attempt; not so what is unsafe and may have happened."""
+        assert self._row is not None
+        keeps = happened and self._options.get("unsafe", False)
+        say = self._ledger.note if keeps else self._ledger.release
+        try:
+            self._row = yield from say(self._asked, self._row, failure_of(error))
+        except Exception as other:  # noqa: BLE001 - it must not hide the error of the step
+            error.add_note(f"The step {self.name.label!r} could not be given back: {other}")
+
+    def recorded(self, value: Any) -> Any:
+        """The operation that stores the step in the transaction of its effect."""
+        return self._ledger.record(self._asked, self._row, encoded(value))
+
+    def adopt(self, row: StepRow) -> None:
+        """The transaction was committed with this in it."""
+        self._ledger.adopt(row)
+        self._row = row
+
+    def answer(self) -> Any:
+        """The stored result, or the stored failure."""
+        assert self._row is not None
+        notes = self._row.notes
+        if notes.failure is not None:
+            raise raised_again(notes.failure, self.name.label)
+        return decoded(notes.value_text, self._function)
+
+
+def third_party_key(ledger: Ledger, name: StepName) -> str:
+    """The key under which a third party knows a step: the same over every attempt of the job."""
+    generation = f".{ledger.job.generation}" if ledger.job.generation else ""
+    return f"{ledger.job.id}{generation}:{name.label}"
+
+
+async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    if is_awaited(function):
+        return await function(*args, **kwargs)
+    value = await asyncio.to_thread(function, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+def _check_attempts(attempts: object, backoff: object) -> None:
+    if attempts is not None and (type(attempts) is not int or attempts < 1):
+        raise InvalidInput("attempts", f"must be a whole number from 1 on, got {attempts!r}")
+    if backoff is not None and not isinstance(backoff, Exponential | Fixed):
+        raise InvalidInput("backoff", f"must be an Exponential or a Fixed, got {backoff!r}")
+    if backoff is not None and attempts is None:
+        raise InvalidInput("backoff", "needs attempts: without them a step is not tried again here")

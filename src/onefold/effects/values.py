@@ -1,0 +1,95 @@
+"""What goes into a step and comes out of it: arguments to compare, results to read back."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import msgspec
+
+from onefold.errors import InvalidInput
+from onefold.model.canonical import decode_payload, sorted_payload
+from onefold.model.claim import encode_result
+from onefold.model.unique import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def fingerprint_of(
+    label: str,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    passed_before: int = 0,
+) -> str:
+    """The digest of a step's arguments, however they are passed.
+
+    Defaults are not part of it: a new parameter that has one must not stop the jobs that are under
+    way. `passed_before` is how many arguments the function is given before these.
+    """
+    try:
+        given = sorted_payload(
+            [_plain(value) for value in _bound(function, args, kwargs, passed_before)]
+        )
+    except InvalidInput as error:
+        raise InvalidInput(
+            "arguments",
+            f"of the step {label!r} cannot be compared with those of a rerun: {error.reason}. Give"
+            " it plain values, or a function without arguments that knows the rest.",
+        ) from error
+    return fingerprint("arguments", given)
+
+
+def _bound(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], before: int
+) -> list[Any]:
+    """Names and values in turn; as they come, where there is no signature to go by."""
+    try:
+        bound = inspect.signature(function).bind(*[None] * before, *args, **kwargs)
+    except (TypeError, ValueError):
+        return [list(args), dict(kwargs)]
+    found = list(bound.arguments.items())[before:]
+    return [part for item in found for part in item]
+
+
+def encoded(value: Any) -> str:
+    """The text of a result; `InvalidInput` for what cannot be stored, or is too large."""
+    return encode_result(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Models of pydantic say themselves how they are written."""
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) and not isinstance(value, type) else value
+
+
+def decoded(text: str, function: Callable[..., Any]) -> Any:
+    """A stored result, as the type that the function says it returns, if that can be had."""
+    value, kind = decode_payload(text), _returned(function)
+    validate = getattr(kind, "model_validate", None)
+    if callable(validate):
+        return validate(value)
+    if kind in (Any, None, type(None)):
+        return value
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except (TypeError, msgspec.ValidationError):
+        return value
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    while isinstance(function, partial):
+        function = function.func
+    try:
+        return get_type_hints(function).get("return", Any)
+    except Exception:  # noqa: BLE001 - a hint that cannot be read is no hint
+        return Any
+
+
+def is_awaited(function: Callable[..., Any]) -> bool:
+    """True for what gives a coroutine: run in the event loop, and not in a thread."""
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
