@@ -41,20 +41,15 @@ class Rate:
 
     def left(self, full_at: int, now: int) -> int:
         """How many tokens the bucket has."""
-        return (self.count * self.interval - (self._clamped(full_at, now) - now)) // self.interval
+        return max(0, self.count - -(-max(0, full_at - now) // self.interval))
 
     def spent(self, full_at: int, now: int, tokens: int) -> int:
         """When it will be full again, after so many have been taken out of it."""
-        return self._clamped(full_at, now) + tokens * self.interval
+        return max(full_at, now) + tokens * self.interval
 
     def wait(self, full_at: int, now: int) -> int:
         """Microseconds until there is a token in it."""
-        empty_for = self._clamped(full_at, now) - (self.count - 1) * self.interval - now
-        return max(0, empty_for)
-
-    def _clamped(self, full_at: int, now: int) -> int:
-        """A bucket that was emptied under a slower rate is no emptier than empty."""
-        return min(max(full_at, now), now + self.count * self.interval)
+        return max(0, full_at - (self.count - 1) * self.interval - now)
 
     def __str__(self) -> str:
         """As it is written: 100/m, 10/30s."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from onefold.model.delivery import TakeOrder
+from onefold.model.identity import enqueue_order
 from onefold.model.job import Job
 from onefold.model.limit import Rate
 from onefold.model.queue import stored_rate
@@ -293,7 +294,7 @@ class _Visit:
             )
             for row in rows:
                 known = heads.get(row[4])
-                if known is None or row[2] < known[2]:
+                if known is None or enqueue_order(row[2]) < enqueue_order(known[2]):
                     heads[row[4]] = row
         self._add(Candidate._make(row[:5]) for row in heads.values() if row[5])
 

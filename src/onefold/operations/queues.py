@@ -76,7 +76,7 @@ def _save(
         for queue in sorted(queues):
             said = queues[queue]
             (concurrency, count, period), (of_group, group_count, group_period) = said.stored
-            yield sql(
+            saved = yield sql(
                 "save_queue",
                 shard=shard,
                 queue=queue,
@@ -91,6 +91,14 @@ def _save(
                 group_rate_count=group_count,
                 group_rate_period=group_period,
             )
+            if saved and shard == home_of(sql, queue):
+                yield sql(
+                    "clamp_rates",
+                    shard=shard,
+                    queue=queue,
+                    period=period,
+                    group_period=group_period,
+                )
 
 
 def _ring(sql: Sql, queues: Iterable[str]) -> Operation[None]:

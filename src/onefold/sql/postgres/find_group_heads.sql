@@ -13,7 +13,8 @@ cross join lateral (
         and j.queue = :queue::text
         and j.state = 0
         and j.group_key = g.key
-    order by j.id
+    -- As job_group_order has it: the order of their enqueueing.
+    order by substr(cast(j.id as text), 1, 13) || substr(cast(j.id as text), 20)
     limit 1
 ) as head
 cross join

@@ -21,3 +21,4 @@ set declared = excluded.declared,
     group_rate_period = excluded.group_rate_period,
     updated_at = excluded.updated_at
 where :force::boolean or queue.declared
+returning queue.name

@@ -8,11 +8,14 @@ from json_each(:groups) as g
 cross join onefold_job as head
     on head.shard = :shard
     and head.id = (
-        select min(j.id)
+        select j.id
         from onefold_job as j
         where
             j.shard = :shard
             and j.queue = :queue
             and j.state = 0
             and j.group_key = g.value
+        -- As onefold_job_group_order has it: the order of their enqueueing.
+        order by substr(cast(j.id as text), 1, 13) || substr(cast(j.id as text), 20)
+        limit 1
     )

@@ -19,3 +19,4 @@ set declared = excluded.declared,
     group_rate_period = excluded.group_rate_period,
     updated_at = excluded.updated_at
 where :force or onefold_queue.declared
+returning name

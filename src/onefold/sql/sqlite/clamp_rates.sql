@@ -1,0 +1,8 @@
+-- A bucket that was emptied under a slower rate is no emptier than empty under the new one.
+update onefold_rate
+set
+    full_at = min(
+        full_at,
+        :now + case when group_key = '' then coalesce(:period, 0) else coalesce(:group_period, 0) end
+    )
+where shard = :shard and queue = :queue
