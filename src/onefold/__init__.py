@@ -5,6 +5,7 @@ PostgreSQL in production.
 """
 
 from onefold.app import Onefold, Tenant, Within
+from onefold.effects.run import Run
 from onefold.errors import (
     AlreadyEnqueued,
     Busy,
@@ -28,6 +29,8 @@ from onefold.errors import (
     SchemaOutdated,
     SerializationConflict,
     ShardsDiffer,
+    StepFailed,
+    StepsChanged,
     TooOld,
     UsageError,
     WouldDeadlock,
@@ -50,6 +53,7 @@ from onefold.model.outcome import Bury, Cancel, Defer, Retry
 from onefold.model.retention import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
+from onefold.model.step import Step
 from onefold.model.unique import Unique
 from onefold.model.violation import is_unique_violation
 from onefold.operations.endings import Rescued, RescuedJob
@@ -101,11 +105,15 @@ __all__ = [
     "ResultTimeout",
     "Retention",
     "Retry",
+    "Run",
     "Schedule",
     "ScheduleNotFound",
     "SchemaOutdated",
     "SerializationConflict",
     "ShardsDiffer",
+    "Step",
+    "StepFailed",
+    "StepsChanged",
     "Suppressed",
     "Tenant",
     "Tick",
