@@ -13,7 +13,8 @@ from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.queues import QueueCalls
-from onefold.calls.schedules import ScheduleCalls
+from onefold.calls.schedules import DeclaredOptions, ScheduleCalls, save
+from onefold.cron import Crons, Scheduling
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
 from onefold.declaring import Declaring
@@ -28,13 +29,14 @@ from onefold.operations import claims, maintenance
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from onefold.calls.hooks import Hooks
     from onefold.databases import Clock
     from onefold.model.event import Listener
     from onefold.model.retention import Retention
     from onefold.model.retry import Backoff
+    from onefold.model.schedule import Schedule
     from onefold.operations.maintenance import Erased
     from onefold.operations.migrations import Migration
 
@@ -156,6 +158,7 @@ class Onefold(Tenant, QueueCalls):
         self.engine: Engine = Engine(self._conductor)
         self.hooks: Hooks = self._conductor.hooks
         self.jobs: Registry = Registry()
+        self.crons: Crons = Crons()
 
     @property
     def job(self) -> Declaring:
@@ -182,6 +185,38 @@ class Onefold(Tenant, QueueCalls):
         on, tenants and `within` included.
         """
         self._conductor.defaults.say_of_queue(name, Said(backoff, retention, timeout))
+
+    def cron(
+        self, cron: str, *, name: str | None = None, **options: Unpack[DeclaredOptions]
+    ) -> Scheduling:
+        """Run a job at every tick of a cron expression: above `@onefold.job`, or alone.
+
+            @onefold.cron("*/5 * * * *", tz="Europe/Berlin")
+            def tidy_up() -> None: ...
+
+        Workers store it when they start. The schedule is called like the job's kind, unless it has
+        a name of its own. `report.call("eu")` gives arguments to a job that takes any.
+        """
+        given.options(options, DeclaredOptions.__optional_keys__)
+        return Scheduling(
+            cron,
+            name=name,
+            options=options,
+            crons=self.crons,
+            job=self.job,
+            conductor=self._conductor,
+        )
+
+    def declare_schedules(self) -> list[Schedule]:
+        """Store what `cron` has declared, as every worker does when it starts.
+
+        What `schedule()` has made under the same name stays as it is.
+        """
+        return self._conductor.run(save(self.crons.wishes))
+
+    async def adeclare_schedules(self) -> list[Schedule]:
+        """`declare_schedules`, awaited."""
+        return await self._conductor.arun(save(self.crons.wishes))
 
     def tenant(self, name: str) -> Tenant:
         """The same for one owner of keys."""

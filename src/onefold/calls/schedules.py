@@ -51,8 +51,8 @@ class ScheduledOptions(TypedDict, total=False):
     store_result: bool | None
 
 
-class ScheduleOptions(ScheduledOptions, total=False):
-    """Everything that `schedule` may be told by name."""
+class DeclaredOptions(TypedDict, total=False):
+    """What is said of a schedule itself."""
 
     tz: str
     """The zone whose clocks it goes by, as the IANA database names it; UTC."""
@@ -60,6 +60,10 @@ class ScheduleOptions(ScheduledOptions, total=False):
     """What becomes of ticks that nobody was there for: skip, latest (the default) or all."""
     catch_up_most: int | None
     """With `all`, how many at most: the newest; 100."""
+
+
+class ScheduleOptions(ScheduledOptions, DeclaredOptions, total=False):
+    """Everything that `schedule` may be told by name."""
 
 
 class ScheduleCalls:
@@ -81,7 +85,7 @@ class ScheduleCalls:
 
         Saying the same again changes nothing. Another expression, or zone, counts from now.
         """
-        wanted = wished(self._tenant, name, cron, _new_job(kind, payload, options), options)
+        wanted = self._wish(name, cron, _new_job(kind, payload, options), options)
         return self._conductor.run(save([wanted]))[0]
 
     async def aschedule(
@@ -94,8 +98,12 @@ class ScheduleCalls:
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """`schedule`, awaited."""
-        wanted = wished(self._tenant, name, cron, _new_job(kind, payload, options), options)
+        wanted = self._wish(name, cron, _new_job(kind, payload, options), options)
         return (await self._conductor.arun(save([wanted])))[0]
+
+    def _wish(self, name: str, cron: str, new_job: NewJob, options: DeclaredOptions) -> Wish:
+        (filled,) = self._conductor.defaults.filled([new_job])
+        return wished(self._tenant, name, cron, filled, options)
 
     def schedules(self) -> list[Schedule]:
         """All there are, by name."""
@@ -152,7 +160,7 @@ def wished(
     name: str,
     cron: str,
     new_job: NewJob,
-    options: ScheduleOptions,
+    options: DeclaredOptions,
     *,
     declared: bool = False,
 ) -> Wish:

@@ -21,6 +21,7 @@ from onefold.model.job import Enqueued
 from onefold.model.moment import LATEST, MICROSECOND, from_micros
 from onefold.model.options import read_options
 from onefold.model.request import Prepared, Request, prepare
+from onefold.model.unique import Unique
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -208,7 +209,8 @@ def wish(
                 "catch_up_most",
                 f"must be a whole number from {MOST[0]} to {MOST[-1]}, got {catch_up_most!r}",
             )
-    # Time only decides the buckets of derived keys, and a schedule has none.
+    _check_job(new_job)
+    # Time only decides the buckets of derived keys, and there are none.
     request = prepare(new_job, tenant, now=0).request
     template = Template(*(getattr(request, field) for field in Template.__struct_fields__))
     return Wish(
@@ -224,6 +226,17 @@ def wish(
         catch_up_most=CATCH_UP_MOST if catch_up_most is None else catch_up_most,
         declared=declared,
     )
+
+
+def _check_job(new_job: NewJob) -> None:
+    """A schedule makes many jobs: what can only be said of one of them is refused."""
+    for field in ("run_at", "expires_at", "idempotency_key", "request_id", "trace", "tick"):
+        if getattr(new_job, field) is not None:
+            raise ConflictingOptions(field, "is said of one job, and a schedule makes many")
+    if isinstance(new_job.unique, Unique) and new_job.unique.bucket is not None:
+        raise ConflictingOptions(
+            "unique", "with a bucket is no key for a schedule: each of its ticks has one job anyway"
+        )
 
 
 def first_tick(cron: str, tz: str, now: int) -> int:

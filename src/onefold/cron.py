@@ -1,0 +1,119 @@
+"""`@onefold.cron`: schedules that code declares, and what a type checker makes of their jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
+
+import msgspec
+
+from onefold.calls.schedules import DeclaredOptions, wished
+from onefold.errors import InvalidInput
+from onefold.job import Call, DeclaredJob, JobFunction
+from onefold.model.job import NewJob
+from onefold.model.schedule import Wish, first_tick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import TypeGuard
+
+    from onefold.calls.procedure import Conductor
+    from onefold.declaration import Declaration
+    from onefold.declaring import Declaring, RunFirst
+    from onefold.effects.run import Run
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Job: TypeAlias = DeclaredJob[..., Any] | Call[..., Any]
+J = TypeVar("J", bound=Job)
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A schedule that code declares, and the declaration of its job."""
+
+    wish: Wish
+    job: Any
+
+
+class Crons:
+    """The declared schedules of an Onefold, by name: what its workers store when they start."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._declared: dict[str, Declared] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is declared, in order of declaration."""
+        return tuple(self._declared)
+
+    @property
+    def wishes(self) -> list[Wish]:
+        """What is to be stored."""
+        return [declared.wish for declared in self._declared.values()]
+
+    def add(self, wish: Wish, job: Declaration) -> None:
+        """A name has one schedule. The same job declared anew, as by a reload, replaces its own."""
+        known = self._declared.get(wish.name)
+        if known is not None and (known.wish.kind != wish.kind or known.job is job):
+            raise InvalidInput(
+                "name",
+                f"{wish.name!r} is a schedule already, of {known.wish.kind!r} at"
+                f" {known.wish.cron!r}. Give one of them another name=.",
+            )
+        self._declared[wish.name] = Declared(wish, job)
+
+
+class Scheduling:
+    """A decorator for jobs, and for functions that become one."""
+
+    def __init__(
+        self,
+        cron: str,
+        *,
+        name: str | None,
+        options: DeclaredOptions,
+        crons: Crons,
+        job: Declaring,
+        conductor: Conductor,
+    ) -> None:
+        """Made by `Onefold.cron`. Whatever can be wrong with the schedule is refused here."""
+        self._cron = cron
+        self._name = name
+        self._options = options
+        self._crons = crons
+        self._job = job
+        self._conductor = conductor
+        wish = self._wish(NewJob("any"))
+        first_tick(wish.cron, wish.zone, conductor.now())
+
+    @overload
+    def __call__(self, job: J, /) -> J: ...
+    @overload
+    def __call__(
+        self, function: RunFirst[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, R, Concatenate[Run, P], Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(
+        self, function: RunFirst[P, R], /
+    ) -> JobFunction[P, R, Concatenate[Run, P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, R, P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R, P, R]: ...
+    def __call__(self, subject: Any, /) -> Any:
+        """Declare the schedule; a function becomes a job first, under its own name."""
+        job: Job = subject if _is_job(subject) else self._job(subject)
+        call = job if isinstance(job, Call) else job.call()
+        (new_job,) = self._conductor.defaults.filled([call.new_job()])
+        self._crons.add(self._wish(new_job), job.declaration)
+        return job
+
+    def _wish(self, new_job: NewJob) -> Wish:
+        name = new_job.kind if self._name is None else self._name
+        return wished("", name, self._cron, new_job, self._options, declared=True)
+
+
+def _is_job(subject: object) -> TypeGuard[Job]:
+    return isinstance(subject, DeclaredJob | Call)
