@@ -15,6 +15,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onefold.databases import sqlite_errors
+from onefold.databases.sqlite import SqliteDatabase
 from onefold.databases.sqlite_writer import POLL
 from onefold.errors import UsageError, WrongConnection
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from onefold.databases.sqlite import SqliteDatabase
+    from onefold.databases import Database
 
 T = TypeVar("T")
 
@@ -36,8 +37,9 @@ _ENDED = "The transaction was ended inside its block, so its rows are committed 
 
 
 @contextmanager
-def own(database: SqliteDatabase) -> Generator[sqlite3.Connection]:
+def own(database: Database) -> Generator[sqlite3.Connection]:
     """A connection of ours with the write lock, for one transaction."""
+    assert isinstance(database, SqliteDatabase)
     connection = _opened(database)
     try:
         # A plain call in this thread would wait for this very transaction: it is told so.
@@ -222,8 +224,9 @@ def _answered(cursor: sqlite3.Cursor) -> AsyncSqliteCursor:
 
 
 @asynccontextmanager
-async def aown(database: SqliteDatabase) -> AsyncGenerator[AsyncSqlite]:
+async def aown(database: Database) -> AsyncGenerator[AsyncSqlite]:
     """`own`, awaited."""
+    assert isinstance(database, SqliteDatabase)
     connection = AsyncSqlite(database)
     try:
         await connection.open()

@@ -14,9 +14,7 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from onefold.databases import sqlite_transactions
 from onefold.databases.borrowed import borrow, refusals
-from onefold.databases.sqlite import SqliteDatabase
 from onefold.errors import UsageError, WrongConnection
 
 if TYPE_CHECKING:
@@ -95,11 +93,7 @@ def _nothing(sql: Sql) -> Operation[None]:
 
 def _begin(target: object, database: Database) -> Blocking:
     if target is None:
-        if isinstance(database, SqliteDatabase):
-            return sqlite_transactions.own(database)
-        from onefold.databases.postgres.transactions import own
-
-        return own(database)
+        return _own(database)
     for name in _names(target):
         if name in _BLOCKING:
             return _BLOCKING[name](target)
@@ -112,11 +106,7 @@ def _begin(target: object, database: Database) -> Blocking:
 
 def _abegin(target: object, database: Database) -> Awaited:
     if target is None:
-        if isinstance(database, SqliteDatabase):
-            return sqlite_transactions.aown(database)
-        from onefold.databases.postgres.transactions import aown
-
-        return aown(database)
+        return _aown(database)
     for name in _names(target):
         if name in _AWAITED:
             return _AWAITED[name](target)
@@ -125,6 +115,26 @@ def _abegin(target: object, database: Database) -> Awaited:
                 target, "is sync. Use it with `with`, in a handler that is no coroutine."
             )
     raise _unknown(target)
+
+
+def _own(database: Database) -> Blocking:
+    if database.sql.dialect == "sqlite":
+        from onefold.databases import sqlite_transactions
+
+        return sqlite_transactions.own(database)
+    from onefold.databases.postgres import transactions
+
+    return transactions.own(database)
+
+
+def _aown(database: Database) -> Awaited:
+    if database.sql.dialect == "sqlite":
+        from onefold.databases import sqlite_transactions
+
+        return sqlite_transactions.aown(database)
+    from onefold.databases.postgres import transactions
+
+    return transactions.aown(database)
 
 
 def _names(target: object) -> list[tuple[str, str]]:
@@ -150,6 +160,12 @@ def _refuse_begun(target: object, *, begun: bool) -> None:
 
 
 # --- sync -----------------------------------------------------------------------------------------
+
+
+def _sqlite(connection: Any) -> Blocking:
+    from onefold.databases import sqlite_transactions
+
+    return sqlite_transactions.lent(connection)
 
 
 @contextmanager
@@ -188,7 +204,7 @@ def _django(connection: Any) -> Generator[Any]:
 
 
 _BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
-    ("sqlite3", "Connection"): sqlite_transactions.lent,
+    ("sqlite3", "Connection"): _sqlite,
     ("psycopg", "Connection"): _psycopg,
     ("psycopg_pool", "ConnectionPool"): _psycopg_pool,
     ("sqlalchemy", "Connection"): _sqlalchemy,
@@ -212,6 +228,12 @@ _SESSIONS: Final = frozenset(
 
 
 # --- async ----------------------------------------------------------------------------------------
+
+
+def _aiosqlite(connection: Any) -> Awaited:
+    from onefold.databases import sqlite_transactions
+
+    return sqlite_transactions.alent(connection)
 
 
 @asynccontextmanager
@@ -248,7 +270,7 @@ async def _async_sqlalchemy(lent: Any) -> AsyncGenerator[Any]:
 
 
 _AWAITED: Final[dict[tuple[str, str], Callable[[Any], Awaited]]] = {
-    ("aiosqlite", "Connection"): sqlite_transactions.alent,
+    ("aiosqlite", "Connection"): _aiosqlite,
     ("psycopg", "AsyncConnection"): _async_psycopg,
     ("psycopg_pool", "AsyncConnectionPool"): _async_psycopg_pool,
     ("asyncpg", "Connection"): _asyncpg,
