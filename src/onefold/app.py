@@ -18,6 +18,7 @@ from onefold.cron import Crons, Scheduling
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
 from onefold.declaring import Declaring
+from onefold.effects.inspection import StepCalls
 from onefold.errors import InvalidInput, LeaseLost
 from onefold.job import Registry
 from onefold.model import given, names
@@ -65,7 +66,7 @@ class Within(JobCalls, ClaimCalls, ScheduleCalls):
         await self._conductor.arun(_guard(claim))
 
 
-class Tenant(JobCalls, ClaimCalls, ScheduleCalls):
+class Tenant(JobCalls, ClaimCalls, ScheduleCalls, StepCalls):
     """Onefold for one owner of keys: jobs, keys and locks of others are out of sight."""
 
     def __init__(self, conductor: Conductor, tenant: str) -> None:
