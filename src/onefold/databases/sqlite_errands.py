@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import abstractmethod
 from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,9 +47,9 @@ class Errand(Waiting):
         self.answer, self.error = answer, error
 
     @property
+    @abstractmethod
     def is_abandoned(self) -> bool:
         """True where nobody waits for it any more."""
-        raise NotImplementedError
 
 
 class ThreadsErrand(Errand):

@@ -15,6 +15,7 @@ Here is what threads and tasks have in common; how they wait is in `threads` and
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
 from copy import copy
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -77,7 +78,7 @@ def together(waiting: Sequence[Waiting]) -> Callable[[Sql], Operation[list[Any]]
     return lambda sql: waiting[0].shared.many(sql, items)
 
 
-class Waiting:
+class Waiting(ABC):
     """A caller, with the item it asks for; how it is told is its own business."""
 
     def __init__(self, shared: Shared[Any, Any], deadline: float) -> None:
@@ -102,8 +103,9 @@ class Waiting:
         """Say that its key is held: the caller waits for it in a lane of its own."""
         self.fail(HeldUp())
 
+    @abstractmethod
     def _tell(self, answer: object, error: BaseException | None) -> None:
-        raise NotImplementedError
+        """Let the caller know."""
 
 
 Flight: TypeAlias = Generator[Sequence[Waiting], list[Any], None]
