@@ -8,7 +8,8 @@ neither does what only reads.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import psycopg
 from psycopg.rows import TupleRow
@@ -17,12 +18,13 @@ from onefold.databases.postgres.execute import aexecute, afetch, execute, fetch
 from onefold.operations.run import run, run_async
 
 if TYPE_CHECKING:
-    from psycopg.pq.abc import PGresult
+    from collections.abc import Callable
 
     from onefold.databases import Build, Clock
     from onefold.operations.statement import Rows, Sql, Statement
 
 T = TypeVar("T")
+CursorT = TypeVar("CursorT", bound="psycopg.Cursor[TupleRow] | psycopg.AsyncCursor[TupleRow]")
 
 PIPELINES: Final = psycopg.Pipeline.is_supported()
 """libpq has them since version 14; without them, the same statements go one by one."""
@@ -34,12 +36,7 @@ COMMIT: Final = b"commit"
 PATIENT: Final = b"set local lock_timeout = 800"
 IMPATIENT: Final = b"set local lock_timeout = 50"
 
-
 FEW_ROWS: Final = 10
-
-
-def _keeps_much(result: PGresult | None) -> bool:
-    return result is not None and result.ntuples > FEW_ROWS
 
 
 def _can_go_together(statement: Statement) -> bool:
@@ -50,42 +47,47 @@ def _can_go_together(statement: Statement) -> bool:
     )
 
 
-class Session(psycopg.Connection[TupleRow]):
-    """A connection with a cursor that is used again and again.
+class OurCursor(Generic[CursorT]):
+    """A connection's cursor that is used again and again.
 
     A new one has to find out anew how each type of parameter is spelled: a tenth of an enqueue.
     One with a long answer is let go, since it would keep it.
     """
 
-    _ours: psycopg.Cursor[TupleRow] | None = None
+    def __init__(self, make: Callable[[], CursorT]) -> None:
+        """`make` is the connection's."""
+        self._make = make
+        self._cursor: CursorT | None = None
 
-    def cursor_of_ours(self) -> psycopg.Cursor[TupleRow]:
+    def get(self) -> CursorT:
         """The cursor."""
-        if self._ours is None:
-            self._ours = self.cursor()
-        return self._ours
+        if self._cursor is None:
+            self._cursor = self._make()
+        return self._cursor
 
     def let_go(self) -> None:
         """Keep no long answer while nobody uses the connection."""
-        if self._ours is not None and _keeps_much(self._ours.pgresult):
-            self._ours = None
+        answer = None if self._cursor is None else self._cursor.pgresult
+        if answer is not None and answer.ntuples > FEW_ROWS:
+            self._cursor = None
+
+
+class Session(psycopg.Connection[TupleRow]):
+    """A connection with a cursor of ours."""
+
+    @cached_property
+    def ours(self) -> OurCursor[psycopg.Cursor[TupleRow]]:
+        """The cursor, kept."""
+        return OurCursor(self.cursor)
 
 
 class AsyncSession(psycopg.AsyncConnection[TupleRow]):
     """`Session`, awaited."""
 
-    _ours: psycopg.AsyncCursor[TupleRow] | None = None
-
-    def cursor_of_ours(self) -> psycopg.AsyncCursor[TupleRow]:
-        """The cursor."""
-        if self._ours is None:
-            self._ours = self.cursor()
-        return self._ours
-
-    def let_go(self) -> None:
-        """Keep no long answer while nobody uses the connection."""
-        if self._ours is not None and _keeps_much(self._ours.pgresult):
-            self._ours = None
+    @cached_property
+    def ours(self) -> OurCursor[psycopg.AsyncCursor[TupleRow]]:
+        """The cursor, kept."""
+        return OurCursor(self.cursor)
 
 
 class Attempt:
@@ -101,7 +103,7 @@ class Attempt:
     ) -> None:
         """`patient` decides how long a lock is waited for at a time."""
         self._connection = connection
-        self._cursor = connection.cursor_of_ours()
+        self._cursor = connection.ours.get()
         self._clock = clock
         self._write = write
         self._patience = PATIENT if patient else IMPATIENT
@@ -119,7 +121,7 @@ class Attempt:
             with suppress(psycopg.Error):
                 self._connection.rollback()
             raise
-        self._connection.let_go()
+        self._connection.ours.let_go()
         return result
 
     def _execute(self, statement: Statement) -> Rows:
@@ -168,7 +170,7 @@ class AsyncAttempt:
     ) -> None:
         """`patient` decides how long a lock is waited for at a time."""
         self._connection = connection
-        self._cursor = connection.cursor_of_ours()
+        self._cursor = connection.ours.get()
         self._clock = clock
         self._write = write
         self._patience = PATIENT if patient else IMPATIENT
@@ -189,7 +191,7 @@ class AsyncAttempt:
             # Cancelled: whatever the server was doing, it is not for us any more.
             await self._connection.close()
             raise
-        self._connection.let_go()
+        self._connection.ours.let_go()
         return result
 
     async def _execute(self, statement: Statement) -> Rows:
