@@ -49,7 +49,9 @@ from onefold.model.job import (
     Page,
     Suppressed,
 )
+from onefold.model.limit import Limit, Rate
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
+from onefold.model.queue import Outlook, QueueSettings
 from onefold.model.retention import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
@@ -58,6 +60,7 @@ from onefold.model.unique import Unique
 from onefold.model.violation import is_unique_violation
 from onefold.operations.endings import Rescued, RescuedJob
 from onefold.operations.maintenance import Erased, Pruned
+from onefold.operations.queues import TakenUnderControl
 
 __version__ = "0.1.0"
 
@@ -93,13 +96,17 @@ __all__ = [
     "JobNotFound",
     "KeyReused",
     "LeaseLost",
+    "Limit",
     "NewJob",
     "NoTransaction",
     "Onefold",
     "OnefoldError",
     "OutcomeUnknown",
+    "Outlook",
     "Page",
     "Pruned",
+    "QueueSettings",
+    "Rate",
     "Rescued",
     "RescuedJob",
     "ResultTimeout",
@@ -115,6 +122,7 @@ __all__ = [
     "StepFailed",
     "StepsChanged",
     "Suppressed",
+    "TakenUnderControl",
     "Tenant",
     "Tick",
     "Ticked",

@@ -25,6 +25,7 @@ from onefold.model import given, names
 from onefold.model.claim import Claim
 from onefold.model.identity import shard_count
 from onefold.model.moment import span, to_micros
+from onefold.model.queue import QueueLimits, queue_limits
 from onefold.operations import claims, maintenance
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from onefold.calls.hooks import Hooks
     from onefold.databases import Clock
     from onefold.model.event import Listener
+    from onefold.model.limit import Limit
     from onefold.model.retention import Retention
     from onefold.model.retry import Backoff
     from onefold.model.schedule import Schedule
@@ -159,6 +161,7 @@ class Onefold(Tenant, QueueCalls):
         self.engine: Engine = Engine(self._conductor)
         self.hooks: Hooks = self._conductor.hooks
         self.jobs: Registry = Registry()
+        self._queue_limits: dict[str, QueueLimits] = {}
         self.crons: Crons = Crons()
 
     @property
@@ -179,13 +182,21 @@ class Onefold(Tenant, QueueCalls):
         backoff: Backoff | None = None,
         retention: Retention | None = None,
         timeout: timedelta | None = None,
+        limit: Limit | None = None,
+        group_limit: Limit | None = None,
+        ordered: bool = False,
     ) -> None:
         """Say what holds for jobs that are enqueued in a queue and do not say it themselves.
 
         A job beats its kind, and a kind its queue. It holds for what this object enqueues from now
-        on, tenants and `within` included.
+        on, tenants and `within` included. Limits hold for every worker from the start of one that
+        declares them, unless an operator has set others: `limit` of the whole queue, `group_limit`
+        of each group, `ordered` for one job of a group at a time, in order.
         """
-        self._conductor.defaults.say_of_queue(name, Said(backoff, retention, timeout))
+        limits = queue_limits(limit, group_limit, ordered=ordered)
+        said = Said(backoff, retention, timeout, group_limit)
+        self._conductor.defaults.say_of_queue(name, said)
+        self._queue_limits[name] = limits
 
     def cron(
         self, cron: str, *, name: str | None = None, **options: Unpack[DeclaredOptions]

@@ -10,8 +10,8 @@ from onefold.arguments import Arguments, Result, to_json
 from onefold.calls.defaults import Said
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import given, names
-from onefold.model.canonical import canonical_json
 from onefold.model.job import NewJob
+from onefold.model.limit import group_key
 from onefold.model.moment import span
 from onefold.model.request import prepare
 from onefold.model.rules import ErrorRule, error_rules
@@ -157,13 +157,6 @@ class Declaration:
             raise InvalidInput(
                 field, f"names {path!r}, and {self.arguments.name} takes {known} for a payload"
             )
-
-
-def group_key(value: Json) -> str | None:
-    """The group that a value of a payload stands for: text as it is, anything else as JSON."""
-    if value is None or value == "":
-        return None
-    return value if isinstance(value, str) else canonical_json(value).decode()
 
 
 def _function(function: Any) -> Callable[..., Any]:

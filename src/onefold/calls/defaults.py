@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.job import NewJob
+from onefold.model.limit import Limit
 from onefold.model.request import prepare
 from onefold.model.retention import Retention
 from onefold.model.retry import Backoff
@@ -26,6 +27,8 @@ class Said(msgspec.Struct, frozen=True):
     backoff: Backoff | None = None
     retention: Retention | None = None
     timeout: timedelta | None = None
+    group_limit: Limit | None = None
+    """Its key tells the group of a job that does not say it."""
 
 
 NOTHING: Final = Said()
@@ -74,7 +77,14 @@ class Defaults:
             backoff=new_job.backoff or kind.backoff or queue.backoff,
             retention=_first(new_job.retention, kind.retention, queue.retention),
             timeout=timeout,
+            group_key=_group(new_job, queue.group_limit),
         )
+
+
+def _group(new_job: NewJob, limit: Limit | None) -> str | None:
+    if new_job.group_key is not None or limit is None:
+        return new_job.group_key
+    return limit.group_of(new_job.payload)
 
 
 def _said_of(said: dict[str, Said], name: object) -> Said:

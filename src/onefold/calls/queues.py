@@ -20,6 +20,8 @@ class QueueCalls:
     """Queues are shared by all tenants, and so is what is said about them."""
 
     _conductor: Conductor
+    _queue_limits: dict[str, QueueLimits]
+    """What the code has declared."""
 
     def pause(self, queue: str) -> None:
         """Give no more jobs of a queue to any worker. What is running goes on."""
@@ -77,6 +79,17 @@ class QueueCalls:
         """`clear_limits`, awaited."""
         await self._conductor.arun(_clear_limits(queue))
 
+    def declare_queues(self) -> None:
+        """Store the limits that `queue` has declared, as every worker does when it starts.
+
+        They replace what was declared before, and never what an operator has set.
+        """
+        self._conductor.run(_declare(self._queue_limits))
+
+    async def adeclare_queues(self) -> None:
+        """`declare_queues`, awaited."""
+        await self._conductor.arun(_declare(self._queue_limits))
+
     def queues(self) -> list[QueueSettings]:
         """The queues that have settings or jobs to do, by name, with how many those are."""
         return self._conductor.run(once_through(queues.find, write=False))
@@ -110,6 +123,11 @@ def _resume(queue: str) -> Procedure[None]:
 def _set_limits(queue: str, limits: QueueLimits) -> Procedure[None]:
     name = names.name(queue, "queue")
     return once_through(lambda sql: queues.set_limits(sql, name, limits))
+
+
+def _declare(limits: dict[str, QueueLimits]) -> Procedure[None]:
+    if limits:
+        yield from once_through(lambda sql: queues.declare(sql, limits))
 
 
 def _clear_limits(queue: str) -> Procedure[None]:

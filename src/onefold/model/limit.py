@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from onefold.errors import InvalidInput
-from onefold.model import names
+from onefold.model.canonical import canonical_json, decode_payload, encode_payload
 from onefold.model.moment import MICROSECOND, span
+from onefold.model.unique import field_at, field_path
 
 MOST: Final = 1_000_000
 """Of a concurrency, and of the jobs that a rate counts."""
@@ -88,7 +89,7 @@ class Limit:
         if key is None and concurrency is None and rate is None:
             raise InvalidInput("limit", "needs a concurrency, a rate or a key")
         if key is not None:
-            names.key(key, "key")
+            field_path(key, "key")
         if concurrency is not None and not _counts(concurrency):
             raise InvalidInput(
                 "concurrency", f"must be a whole number from 1 to {MOST}, got {concurrency!r}"
@@ -96,6 +97,14 @@ class Limit:
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "concurrency", concurrency)
         object.__setattr__(self, "rate", None if rate is None else parse_rate(rate))
+
+    def group_of(self, payload: Any) -> str | None:
+        """The group that a job with this payload belongs to; None where it has no such field."""
+        if self.key is None:
+            return None
+        # As it is stored, so that a UUID and its text are the same group.
+        stored = decode_payload(encode_payload(payload))
+        return group_key(field_at(stored, field_path(self.key, "key")))
 
     def __repr__(self) -> str:
         """As it would be written."""
@@ -106,6 +115,13 @@ class Limit:
         }
         given = ", ".join(f"{name}={value!r}" for name, value in parts.items() if value is not None)
         return f"Limit({given})"
+
+
+def group_key(value: Any) -> str | None:
+    """The group that a value of a payload stands for: text as it is, anything else as JSON."""
+    if value is None or value == "":
+        return None
+    return value if isinstance(value, str) else canonical_json(value).decode()
 
 
 def parse_rate(rate: object) -> Rate:
