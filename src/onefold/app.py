@@ -27,6 +27,9 @@ from onefold.model.identity import shard_count
 from onefold.model.moment import span, to_micros
 from onefold.model.queue import QueueLimits, queue_limits
 from onefold.operations import claims, maintenance
+from onefold.worker.running import run_until_signal
+from onefold.worker.settings import WorkerOptions, worker_settings
+from onefold.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -242,6 +245,25 @@ class Onefold(Tenant, QueueCalls):
         """
         self.hooks.add(listener)
         return lambda: self.hooks.remove(listener)
+
+    def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
+        """A worker for this event loop: `async with onefold.worker(queues=["email"]): …`.
+
+        Leaving the block stops it: what runs may end within the grace, the rest is handed back.
+        """
+        return Worker(self._conductor, self.jobs, worker_settings(options), self._declare)
+
+    def run_worker(self, **options: Unpack[WorkerOptions]) -> None:
+        """Work until SIGTERM or SIGINT, and end within the grace; a second signal ends it now."""
+        settings = worker_settings(options)
+        run_until_signal(
+            lambda: Worker(self._conductor, self.jobs, settings, self._declare), self.aclose
+        )
+
+    async def _declare(self) -> None:
+        """Write down what the code says of queues and schedules."""
+        await self.adeclare_queues()
+        await self.adeclare_schedules()
 
     def migrate(self) -> list[Migration]:
         """Bring the database's tables up to date; answers with what was applied."""

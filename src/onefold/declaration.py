@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 from onefold.arguments import Arguments, Result, to_json
@@ -12,13 +11,13 @@ from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import given, names
 from onefold.model.job import NewJob
 from onefold.model.limit import group_key
-from onefold.model.moment import span
 from onefold.model.request import prepare
 from onefold.model.rules import ErrorRule, error_rules
 from onefold.model.unique import Unique, field_at, field_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
 
     from onefold.calls.jobs import EnqueueOptions
     from onefold.model.job import Job, Json, KeyRule, UniqueWhile
@@ -58,7 +57,6 @@ class DeclareOptions(TypedDict, total=False):
     done_on: ErrorRule | Sequence[ErrorRule]
     on_dead: Callable[[Job], Any] | None
     """Called when a job of this kind is buried; plain, or a coroutine function."""
-    lease: timedelta | None
 
 
 class Declaration:
@@ -72,9 +70,6 @@ class Declaration:
         self.kind: str = _kind(function, options.get("kind"))
         self.isolation: Isolation = _isolation(function, options, is_async=self.is_async)
         self.timeout: timedelta | None = options.get("timeout")
-        self.lease: timedelta | None = options.get("lease")
-        if self.lease is not None:
-            span(self.lease, "lease", least=timedelta(milliseconds=1))
         self.on_dead: Callable[[Job], Any] | None = options.get("on_dead")
         if self.on_dead is not None and not callable(self.on_dead):
             raise InvalidInput("on_dead", f"must be a function of a job, got {self.on_dead!r}")
@@ -148,8 +143,9 @@ class Declaration:
         elif unique is not None and not callable(unique):
             raise InvalidInput("unique", f"must be Unique or a function, got {unique!r}")
         rest = {name: value for name, value in self._shared.items() if name != "unique"}
+        said = {name: getattr(self.said, name) for name in ("backoff", "retention", "timeout")}
         key = None if unique is None else "any"
-        prepare(NewJob(self.kind, {}, unique_key=key, **rest), "", now=0)
+        prepare(NewJob(self.kind, {}, unique_key=key, **rest, **said), "", now=0)
 
     def _check_path(self, path: str, steps: Sequence[str | int], field: str) -> None:
         if steps and steps[0] not in self.arguments.names:

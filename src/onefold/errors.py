@@ -18,9 +18,9 @@
     │   ├── StepFailed                 a step of this job failed for good in an earlier attempt
     │   ├── LeaseLost                  this delivery, claim or lock is no longer yours
     │   ├── JobNotFound                no such job for this tenant
+    │   ├── ScheduleNotFound           no such schedule for this tenant
     │   ├── WrongState                 the job is in a state that does not allow this
     │   ├── Gone                       only a tombstone of the job is left
-    │   ├── ScheduleNotFound           no such schedule for this tenant
     │   ├── JobFailed                  the job whose result was waited for is dead or cancelled
     │   ├── ResultTimeout              it has not ended in time; also a TimeoutError
     │   └── TooOld                     older than what the ledger still remembers
@@ -405,6 +405,41 @@ class TooOld(Conflict):
             key=key,
             issued_at=issued_at,
             horizon=horizon,
+        )
+
+
+class WorkFailed(OnefoldError):
+    """A handler did not come to its own end."""
+
+
+class JobTimeout(WorkFailed):
+    """A handler took longer than it may."""
+
+    timeout: timedelta
+
+    def __init__(self, timeout: timedelta) -> None:
+        """`timeout` is how long it may take."""
+        super().__init__(
+            f"The handler took longer than {timeout.total_seconds():g} s and was told to stop. Give"
+            " it more time (timeout=), or less to do.",
+            timeout=timeout,
+        )
+
+
+class ProcessDied(WorkFailed):
+    """The process that ran a handler is gone."""
+
+    exit_code: int | None
+
+    def __init__(self, exit_code: int | None) -> None:
+        """`exit_code` is negative for a signal."""
+        how = "was killed" if exit_code is None else f"ended with status {exit_code}"
+        if exit_code is not None and exit_code < 0:
+            how = f"was killed by signal {-exit_code}"
+        super().__init__(
+            f"The process that ran the handler {how}. Look for what it does in C, or for memory it"
+            " runs out of.",
+            exit_code=exit_code,
         )
 
 

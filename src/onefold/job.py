@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
+    from onefold.calls.procedure import Conductor
     from onefold.declaration import Declaration, Isolation
     from onefold.effects.run import Run
     from onefold.model.job import Enqueued, EnqueuedMany, Job, Json
@@ -194,14 +195,15 @@ class DeclaredJob(Enqueuer[P, R_co]):
         self.is_async: bool = declaration.is_async
         self.isolation: Isolation = declaration.isolation
         self.timeout: timedelta | None = declaration.timeout
-        self.lease: timedelta | None = declaration.lease
         self.on_dead: Callable[[Job], Any] | None = declaration.on_dead
         self.stores_result: bool = declaration.stores_result
+        self.wants_run: bool = declaration.arguments.run is not None
+        self.conductor: Conductor = calls._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         self.declaration: Declaration = declaration
         wrapper: Any = self
         update_wrapper(wrapper, declaration.function)
 
-    def bind(self, job: Job, run: Run) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the function is called with; `InvalidInput` where the payload does not fit."""
         return self.declaration.arguments.from_payload(job.payload, run)
 

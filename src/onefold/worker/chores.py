@@ -1,0 +1,124 @@
+"""Chores: rescue, prune, sweep, fold. Any worker may do them, and one at a time does.
+
+A claim with the length of the interval says who: an efficiency, not a promise. Two at once would do
+no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from onefold.errors import OnefoldError
+from onefold.model.claim import Won, claim_key, want
+from onefold.model.event import LeasesExpired
+from onefold.model.moment import to_micros
+from onefold.operations import claims
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from onefold.calls.engine import Engine
+    from onefold.calls.hooks import Hooks
+    from onefold.calls.procedure import Conductor
+    from onefold.model.claim import Answer
+    from onefold.operations.endings import RescuedJob
+    from onefold.worker.settings import WorkerSettings
+
+log = logging.getLogger("onefold.worker")
+
+LONGEST: Final = timedelta(minutes=5)
+TICK: Final = 15.0
+"""Seconds after which schedules that somebody made meanwhile are seen."""
+JITTER: Final = 0.2
+
+
+class Chore(NamedTuple):
+    """Something that is done every so often, by somebody."""
+
+    name: str
+    every: timedelta
+    do: Callable[[], Awaitable[object]]
+
+
+class Chores:
+    """The round of one worker."""
+
+    def __init__(self, conductor: Conductor, engine: Engine, settings: WorkerSettings) -> None:
+        """Nothing is due yet."""
+        self._conductor = conductor
+        self._engine = engine
+        self._hooks: Hooks = conductor.hooks
+        self.buried: Callable[[RescuedJob], None] = lambda _: None
+        """Told of each job that a rescue has buried."""
+        rescue_every = min(settings.lease / 4, timedelta(seconds=15))
+        self.chores: list[Chore] = [
+            Chore("rescue", rescue_every, self._rescue),
+            Chore("fold", timedelta(seconds=15), engine.afold),
+            Chore("prune", timedelta(seconds=60), engine.aprune),
+            Chore("sweep", timedelta(seconds=60), engine.asweep),
+        ]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tick())
+            for chore in self.chores:
+                group.create_task(self._repeat(chore))
+
+    async def _tick(self) -> None:
+        """Every worker looks when a tick is due, and the tick's claim says whose job it is."""
+        while True:
+            try:
+                ticked = await self._engine.atick()
+            except OnefoldError as error:
+                log.warning("Schedules could not be looked at: %s", error)
+                pause = TICK
+            else:
+                now = self._conductor.now()
+                due = None if ticked.next_at is None else to_micros(ticked.next_at, "next_at")
+                pause = TICK if due is None else min(TICK, (due - now) / 1_000_000)
+            await asyncio.sleep(max(pause, 0.0) + random.random() * JITTER)
+
+    async def _repeat(self, chore: Chore) -> None:
+        while True:
+            # Jittered, the first time too: workers that start together must not chore together.
+            await asyncio.sleep(chore.every.total_seconds() * (0.5 + random.random()))
+            try:
+                await self.once(chore)
+            except OnefoldError as error:
+                log.warning("The chore %r was not done: %s", chore.name, error)
+
+    async def once(self, chore: Chore) -> bool:
+        """Do it, unless somebody has done it within its interval; True where it was done."""
+        key = claim_key("", "chore", "", chore.name)
+        wanted = want(key, lease=LONGEST, takeover="rerun", retention=chore.every * 0.9)
+        answer: Answer = await self._conductor.database.atransact(
+            lambda sql: claims.claim(sql, wanted)
+        )
+        if not isinstance(answer, Won):
+            return False
+        try:
+            await chore.do()
+        finally:
+            settlement = claims.Settlement(answer.claim, None)
+            await self._conductor.database.atransact(lambda sql: claims.settle(sql, [settlement]))
+        return True
+
+    async def _rescue(self) -> None:
+        rescued = await self._engine.arescue()
+        if not rescued.total:
+            return
+        log.warning(
+            "Rescued jobs of workers that vanished: %d to run again, %d buried; %d had expired.",
+            rescued.requeued, rescued.buried, rescued.expired,
+        )  # fmt: skip
+        if self._hooks.wanted:
+            lapsed = rescued.requeued + rescued.buried
+            self._hooks.tell(LeasesExpired(lapsed, rescued.buried))
+        for job in rescued.jobs:
+            if job.buried:
+                self.buried(job)

@@ -1,0 +1,200 @@
+"""Runs handlers: coroutines as tasks, functions in threads, and in processes where they say so."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from contextvars import Context, copy_context
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onefold.effects.run import Run
+from onefold.errors import InvalidInput
+from onefold.model.event import JobStarted, Redelivered
+from onefold.model.moment import MICROSECOND
+from onefold.worker import verdict
+from onefold.worker.child import Order
+from onefold.worker.handler import call, meaning, said
+from onefold.worker.processes import Processes
+from onefold.worker.threads import Interrupted, Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.calls.procedure import Conductor
+    from onefold.worker.held import Held
+    from onefold.worker.settings import WorkerSettings
+    from onefold.worker.verdict import Verdict
+
+
+class Executor:
+    """Starts what it is given and tells `ended` when it is over: always in the event loop."""
+
+    def __init__(
+        self, conductor: Conductor, settings: WorkerSettings, ended: Callable[[Held], None]
+    ) -> None:
+        """Made in the event loop that it will run in."""
+        self._conductor = conductor
+        self._hooks = conductor.hooks
+        self._settings = settings
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        # Every handler begins in a copy of this: what one sets, the next must not see.
+        self._context: Context = copy_context()
+        self._threads = Threads("onefold-handler", settings.concurrency)
+        self._processes = Processes(self._loop)
+        self._done: deque[Held] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, held: Held) -> None:
+        """Begin; a payload that does not fit ends at once."""
+        timeout = _timeout(held)
+        held.started = time.monotonic()
+        if held.declared.wants_run:
+            held.run = self._run(held, timeout)
+        try:
+            args, kwargs = held.declared.bind(held.job, held.run)
+        except InvalidInput as error:
+            self._over(held, verdict.on_bad_payload(error))
+            return
+        if self._hooks.wanted:
+            self._tell_started(held)
+        if held.declared.is_async:
+            self._start_task(held, args, kwargs)
+        elif held.declared.isolation == "process":
+            self._start_process(held)
+        else:
+            self._start_thread(held, args, kwargs)
+        if timeout is not None:
+            alarm = self._loop.call_later(timeout.total_seconds(), self._time_out, held, timeout)
+            held.alarm = alarm
+
+    def _run(self, held: Held, timeout: timedelta | None) -> Run:
+        return Run(
+            self._conductor,
+            held.job,
+            lease=self._settings.lease,
+            worker=self._settings.name,
+            deadline=None if timeout is None else _from_now(timeout),
+        )
+
+    def _tell_started(self, held: Held) -> None:
+        job = held.job
+        due = max(job.run_at_micros, job.created_at_micros)
+        waited = max(0, job.read_at_micros - due) * MICROSECOND
+        self._hooks.tell(JobStarted(job, self._settings.name, waited))
+        if job.attempt > 1:
+            self._hooks.tell(Redelivered(job))
+
+    def _start_task(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        work = self._attend(held, args, kwargs)
+        task = self._loop.create_task(work, context=self._context.copy())
+        held.stop = task.cancel
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _attend(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        declared = held.declared
+        value: Any = None
+        try:
+            # What leaves the handler passes through the hooks, outcomes that it returns included.
+            with self._hooks.running(held.job), meaning(declared):
+                value = said(await declared.function(*args, **kwargs))
+        except asyncio.CancelledError as error:
+            self._over(held, self._stopped(held, error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is the handler's
+            self._over(held, verdict.on_error(error))
+        else:
+            self._over(held, verdict.on_value(declared, held.job, value))
+
+    def _start_thread(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def work() -> None:
+            held.verdict = self._call(held, args, kwargs)
+            self._done.append(held)
+            self._loop.call_soon_threadsafe(self._collect)
+
+        errand = self._threads.submit(work, self._context.copy())
+        held.stop = errand.interrupt
+
+    def _call(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verdict | None:
+        """The handler, in a thread."""
+        try:
+            return call(held.declared, held.job, self._hooks, args, kwargs)
+        except Interrupted as error:
+            return self._stopped(held, error)
+
+    def _start_process(self, held: Held) -> None:
+        function = held.declared.function
+        timeout = _timeout(held)
+        order = Order(
+            function.__module__,
+            function.__qualname__,
+            msgspec.structs.astuple(held.job),
+            self._settings.lease,
+            self._settings.name,
+            None if timeout is None else _from_now(timeout),
+        )
+
+        def answered(word: Verdict, completed: bool) -> None:  # noqa: FBT001 - a callback
+            held.completed = completed
+            self._over(held, word)
+
+        child = self._processes.submit(order, answered)
+        held.stop = lambda: self._processes.kill(child)
+
+    def _collect(self) -> None:
+        while self._done:
+            held = self._done.popleft()
+            self._over(held, held.verdict)
+
+    def _stopped(self, held: Held, error: BaseException) -> Verdict | None:
+        """What an interrupted handler means: its own doing, or ours."""
+        match held.cause:
+            case "shutdown":
+                return verdict.HANDED_BACK
+            case "timeout":
+                return verdict.on_timeout(_timeout(held) or timedelta(0))
+            case "lost":
+                return None
+            case None:
+                return verdict.on_error(error)
+
+    def _time_out(self, held: Held, timeout: timedelta) -> None:
+        """A task is told to stop, and ends when it has; a thread is not waited for."""
+        held.interrupt("timeout")
+        if not held.declared.is_async:
+            self.give_up(held, verdict.on_timeout(timeout))
+
+    def give_up(self, held: Held, word: Verdict | None) -> None:
+        """Do not wait for a thread any longer."""
+        if not held.is_over:
+            if held.declared.isolation != "process":
+                self._threads.abandon()
+            self._over(held, word)
+
+    def _over(self, held: Held, word: Verdict | None) -> None:
+        if held.is_over:
+            return
+        held.is_over = True
+        held.ended = time.monotonic()
+        held.verdict = word
+        if held.alarm is not None:
+            held.alarm.cancel()
+        self._ended(held)
+
+    def close(self) -> None:
+        """Let idle threads end; a handler that hangs is left behind."""
+        self._threads.close()
+        self._processes.close()
+
+
+def _timeout(held: Held) -> timedelta | None:
+    own = held.job.timeout if held.job.options_text is not None else None
+    return held.declared.timeout if own is None else own
+
+
+def _from_now(timeout: timedelta) -> datetime:
+    return datetime.now().astimezone() + timeout

@@ -1,0 +1,343 @@
+"""The producer: takes jobs, has them run, and reports how they ended.
+
+Both travel in flights: one finishes what has ended and takes what there is room for, in one round
+trip. Two may be under way, so that handlers run while the database works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final
+
+from onefold.errors import DatabaseError, OnefoldError
+from onefold.model.lifecycle import Event
+from onefold.worker import verdict
+from onefold.worker.held import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Sequence
+    from typing import Any
+
+    from onefold.calls.engine import Engine
+    from onefold.calls.flights import Flights
+    from onefold.job import Registry
+    from onefold.model.delivery import Delivery, Ended, TakeOrder
+    from onefold.model.job import Job
+    from onefold.worker.afterwards import Afterwards
+    from onefold.worker.executor import Executor
+    from onefold.worker.lookout import Lookout
+    from onefold.worker.settings import WorkerSettings
+
+FLIGHTS: Final = 2
+REPORT: Final = 1_000
+"""Deliveries in one flight."""
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 5.0
+
+log = logging.getLogger("onefold.worker")
+
+
+class Producer:
+    """What this worker holds, and all that it says to the database about it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        flights: Flights,
+        registry: Registry,
+        settings: WorkerSettings,
+        afterwards: Afterwards,
+    ) -> None:
+        """Nothing is held yet; `executor` is given before the run."""
+        self._engine = engine
+        self._flights = flights
+        self._registry = registry
+        self._settings = settings
+        self._afterwards = afterwards
+        self.executor: Executor
+        self.lookout: Lookout
+        self.held: dict[Delivery, Held] = {}
+        """Everything that is leased to us and not yet reported."""
+        self._ready: deque[Held] = deque()
+        self._ended: list[Held] = []
+        self._running = 0
+        self._by_queue: Counter[str] = Counter()
+        self._asked = 0
+        """Jobs that flights under way may bring."""
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._unknown: set[str] = set()
+        self._stopping = False
+        self._pause = FIRST_PAUSE
+        self._grounded = False
+        """True for a while after the database could not be reached."""
+
+    # --- what others say ------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something may be to do."""
+        self._wake.set()
+
+    def deliveries(self) -> list[Delivery]:
+        """What the heart keeps alive. Called in its thread."""
+        return list(self.held)
+
+    def lose(self, deliveries: Iterable[Delivery]) -> None:
+        """These are no longer ours: stop them, and say nothing about them."""
+        for delivery in deliveries:
+            held = self.held.get(delivery)
+            if held is None or held.verdict is not None:
+                continue
+            log.warning("Job %s is no longer ours (fence %d).", delivery.id, delivery.fence)
+            if held.started is None:
+                held.is_over = True
+                self._ready.remove(held)
+                self._drop(held)
+                self._afterwards.lost(held)
+                continue
+            if held.run is not None and not held.run.mark_lost():
+                continue  # it is being completed by its own transaction: that is why it looks lost
+            held.interrupt("lost")
+            if not held.declared.is_async:
+                self.executor.give_up(held, None)
+        self.wake()
+
+    def over(self, held: Held) -> None:
+        """A handler has ended."""
+        self._running -= 1
+        if held.completed or (held.run is not None and held.run.completed):
+            self._complete(held)
+        elif held.verdict is None:
+            self._drop(held)
+            self._afterwards.lost(held)
+        else:
+            self._ended.append(held)
+        self._wake.set()
+
+    def _complete(self, held: Held) -> None:
+        """Its own transaction has said so already; what came after cannot be told any more."""
+        word = held.verdict
+        if word is not None and word.event is not Event.FINISH:
+            log.error(
+                "Job %s was completed by its transaction, and failed afterwards: %s. It is not"
+                " run again.",
+                held.job.id,
+                word.error,
+            )
+        self._drop(held)
+        self._afterwards.accepted(held, verdict.FINISHED, "completed")
+
+    def stop(self) -> None:
+        """Take no more; hand back what has not begun."""
+        self._stopping = True
+        self._wake.set()
+
+    def interrupt(self) -> None:
+        """The grace is nearly over: stop handlers, and hand back what they leave."""
+        for held in list(self.held.values()):
+            if held.started is not None and held.verdict is None:
+                held.interrupt("shutdown")
+                if not held.declared.is_async:
+                    self.executor.give_up(held, verdict.HANDED_BACK)
+        self._wake.set()
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until stopped, and nothing is held any more."""
+        while True:
+            self._wake.clear()
+            if self._stopping:
+                self._hand_back()
+            self._start_ready()
+            self._launch()
+            if self._stopping and not self.held and not self._under_way:
+                return  # everything that was taken has been answered for
+            await self._wake.wait()
+
+    def _start_ready(self) -> None:
+        while self._ready and self._running < self._settings.concurrency:
+            held = self._ready.popleft()
+            self._running += 1
+            self.executor.start(held)
+
+    def _hand_back(self) -> None:
+        while self._ready:
+            held = self._ready.popleft()
+            held.is_over, held.verdict = True, verdict.HANDED_BACK
+            self._ended.append(held)
+
+    def _launch(self) -> None:
+        while len(self._under_way) < FLIGHTS and not self._grounded:
+            reports, self._ended = self._ended[:REPORT], self._ended[REPORT:]
+            order = self._order()
+            if not reports and order is None:
+                break
+            asked = 0 if order is None else order.limit
+            self._asked += asked
+            self._track(self._fly(reports, order, asked))
+
+        for queue in self.lookout.controlled():
+            if (room := min(self._room(), self._limits().get(queue, 0))) > 0:
+                self._asked += room
+                self._track(self._take_controlled(queue, room))
+
+    def _track(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("A flight crashed; its jobs come back when their leases end.", exc_info=error)
+
+    def _order(self) -> TakeOrder | None:
+        """What there is room for; None where there is none, or nothing to be had."""
+        room = self._room()
+        if room <= 0:
+            return None
+        return self.lookout.order(room, self._limits(), tuple(self._unknown))
+
+    def _room(self) -> int:
+        if self._stopping or len(self._ready) > self._settings.prefetch // 2:
+            return 0
+        return self._settings.capacity - len(self.held) - self._asked
+
+    def _limits(self) -> dict[str, int]:
+        """How many each queue may give."""
+        room = self._room()
+        return {
+            queue: room if most is None else min(room, most - self._by_queue[queue])
+            for queue, most in self._settings.queues.items()
+            if most is None or most > self._by_queue[queue]
+        }
+
+    # --- one flight -----------------------------------------------------------------------------
+
+    async def _fly(self, reports: list[Held], order: TakeOrder | None, asked: int) -> None:
+        try:
+            finished = [held for held in reports if _finishes(held)]
+            others = [held for held in reports if not _finishes(held)]
+            if others:
+                await self._report(others)
+            if finished or order is not None:
+                await self._finish_and_take(finished, order)
+        except DatabaseError as error:
+            self._ground(error)
+        except OnefoldError:
+            log.exception("A report was refused; its jobs come back when their leases end.")
+        else:
+            self._pause = FIRST_PAUSE
+            return
+        finally:
+            self._asked -= asked
+        # Whatever was not said is said again: an accepted word is answered as `already`.
+        self._ended += [held for held in reports if held.delivery in self.held]
+
+    def _ground(self, error: DatabaseError) -> None:
+        """Wait a little before the next flight."""
+        if not self._grounded:
+            log.warning("The database is away, and the worker waits for it: %s", error)
+            self._grounded = True
+            pause = self._pause * (0.5 + random.random())
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            asyncio.get_running_loop().call_later(pause, self._take_off)
+
+    def _take_off(self) -> None:
+        self._grounded = False
+        self.lookout.anything()
+        self._wake.set()
+
+    async def _take_controlled(self, queue: str, room: int) -> None:
+        """From a queue with limits, or with groups: one that must be asked by itself."""
+        settings = self._settings
+        try:
+            taken = await self._engine.atake_controlled(
+                queue, limit=room, worker=settings.name, lease=settings.lease,
+                unknown=tuple(self._unknown),
+            )  # fmt: skip
+        except DatabaseError as error:
+            self._ground(error)
+        else:
+            self.lookout.taken_controlled(queue, room, taken)
+            self.receive(taken.jobs)
+        finally:
+            self._asked -= room
+
+    async def _report(self, others: list[Held]) -> None:
+        endings = [held.verdict.ending(held.delivery) for held in others if held.verdict]
+        self._settle(others, await self._engine.aend(endings))
+
+    async def _finish_and_take(self, finished: list[Held], order: TakeOrder | None) -> None:
+        finishes = [
+            held.verdict.finish(held.delivery, held.job) for held in finished if held.verdict
+        ]
+        ended, taken = await self._flights.fly(finishes, order)
+        if order is not None:
+            self.lookout.taken(order, taken)
+        self.receive(taken)
+        again = self._settle(finished, ended)
+        if again:
+            finishes = [
+                held.verdict.finish(held.delivery, held.job) for held in again if held.verdict
+            ]
+            self._settle(again, await self._flights.land(finishes), waits=True)
+
+    def _settle(
+        self, reported: Sequence[Held], ended: Sequence[Ended], *, waits: bool = False
+    ) -> list[Held]:
+        """Act on what the database says; answers with those to be asked for once more."""
+        again: list[Held] = []
+        for held, word in zip(reported, ended, strict=True):
+            if word.status != "lost":
+                self._drop(held)
+                assert held.verdict is not None
+                self._afterwards.accepted(held, held.verdict, word.state)
+            elif not waits and _finishes(held) and word.state in {"running", "queued"}:
+                again.append(held)
+            else:
+                self._drop(held)
+                self._afterwards.fenced(held)
+        return again
+
+    def receive(self, taken: Sequence[Job]) -> None:
+        """Jobs that are ours now."""
+        for job in taken:
+            declared = self._registry.get(job.kind)
+            if declared is None:
+                self._refuse(job)
+                continue
+            held = Held(job, declared)
+            self.held[held.delivery] = held
+            self._by_queue[job.queue] += 1
+            self._ready.append(held)
+        self._wake.set()
+
+    def _refuse(self, job: Job) -> None:
+        """A kind that this worker has no handler for: it waits for one that has."""
+        if job.kind not in self._unknown:
+            self._unknown.add(job.kind)
+            log.warning(
+                "Jobs of the kind %r are waiting in the queue %r, and this worker has no handler"
+                " for them. They are left for a worker that has one.",
+                job.kind,
+                job.queue,
+            )
+        self._track(self._hand_over(job))
+
+    async def _hand_over(self, job: Job) -> None:
+        await self._engine.ahand_back([job])
+
+    def _drop(self, held: Held) -> None:
+        if self.held.pop(held.delivery, None) is not None:
+            self._by_queue[held.job.queue] -= 1
+            self.lookout.freed(held.job.queue)
+
+
+def _finishes(held: Held) -> bool:
+    return held.verdict is not None and held.verdict.event is Event.FINISH

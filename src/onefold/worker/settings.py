@@ -1,0 +1,119 @@
+"""What a worker is told, checked."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final, TypeAlias, TypedDict
+
+import msgspec
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model import given, names
+from onefold.model.moment import span
+
+Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]
+
+MOST: Final = 10_000
+LEAST: Final = timedelta(milliseconds=1)
+GRACE: Final = timedelta(seconds=30)
+
+
+class WorkerOptions(TypedDict, total=False):
+    """Everything that a worker may be told; see `WorkerSettings`."""
+
+    queues: Queues
+    concurrency: int
+    prefetch: int | None
+    lease: timedelta
+    heartbeat: timedelta | None
+    poll: timedelta
+    grace: timedelta
+    name: str | None
+    chores: bool
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker does, and how much of it at once."""
+
+    queues: Mapping[str, int | None]
+    """In the order they are served, each with the most that runs here at once."""
+    concurrency: int
+    """Handlers at once."""
+    prefetch: int
+    """Jobs held beside those that run, so that nobody waits for the database."""
+    lease: timedelta
+    """How long a job stays ours without a heartbeat."""
+    heartbeat: timedelta
+    poll: timedelta
+    """How long an idle worker goes without looking, if nobody rings."""
+    grace: timedelta
+    """How long a stop may take."""
+    name: str
+    """Of this worker, in attempts and logs."""
+    chores: bool
+    """Whether it also rescues, prunes, sweeps and ticks."""
+
+    @property
+    def capacity(self) -> int:
+        """Jobs that may be held."""
+        return self.concurrency + self.prefetch
+
+
+def worker_settings(options: WorkerOptions) -> WorkerSettings:
+    """Check what was asked for, and fill in the rest."""
+    given.options(options, WorkerOptions.__optional_keys__)
+    concurrency = _whole(options.get("concurrency", 20), "concurrency", least=1)
+    prefetch = options.get("prefetch")
+    lease = options.get("lease", timedelta(seconds=60))
+    heartbeat = options.get("heartbeat")
+    span(lease, "lease", least=timedelta(milliseconds=100))
+    beat = lease / 4 if heartbeat is None else heartbeat
+    span(beat, "heartbeat", least=LEAST)
+    if beat * 2 > lease:
+        raise ConflictingOptions(
+            "heartbeat", f"must be at most half of the lease ({lease}), got {beat}"
+        )
+    poll, grace = options.get("poll", timedelta(seconds=5)), options.get("grace", GRACE)
+    span(poll, "poll", least=LEAST)
+    span(grace, "grace", least=LEAST)
+    name = options.get("name")
+    return WorkerSettings(
+        queues=_queues(options.get("queues", ("default",))),
+        concurrency=concurrency,
+        prefetch=concurrency if prefetch is None else _whole(prefetch, "prefetch", least=0),
+        lease=lease,
+        heartbeat=beat,
+        poll=poll,
+        grace=grace,
+        name=worker_name() if name is None else names.key(name, "name"),
+        chores=given.flag(options.get("chores", True), "chores"),
+    )
+
+
+def worker_name() -> str:
+    """Tells this worker from all others: the machine, the process, and some dice."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+def _queues(queues: Queues) -> dict[str, int | None]:
+    wanted: dict[str, int | None] = {}
+    if isinstance(queues, Mapping):
+        for queue, most in queues.items():
+            name = names.name(queue, "queues")
+            wanted[name] = None if most is None else _whole(most, f"queues[{name!r}]", least=1)
+    else:
+        listed = given.listed(queues, "queues", "names")
+        wanted.update((names.name(queue, "queues"), None) for queue in listed)
+    if not wanted:
+        raise InvalidInput("queues", "must name at least one queue")
+    return wanted
+
+
+def _whole(value: object, field: str, *, least: int) -> int:
+    if type(value) is not int or not least <= value <= MOST:
+        raise InvalidInput(field, f"must be a whole number from {least} to {MOST}, got {value!r}")
+    return value

@@ -1,0 +1,163 @@
+"""The worker: everything together, from the start-up report to the last word about a job.
+
+async with onefold.worker(queues=["email"]) as worker:      # in an application
+    ...
+onefold.run_worker(queues=["email"])                        # by itself, until a signal
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from onefold.calls.engine import Engine
+from onefold.calls.flights import Flights
+from onefold.errors import UsageError
+from onefold.operations import jobs
+from onefold.worker.afterwards import Afterwards
+from onefold.worker.chores import Chores
+from onefold.worker.executor import Executor
+from onefold.worker.heart import Heart
+from onefold.worker.lookout import Lookout
+from onefold.worker.producer import Producer
+from onefold.worker.report import report
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+    from typing import Self
+
+    from onefold.calls.procedure import Conductor
+    from onefold.job import Registry
+    from onefold.model.job import Job
+    from onefold.worker.settings import WorkerSettings
+
+MARGIN: Final = 0.2
+"""The part of the grace that is kept for handing back what did not end in the rest of it."""
+LONGEST_MARGIN: Final = 5.0
+
+log = logging.getLogger("onefold.worker")
+
+
+class Worker:
+    """Runs jobs until it is stopped. For one run, in one event loop."""
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        registry: Registry,
+        settings: WorkerSettings,
+        declare: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Made by `Onefold.worker`; `declare` writes down what the code says of queues."""
+        self.settings: WorkerSettings = settings
+        self._conductor = conductor
+        self._registry = registry
+        self._declare = declare
+        self._stop = asyncio.Event()
+        self._started = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Until `stop`: then what runs may end within the grace, and the rest is handed back."""
+        if self._started.is_set():
+            raise UsageError("This worker has run already. Make a new one for another run.")
+        self._started.set()
+        engine = Engine(self._conductor)
+        afterwards = Afterwards(self._conductor.hooks, self._read)
+        bell = await self._conductor.database.abell()
+        await self._declare()
+        producer = Producer(
+            engine, Flights(self._conductor), self._registry, self.settings, afterwards
+        )
+        producer.executor = executor = Executor(self._conductor, self.settings, producer.over)
+        producer.lookout = lookout = Lookout(engine, self.settings, bell, producer.wake)
+        heart = Heart(engine, self.settings, producer.deliveries, producer.lose)
+        background = [
+            asyncio.create_task(bell.listen(lookout.ring)),
+            asyncio.create_task(lookout.run()),
+            *self._chores(engine, afterwards),
+        ]
+        for line in report(self._conductor, self._registry, self.settings):
+            log.info(line)
+        heart.start(asyncio.get_running_loop())
+        try:
+            await self._work(producer)
+            await afterwards.settle()
+        finally:
+            heart.stop()
+            executor.close()
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            log.info("The worker %s has stopped.", self.settings.name)
+
+    def _chores(self, engine: Engine, afterwards: Afterwards) -> list[asyncio.Task[None]]:
+        if not self.settings.chores:
+            return []
+        chores = Chores(self._conductor, engine, self.settings)
+        chores.buried = lambda job: afterwards.dead(
+            job.tenant, job.id, self._registry.get(job.kind)
+        )
+        return [asyncio.create_task(chores.run())]
+
+    async def _work(self, producer: Producer) -> None:
+        """Work, and end inside the grace once told to stop."""
+        work = asyncio.create_task(producer.run())
+        stop = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return await work  # it can only have failed
+            log.info("Stopping: %d jobs are held.", len(producer.held))
+            producer.stop()
+            grace = self.settings.grace.total_seconds()
+            margin = min(grace * MARGIN, LONGEST_MARGIN)
+            if await _ended(work, grace - margin):
+                return await work
+            log.warning("The grace is nearly over: interrupting %d jobs.", len(producer.held))
+            producer.interrupt()
+            if not await _ended(work, margin):
+                log.error(
+                    "%d jobs could not be handed back; they run again when their leases end.",
+                    len(producer.held),
+                )
+        finally:
+            for task in (work, stop):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await stop
+        return None
+
+    def stop(self) -> None:
+        """Take no more jobs, and end. Safe to call twice, but only in the worker's event loop."""
+        self._stop.set()
+
+    async def _read(self, tenant: str, job_id: str) -> Job | None:
+        found: dict[str, Job] = await self._conductor.database.atransact(
+            lambda sql: jobs.get(sql, tenant, [job_id]), write=False
+        )
+        return found.get(job_id)
+
+    async def __aenter__(self) -> Self:
+        """Work in the background."""
+        self._task = asyncio.create_task(self.run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop, and wait until it has."""
+        self.stop()
+        if self._task is not None:
+            await self._task
+
+
+async def _ended(task: asyncio.Task[None], seconds: float) -> bool:
+    done, _ = await asyncio.wait({task}, timeout=seconds)
+    return bool(done)

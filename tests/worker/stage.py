@@ -1,0 +1,69 @@
+"""A worker for the length of a test, and ways to wait for what it does."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from onefold import Onefold
+from onefold.worker.worker import Worker
+from tests.fixtures.place import Place
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+QUICK = timedelta(milliseconds=400)
+"""A lease for tests that let one end."""
+
+
+@contextmanager
+def opened(place: Place) -> Generator[Onefold]:
+    with place.open() as onefold:
+        yield onefold
+
+
+def perform(play: Callable[[], Coroutine[Any, Any, T]], onefold: Onefold) -> T:
+    """Run a play in an event loop of its own, and close what it has opened there."""
+
+    async def whole() -> T:
+        try:
+            return await play()
+        finally:
+            await onefold.aclose()
+
+    return asyncio.run(whole())
+
+
+@asynccontextmanager
+async def working(onefold: Onefold, **options: Any) -> AsyncGenerator[Worker]:
+    """A worker that looks often: a test waits for it, and not it for the test."""
+    options.setdefault("poll", timedelta(milliseconds=200))
+    options.setdefault("grace", timedelta(seconds=5))
+    async with onefold.worker(**options) as worker:
+        yield worker
+
+
+async def until(condition: Callable[[], Any], *, patience: float = PATIENCE) -> None:
+    """Wait for something to become true, and say so if it does not."""
+    deadline = time.monotonic() + patience
+    while True:
+        found = condition()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError("what the test waited for did not happen")
+        await asyncio.sleep(0.01)
+
+
+async def ended(onefold: Onefold, *ids: str) -> None:
+    """Wait until these jobs have ended, however."""
+
+    async def all_have() -> bool:
+        jobs = [await onefold.aget(job_id) for job_id in ids]
+        return all(job is None or job.state in {"completed", "dead", "cancelled"} for job in jobs)
+
+    await until(all_have)
