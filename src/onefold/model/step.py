@@ -106,7 +106,7 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepRow(msgspec.Struct, frozen=True):
-    """A stored step. The fields are in the order of find_steps' columns."""
+    """A stored step. The fields are in the order of read_steps' columns."""
 
     key: str
     owner: str

@@ -91,7 +91,7 @@ def _is_as_seen(now: StepRow, seen: StepRow | None) -> bool:
 def find(sql: Sql, job_id: str, tenant: str, *, key: str | None = None) -> Operation[list[StepRow]]:
     """The steps of a job, or the one with this key."""
     shard = shard_of(job_id, sql.shards)
-    rows = yield sql("find_steps", shard=shard, tenant=tenant, job=job_id, key=key)
+    rows = yield sql("read_steps", shard=shard, tenant=tenant, job=job_id, key=key)
     return [StepRow.from_row(row) for row in rows]
 
 
