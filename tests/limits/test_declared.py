@@ -1,0 +1,110 @@
+"""Limits that the code declares, and operators who know better."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from onefold import InvalidInput, Limit, NewJob, Onefold, QueueSettings
+from tests.fixtures.place import Place
+
+MINUTE = timedelta(minutes=1)
+
+
+def settings(onefold: Onefold, queue: str = "email") -> QueueSettings:
+    return next(one for one in onefold.queues() if one.name == queue)
+
+
+def test_what_is_declared_holds_for_everybody(place: Place) -> None:
+    with place.open() as ours, place.open() as theirs:
+        ours.queue("email", limit=Limit(concurrency=1))
+        ours.declare_queues()
+        theirs.enqueue_many([NewJob("letter", queue="email") for _ in range(3)])
+
+        assert theirs.engine.take(["email"], limit=9, worker="w", lease=MINUTE) == []
+        taken = theirs.engine.take_controlled("email", limit=9, worker="w", lease=MINUTE)
+        assert len(taken.jobs) == 1
+        assert settings(theirs).limit == Limit(concurrency=1)
+
+
+def test_a_declaration_replaces_what_was_declared_before(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.queue("email", limit=Limit(concurrency=1), ordered=True)
+        onefold.declare_queues()
+        onefold.queue("email", group_limit=Limit(rate="1/s"))
+        onefold.declare_queues()
+
+        found = settings(onefold)
+        assert (found.limit, found.group_limit, found.ordered) == (None, Limit(rate="1/s"), False)
+
+
+def test_an_operators_word_stays_until_it_is_cleared(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.queue("email", limit=Limit(concurrency=10))
+        onefold.declare_queues()
+        onefold.set_limits("email", limit=Limit(concurrency=2))
+        onefold.declare_queues()
+        assert (settings(onefold).limit, settings(onefold).declared) == (
+            Limit(concurrency=2),
+            False,
+        )
+
+        onefold.clear_limits("email")
+        assert settings(onefold).limit is None
+        onefold.declare_queues()
+        assert (settings(onefold).limit, settings(onefold).declared) == (
+            Limit(concurrency=10),
+            True,
+        )
+
+
+def test_a_pause_is_not_lifted_by_a_declaration_and_does_not_keep_it_out(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.pause("email")
+        onefold.queue("email", limit=Limit(concurrency=1))
+        onefold.declare_queues()
+
+        assert (settings(onefold).paused, settings(onefold).limit) == (True, Limit(concurrency=1))
+
+
+def test_declaring_nothing_says_nothing(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.declare_queues()
+        assert onefold.queues() == []
+
+
+def test_it_is_awaited_as_well(place: Place) -> None:
+    async def declare() -> list[QueueSettings]:
+        async with place.open() as onefold:
+            onefold.queue("email", limit=Limit(concurrency=1))
+            await onefold.adeclare_queues()
+            return await onefold.aqueues()
+
+    assert [one.name for one in asyncio.run(declare())] == ["email"]
+
+
+def test_jobs_are_grouped_by_the_key_of_a_declared_limit(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.queue("email", group_limit=Limit(key="tenant.id", concurrency=1))
+        onefold.declare_queues()
+        payloads = [{"tenant": {"id": 7}}, {"tenant": {"id": "acme"}}, {"tenant": None}]
+        answers = [onefold.enqueue("letter", payload, queue="email") for payload in payloads]
+        said = onefold.enqueue("letter", payloads[0], queue="email", group_key="mine")
+        elsewhere = onefold.tenant("t").enqueue("letter", payloads[0])
+        (of_tenant,) = onefold.tenant("t").enqueue_many(
+            [NewJob("letter", payloads[0], queue="email")]
+        )
+
+        jobs = [onefold.get(answer.id) for answer in (*answers, said)]
+        jobs += [onefold.tenant("t").get(answer.id) for answer in (elsewhere, of_tenant)]
+        groups = [job.group_key for job in jobs if job is not None]
+        assert groups == ["7", "acme", None, "mine", None, "7"]
+
+
+@pytest.mark.parametrize("field", ["limit", "group_limit"])
+def test_what_is_no_limit_is_refused_where_it_is_said(sqlite_url: str, field: str) -> None:
+    with Onefold(sqlite_url) as onefold:
+        with pytest.raises(InvalidInput, match=field):
+            onefold.queue("email", **{field: 5})  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        with pytest.raises(InvalidInput, match="only a group_limit"):
+            onefold.queue("email", limit=Limit(key="tenant", concurrency=1))

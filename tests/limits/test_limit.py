@@ -1,0 +1,184 @@
+"""`Limit` and `Rate`: what may be said, and how a bucket of tokens is counted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onefold import InvalidInput, Limit, Rate
+from onefold.model.queue import QueueLimits, queue_limits, stored_limit
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("written", "count", "period"),
+    [
+        ("100/m", 100, MINUTE),
+        ("1/s", 1, timedelta(seconds=1)),
+        ("10/30s", 10, timedelta(seconds=30)),
+        ("5/2h", 5, timedelta(hours=2)),
+        ("3/d", 3, timedelta(days=1)),
+        ((7, timedelta(milliseconds=500)), 7, timedelta(milliseconds=500)),
+        (Rate(2, MINUTE), 2, MINUTE),
+    ],
+)
+def test_a_rate_is_read_as_it_is_written(written: Any, count: int, period: timedelta) -> None:
+    assert Limit(rate=written).rate == Rate(count, period)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "100", "100/", "/m", "0/m", "100/w", "-1/m", "1/0s", "1.5/m", " 1/m", "1/m ", "1/M",
+     "10000000/m", "2000000/s", 5, (1, 60), (0, MINUTE), (1, timedelta(0)), (True, MINUTE),
+     (1, timedelta(seconds=-1)), (1, MINUTE, 1), "٣/m"],
+)  # fmt: skip
+def test_what_is_no_rate_is_refused(written: Any) -> None:
+    with pytest.raises(InvalidInput, match="rate"):
+        Limit(rate=written)
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, 1.0, True, "5", 1_000_001])
+def test_what_is_no_concurrency_is_refused(concurrency: Any) -> None:
+    with pytest.raises(InvalidInput, match="concurrency"):
+        Limit(concurrency=concurrency)
+
+
+def test_a_limit_that_says_nothing_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="needs a concurrency, a rate or a key"):
+        Limit()
+
+
+@pytest.mark.parametrize("key", ["", "a..b", "a[", 5])
+def test_a_key_that_cannot_be_read_is_refused(key: Any) -> None:
+    with pytest.raises(InvalidInput, match="key"):
+        Limit(key=key, concurrency=1)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["Limit(concurrency=5)", "Limit(rate='100/m')", "Limit(rate='10/30s')", "Limit(rate='5/2h')",
+     "Limit(key='tenant.id', concurrency=2, rate='1/d')"],
+)  # fmt: skip
+def test_a_limit_is_shown_as_it_would_be_written(written: str) -> None:
+    assert repr(eval(written, {"Limit": Limit})) == written
+
+
+def test_limits_are_values() -> None:
+    assert Limit(rate="60/m") == Limit(rate=(60, MINUTE))
+    assert Limit(rate="60/m") != Limit(rate="1/s")
+    assert len({Limit(concurrency=1), Limit(concurrency=1)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("payload", "group"),
+    [
+        ({"tenant": {"id": "acme"}}, "acme"),
+        ({"tenant": {"id": 7}}, "7"),
+        ({"tenant": {"id": UUID(int=1)}}, str(UUID(int=1))),
+        ({"tenant": {"id": [1, 2]}}, "[1,2,]"),
+        ({"tenant": {"id": None}}, None),
+        ({"tenant": {"id": ""}}, None),
+        ({"tenant": {}}, None),
+        ([1], None),
+        (None, None),
+    ],
+)
+def test_a_key_picks_the_group_from_the_payload(payload: Any, group: str | None) -> None:
+    assert Limit(key="tenant.id", concurrency=1).group_of(payload) == group
+
+
+def test_without_a_key_nothing_is_picked() -> None:
+    assert Limit(concurrency=1).group_of({"tenant": 1}) is None
+
+
+# --- buckets --------------------------------------------------------------------------------------
+
+
+def rate_of(count: int, extra: int) -> Rate:
+    return Rate(count, timedelta(microseconds=count + extra))
+
+
+rates = st.builds(rate_of, st.integers(1, 50), st.integers(0, 1_000))
+
+
+def test_a_full_bucket_gives_all_it_has_and_then_one_after_the_other() -> None:
+    rate = Rate(3, timedelta(seconds=3))
+    full_at = rate.spent(0, 100, 3)
+
+    assert rate.left(0, 100) == 3
+    assert rate.left(full_at, 100) == 0
+    assert rate.wait(full_at, 100) == 1_000_000
+    assert rate.left(full_at, 100 + 999_999) == 0
+    assert rate.left(full_at, 100 + 1_000_000) == 1
+    assert rate.left(full_at, 100 + 3_000_000) == 3
+    assert rate.left(full_at, 100 + 9_000_000) == 3
+
+
+@given(rate=rates, steps=st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60)), max_size=60))
+def test_no_period_ever_sees_more_than_a_full_bucket_and_what_trickles_in(
+    rate: Rate, steps: list[tuple[int, int]]
+) -> None:
+    now, full_at = 1_000, 0
+    begun: list[int] = []
+    for pause, wanted in steps:
+        now += pause
+        taken = min(wanted, rate.left(full_at, now))
+        if taken:
+            full_at = rate.spent(full_at, now, taken)
+        begun += [now] * taken
+
+    for place, start in enumerate(begun):
+        for later, moment in enumerate(begun[place:], start=1):
+            assert later <= rate.count + (moment - start) // rate.interval
+
+
+@given(rate=rates, tokens=st.integers(1, 50), now=st.integers(0, 10_000))
+def test_the_wait_ends_exactly_when_a_token_is_there(rate: Rate, tokens: int, now: int) -> None:
+    full_at = rate.spent(0, now, min(tokens, rate.count))
+    wait = rate.wait(full_at, now)
+
+    assert rate.left(full_at, now + wait) >= 1
+    assert wait == 0 or rate.left(full_at, now + wait - 1) == 0
+
+
+# --- what is stored -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "controlled"),
+    [
+        (QueueLimits(), False),
+        (QueueLimits(ordered=True), True),
+        (QueueLimits(limit=Limit(concurrency=1)), True),
+        (QueueLimits(group_limit=Limit(rate="1/s")), True),
+        (QueueLimits(group_limit=Limit(key="tenant")), False),
+    ],
+)
+def test_a_queue_is_controlled_if_there_is_anything_to_keep_to(
+    limits: QueueLimits, *, controlled: bool
+) -> None:
+    assert limits.controlled == controlled
+
+
+@pytest.mark.parametrize(
+    "limit", [None, Limit(concurrency=5), Limit(rate="10/30s"), Limit(concurrency=1, rate="1/d")]
+)
+def test_a_limit_comes_back_as_it_was_stored(limit: Limit | None) -> None:
+    of_queue, of_group = QueueLimits(limit, limit).stored
+
+    assert stored_limit(*of_queue) == limit
+    assert stored_limit(*of_group) == limit
+
+
+@pytest.mark.parametrize("field", ["limit", "group_limit"])
+def test_only_a_limit_is_a_limit(field: str) -> None:
+    given_limits: dict[str, Any] = {"limit": None, "group_limit": None, field: "100/m"}
+
+    with pytest.raises(InvalidInput, match=field):
+        queue_limits(**given_limits, ordered=False)
