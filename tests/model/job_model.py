@@ -205,7 +205,9 @@ class JobModel(KeyModel):
         return words.count("deleted"), words.count("stripped")
 
     def sweep(self) -> int:
-        over = [place for place, known in self.published.items() if self._is_over(known)]
+        over = [
+            place for place, known in self.published.items() if self._is_over(known, self.records)
+        ]
         for place in over:
             del self.published[place]
         return len(over)

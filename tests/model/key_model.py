@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -60,13 +60,16 @@ class KeyModel:
     ) -> list[Answer]:
         """Answer for each item, or refuse all; `new_id` names the job that an item makes."""
         before = copy.deepcopy((self.records, self.published, self.folded, self.unfolded))
+        known = before[0]
         newest: dict[int, Asked] = {}
         answers: list[Answer] = []
         for index, item in enumerate(items):
             expires = None if item.expires_in is None else self.now + item.expires_in
             asked = replace(item, expires_at=expires)
             try:
-                number, answer, changes = self._one(tenant, asked, policy, index, new_id)
+                number, answer, changes = self._one(
+                    tenant, asked, policy, index, new_id, before=known
+                )
             except Refused:
                 self.records, self.published, self.folded, self.unfolded = before
                 raise
@@ -75,21 +78,28 @@ class KeyModel:
                 newest[number] = asked
             if answer.duplicate and number in self.records:
                 self.unfolded[number] += 1
-        known = before[0]
         for number, asked in newest.items():
             self._change(self.records[number], asked, policy, is_new=number not in known)
         return answers
 
     def _one(
-        self, tenant: str, asked: Asked, policy: Policy, index: int, new_id: Callable[[int], str]
+        self,
+        tenant: str,
+        asked: Asked,
+        policy: Policy,
+        index: int,
+        new_id: Callable[[int], str],
+        *,
+        before: Mapping[int, Record],
     ) -> tuple[int, Answer, bool]:
+        """Publish keys are looked at first, those of the whole call: `before` any job changes."""
         contents = (asked.kind, asked.queue, asked.payload)
         place = None if asked.publish_key is None else (tenant, asked.queue, asked.publish_key)
-        if place is not None and (known := self._publish_key(place)) is not None:
+        if place is not None and (known := self._publish_key(place, before)) is not None:
             mismatch = known.contents != contents
             if mismatch and policy.on_mismatch == "raise":
                 raise Refused("KeyReused", index)
-            record = self.records.get(known.record)
+            record = before.get(known.record) or self.records.get(known.record)
             state = None if record is None else record.state
             told = Answer(self.ids[known.record], duplicate=True, state=state, mismatch=mismatch)
             return known.record, told, False
@@ -127,13 +137,15 @@ class KeyModel:
         )
         return told, changes
 
-    def _publish_key(self, place: tuple[str, str, str]) -> PublishKey | None:
+    def _publish_key(
+        self, place: tuple[str, str, str], records: Mapping[int, Record]
+    ) -> PublishKey | None:
         """Known until it expires, and never forgotten before its job has ended."""
         known = self.published.get(place)
-        return None if known is None or self._is_over(known) else known
+        return None if known is None or self._is_over(known, records) else known
 
-    def _is_over(self, known: PublishKey) -> bool:
-        record = self.records.get(known.record)
+    def _is_over(self, known: PublishKey, records: Mapping[int, Record]) -> bool:
+        record = records.get(known.record)
         ended = record is None or record.state in FINAL
         return ended and known.expires_at <= self.now
 

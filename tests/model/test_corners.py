@@ -147,3 +147,14 @@ def test_a_finish_after_a_hand_back_is_lost_though_the_job_lapsed_before(
     machine.end_many("finish", [delivery], None)
 
     assert states(machine) == ["queued"]
+
+
+def test_publish_keys_of_a_call_are_looked_at_before_its_unique_keys(machine: JobMachine) -> None:
+    """The first item buries the job that the second one's publish key still stands for."""
+    (first,) = enqueue(machine, replace(KEYED, publish_key="K", publish_for=20, expires_in=30))
+    machine.let_time_pass(30)
+
+    (newer,) = enqueue(machine, KEYED, Asked("mail", 1, "left", publish_key="K"))
+
+    assert newer != first
+    assert states(machine) == ["dead", "queued"]
