@@ -257,15 +257,16 @@ class StepFailed(Conflict):
 
     step: str
     error_type: str
+    reason: str
 
-    def __init__(self, *, step: str, error_type: str, message: str) -> None:
-        """`error_type` and `message` are those of the exception."""
+    def __init__(self, *, step: str, error_type: str, reason: str) -> None:
+        """`error_type` and `reason` are type and message of the exception."""
         super().__init__(
             f"The step {step!r} failed for good in an earlier attempt of this job:"
-            f" {error_type}: {message}. Replay the job with fresh=True to try it again.",
+            f" {error_type}: {reason}. Replay the job with fresh=True to try it again.",
             step=step,
             error_type=error_type,
-            message=message,
+            reason=reason,
         )
 
 

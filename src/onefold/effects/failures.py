@@ -37,11 +37,11 @@ def _args_of(error: BaseException) -> str | None:
 def raised_again(failure: Failure, label: str) -> Exception:
     """The exception as it was, or `StepFailed` where its type cannot be had any more."""
     told: dict[str, Any] = decode_payload(bytes(failure.error).decode())
-    kind, message = str(told.get("type")), str(told.get("message"))
+    kind, reason = str(told.get("type")), str(told.get("message"))
     args = bytes(failure.args).decode()
     error = _rebuilt(kind, decode_payload(args)) if args else None
     if error is None:
-        return StepFailed(step=label, error_type=kind, message=message)
+        return StepFailed(step=label, error_type=kind, reason=reason)
     error.add_note(f"The step {label!r} failed so for good in an earlier attempt of this job.")
     return error
 

@@ -258,6 +258,7 @@ class Attempt:
         self._function = function
         self._asked = asked
         self._row: StepRow | None = None
+        self._is_begun = False
 
     def is_over(self) -> bool:
         """True where the step has ended, now or before."""
@@ -301,10 +302,10 @@ class Attempt:
         match verdict:
             case Done(result):
                 text = encoded(result)
-                self._row = yield from self._ledger.begin(self._asked, self._row)
+                yield from self.begin()
                 yield from self._settle(text)
             case NotDone():
-                self._row = yield from self._ledger.begin(self._asked, self._row)
+                yield from self.begin()
             case None:
                 raise OutcomeUnknown(key=self.name.label)
             case _:
@@ -312,10 +313,9 @@ class Attempt:
 
     def begin(self) -> Procedure[None]:
         """Begin, unless it is over, or begun by what was found out."""
-        row = self._row
-        begun = row is not None and row.is_held and row.fence == self._ledger.delivery.fence
-        if not begun and not self.is_over():
-            self._row = yield from self._ledger.begin(self._asked, row)
+        if not self._is_begun and not self.is_over():
+            self._row = yield from self._ledger.begin(self._asked, self._row)
+            self._is_begun = True
 
     def done(self, value: Any) -> Procedure[None]:
         """Store the result; what cannot be stored is told before the step counts as done."""
