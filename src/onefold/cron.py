@@ -48,8 +48,8 @@ class Crons:
 
     @property
     def wishes(self) -> list[Wish]:
-        """What is to be stored."""
-        return [declared.wish for declared in self._declared.values()]
+        """What is to be stored, in an order that all processes have in common."""
+        return [self._declared[name].wish for name in sorted(self._declared)]
 
     def add(self, wish: Wish, job: Declaration) -> None:
         """A name has one schedule. The same job declared anew, as by a reload, replaces its own."""
