@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(180)
 
 SMALL = Backlog()
-BIG = Backlog(finished=1_000_000, scheduled=200_000, claims=100_000)
+BIG = Backlog(finished=1_000_000, scheduled=200_000, claims=100_000, attempts=100_000)
 MODES = ("force_custom_plan", "force_generic_plan")
 
 # What is read beside the batch itself: a job for each priority, a queue that is empty.
@@ -51,7 +51,7 @@ class Database:
         for fill in fills(self.sql, backlog):
             text, _ = compiled(in_schema(fill.text, self.sql.schema), "pyformat")
             self.connection.execute(text.encode(), fill.parameters)
-        for table in ("job", "claim"):
+        for table in ("job", "claim", "attempt"):
             self.connection.execute(f"vacuum analyze {self.sql.schema}.{table}".encode())
 
     def cost(self, statement: Statement, mode: str) -> Cost:
@@ -97,7 +97,7 @@ def rows_read(node: dict[str, Any]) -> int:
 
 
 def faults_of(node: dict[str, Any]) -> Iterator[str]:
-    if node["Node Type"] == "Seq Scan" and node["Relation Name"] in {"job", "claim"}:
+    if node["Node Type"] == "Seq Scan" and node["Relation Name"] in {"job", "claim", "attempt"}:
         yield f"reads all of {node['Relation Name']}"
     if "Sort" in node["Node Type"] and node["Actual Rows"] > 200:
         yield f"sorts {node['Actual Rows']:.0f} rows"

@@ -34,6 +34,7 @@ INSERT = re.compile(r"insert into onefold[._]\w+ \(\s*(\w+)")
 SHARDLESS = {
     "has_identity",  # asks for the installation, which is one
     "read_identity",  # the same
+    "ring",  # wakes workers, and reads no table
     "try_claim_lock",  # names a key by its number and reads no table: the lock is the coordinator's
 }
 SHARDLESS_ON_SQLITE = {
@@ -42,7 +43,8 @@ SHARDLESS_ON_SQLITE = {
 
 
 def code_of(name: str, sql: Sql = SQL) -> str:
-    return re.sub(r"--[^\n]*", "", sql(name).text)
+    """Without comments, and without the names that the bell is rung by."""
+    return re.sub(r"--[^\n]*|'onefold\.\w+'", "", sql(name).text)
 
 
 # --- the texts ------------------------------------------------------------------------------------

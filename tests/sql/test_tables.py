@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 Columns: TypeAlias = dict[str, dict[str, bool]]
 """By table, then by column: whether it may be null."""
 
-TABLES = {"claim", "duplicate", "duplicate_tally", "job", "meta", "migration"}
+TABLES = {
+    "attempt", "claim", "duplicate", "duplicate_tally", "job", "meta", "migration", "queue", "rate",
+    "schedule",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -137,7 +140,11 @@ def test_text_keys_of_postgres_compare_by_bytes(
     keys = {
         *[("claim", name) for name in ("tenant", "surface", "scope", "key", "fingerprint")],
         *[("job", name) for name in ("tenant", "queue", "kind", "unique_kind", "unique_key")],
-        ("job", "fingerprint"),
+        *[("job", name) for name in ("fingerprint", "group_key")],
+        ("attempt", "outcome"),
+        ("queue", "name"),
+        *[("rate", name) for name in ("queue", "group_key")],
+        *[("schedule", name) for name in ("tenant", "name", "kind", "queue")],
     }
     assert set(rows) == keys
 

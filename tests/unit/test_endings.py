@@ -218,7 +218,7 @@ def test_a_job_without_retention_is_removed_at_once() -> None:
     assert run.answer("delete_jobs", [(A, "acme")]).rows == [(0, A)]
     for name in ("delete_duplicates", "delete_tallies", "delete_attempts"):
         assert run.answer(name).rows == [(0, A)]
-    assert run.answer("delete_steps").rows == [(0, "acme", A)]
+    assert run.answer("find_job_claims").rows == [(0, "acme", A)]
 
     assert run.result == [Ended(A, 1, "accepted", "dead")]
 
@@ -234,7 +234,7 @@ def test_a_job_without_retention_whose_key_is_promised_becomes_a_tombstone() -> 
 
     assert run.answer("strip_jobs", [(A, "acme")]).rows == [(0, A)]
     assert run.answer("delete_attempts").rows == [(0, A)]
-    assert run.answer("delete_steps").rows == [(0, "acme", A)]
+    assert run.answer("find_job_claims").rows == [(0, "acme", A)]
     assert run.result == [Ended(A, 1, "accepted", "dead")]
 
 

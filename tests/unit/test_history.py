@@ -76,7 +76,9 @@ def test_what_is_beside_jobs_goes_with_them() -> None:
     run = Steps(forget(SQL, 2, [(B, "acme"), (A, "")]))
 
     assert run.answer("delete_attempts").rows == [(2, A), (2, B)]
-    assert run.answer("delete_steps").rows == [(2, "", A), (2, "acme", B)]
+    steps = [("acme", "step", B, "0:charge#0"), ("acme", "once", B, "mail")]
+    assert run.answer("find_job_claims", steps).rows == [(2, "", A), (2, "acme", B)]
+    assert run.answer("delete_job_claims").rows == [(2, *step) for step in steps]
     assert run.result is None
 
 

@@ -267,7 +267,7 @@ def test_of_jobs_that_were_seen_those_go_that_stand_as_they_did() -> None:
     run.answer("lock_deliveries", rows)
 
     assert run.answer("delete_jobs", [(A, "")]).rows == [(0, A)]
-    for name in ("delete_duplicates", "delete_tallies", "delete_attempts", "delete_steps"):
+    for name in ("delete_duplicates", "delete_tallies", "delete_attempts", "find_job_claims"):
         run.answer(name)
     assert run.result == {A}
 

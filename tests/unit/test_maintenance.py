@@ -193,11 +193,12 @@ def test_a_tally_keeps_the_last_notes_alone() -> None:
 def test_an_erase_removes_claims_first_and_then_jobs_with_their_notes() -> None:
     run = Steps(erase(SQL, "acme"))
 
+    run.answer("erase_schedules")
     claims = run.answer("erase_claims", [("once", '"x"'), ("publish", A), ("publish", None)])
     jobs = run.answer("erase_jobs", [(B,)])
     named = run.answer("delete_jobs", [(A, "acme")])
     notes = [run.answer(name).rows for name in ("delete_duplicates", "delete_tallies")]
-    history, steps = run.answer("delete_attempts"), run.answer("delete_steps")
+    history, steps = run.answer("delete_attempts"), run.answer("find_job_claims")
 
     assert claims.parameters == jobs.parameters == {"shard": 0, "tenant": "acme", "key": None}
     assert named.rows == [(0, A)]
@@ -228,7 +229,7 @@ def test_an_erase_visits_every_shard_all_claims_before_all_jobs() -> None:
         assert run.answer("erase_jobs").parameters["shard"] == shard
         named = run.answer("delete_jobs", [(job_id, "acme") for _, job_id in sorted(here)])
         assert set(named.rows) == here
-        for name in ("delete_duplicates", "delete_tallies", "delete_attempts", "delete_steps"):
+        for name in ("delete_duplicates", "delete_tallies", "delete_attempts", "find_job_claims"):
             run.answer(name)
 
     assert run.result == Erased(jobs=24, claims=24)

@@ -10,6 +10,7 @@ from onefold.errors import JobNotFound
 from onefold.model.history import Attempt, history
 from onefold.model.identity import shard_of
 from onefold.model.job import Job
+from onefold.operations.publish import KEY_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,14 +60,17 @@ def forget(sql: Sql, shard: int, jobs: Iterable[tuple[str, str]]) -> Operation[N
     """Remove what was kept beside jobs (id and tenant) that are gone, or tombstones now.
 
     Their rows are locked before their claims, against the order of everything else: nobody asks
-    for these claims but the jobs' own deliveries, and those have ended.
+    for these claims but the jobs' own deliveries. Should one still do so, it is a deadlock, which
+    our own transactions try again.
     """
     gone = sorted(jobs)
     if not gone:
         return
     yield sql("delete_attempts", ("shard", "id"), [(shard, job_id) for job_id, _ in gone])
-    steps = [(shard, tenant, job_id) for job_id, tenant in gone]
-    yield sql("delete_steps", ("shard", "tenant", "scope"), steps)
+    scopes = [(shard, tenant, job_id) for job_id, tenant in gone]
+    claims = yield sql("find_job_claims", ("shard", "tenant", "scope"), scopes)
+    if claims:
+        yield sql("delete_job_claims", KEY_COLUMNS, [(shard, *claim) for claim in claims])
 
 
 def attempts(sql: Sql, tenant: str, job_id: str) -> Operation[list[Attempt]]:

@@ -6,5 +6,5 @@ select
     j.ended_at, j.tenant, :now
 from onefold_job as j
 where j.shard = :shard and j.state = 1 and j.lease_until <= :now
-order by j.id
+order by j.queue, j.group_key, j.id
 limit :limit

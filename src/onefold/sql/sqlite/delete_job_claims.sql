@@ -1,5 +1,4 @@
--- Remove the claims that jobs have made for themselves, with the jobs: their steps, and what they did
--- once.
+-- Forget claims of jobs that are gone, whoever has them.
 delete from onefold_claim
 where rowid in (
     select c.rowid
@@ -7,6 +6,7 @@ where rowid in (
     cross join onefold_claim as c
         on c.shard = json_extract(r.value, '$[0]')
         and c.tenant = json_extract(r.value, '$[1]')
-        and c.surface in ('once', 'step')
-        and c.scope = json_extract(r.value, '$[2]')
+        and c.surface = json_extract(r.value, '$[2]')
+        and c.scope = json_extract(r.value, '$[3]')
+        and c.key = json_extract(r.value, '$[4]')
 )
