@@ -1,4 +1,4 @@
-"""How deliveries end: what handlers return and raise, in tasks and in threads, on both databases."""
+"""How deliveries end: what handlers return and raise, in tasks and threads, on both databases."""
 
 import asyncio
 import time
@@ -61,7 +61,11 @@ def _ended(place: Place, declare: Any, body: Callable[[], Any], **options: Any) 
 
 
 def _settled(
-    place: Place, declare: Any, body: Callable[[], Any], condition: Callable[[Job], bool], **options: Any
+    place: Place,
+    declare: Any,
+    body: Callable[[], Any],
+    condition: Callable[[Job], bool],
+    **options: Any,
 ) -> Job:
     """One job of that body, run by a worker until it stands as it should."""
     with opened(place) as onefold:
@@ -130,7 +134,9 @@ class TestOutcomes:
     def body(self, way: str, outcome: Exception) -> Callable[[], Any]:
         return (lambda: outcome) if way == "returned" else (lambda: _raise(outcome))
 
-    def test_retry_comes_back_after_its_own_time(self, place: Place, declare: Any, way: str) -> None:
+    def test_retry_comes_back_after_its_own_time(
+        self, place: Place, declare: Any, way: str
+    ) -> None:
         job = _settled(
             place,
             declare,

@@ -162,7 +162,9 @@ class Lookout:
             left = due - loop.time()
             if left <= 0:
                 return
+            # Not wait_for: in Python 3.11 it may swallow a cancellation.
             try:
-                await asyncio.wait_for(self._wanted.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._wanted.wait()
             except TimeoutError:
                 return

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 MARGIN: Final = 0.2
 """The part of the grace that is kept for handing back what did not end in the rest of it."""
 LONGEST_MARGIN: Final = 5.0
+RESTART: Final = 1.0
 
 log = logging.getLogger("onefold.worker")
 
@@ -76,8 +77,8 @@ class Worker:
         producer.lookout = lookout = Lookout(engine, self.settings, bell, producer.wake)
         heart = Heart(engine, self.settings, producer.deliveries, producer.lose)
         background = [
-            asyncio.create_task(bell.listen(lookout.ring)),
-            asyncio.create_task(lookout.run()),
+            asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring))),
+            asyncio.create_task(_keep_on("the lookout", lookout.run)),
             *self._chores(engine, afterwards),
         ]
         for line in report(self._conductor, self._registry, self.settings):
@@ -101,7 +102,7 @@ class Worker:
         chores.buried = lambda job: afterwards.dead(
             job.tenant, job.id, self._registry.get(job.kind)
         )
-        return [asyncio.create_task(chores.run())]
+        return [asyncio.create_task(_keep_on("the chores", chores.run))]
 
     async def _work(self, producer: Producer) -> None:
         """Work, and end inside the grace once told to stop."""
@@ -156,6 +157,16 @@ class Worker:
         self.stop()
         if self._task is not None:
             await self._task
+
+
+async def _keep_on(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Begin anew what must not end: a long log is better than a worker that has gone deaf."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("The worker goes on after %s has failed.", name)
+        await asyncio.sleep(RESTART)
 
 
 async def _ended(task: asyncio.Task[None], seconds: float) -> bool:

@@ -1,0 +1,69 @@
+"""Handlers in processes of their own: what crashes or hangs there takes nobody with it."""
+
+import importlib
+import os
+from collections.abc import Generator
+from types import ModuleType
+
+import pytest
+
+from onefold import Job
+from tests.fixtures.place import Place
+from tests.worker import apps
+from tests.worker.stage import ended, perform, working
+
+
+@pytest.fixture
+def app(place: Place, monkeypatch: pytest.MonkeyPatch) -> Generator[ModuleType]:
+    """The module, here and in the children, on this database."""
+    monkeypatch.setenv("ONEFOLD_TEST_URL", place.url)
+    monkeypatch.setenv("ONEFOLD_TEST_SCHEMA", place.schema)
+    module = importlib.reload(apps)
+    yield module
+    module.onefold.close()
+
+
+def _run(app: ModuleType, *names: str, **options: int) -> list[Job]:
+    async def play() -> list[Job]:
+        ids = [(await getattr(app, name).aenqueue()).id for name in names]
+        async with working(app.onefold, **options):
+            await ended(app.onefold, *ids)
+        jobs = [await app.onefold.aget(job_id) for job_id in ids]
+        return [job for job in jobs if job is not None]
+
+    return perform(play, app.onefold)
+
+
+def test_a_handler_runs_in_another_process_and_the_next_one_too(app: ModuleType) -> None:
+    first, second = _run(app, "pid", "pid", concurrency=1)
+    assert first.result == second.result != os.getpid()
+
+
+@pytest.mark.timeout(120)
+def test_what_crashes_hangs_or_leaves_is_counted_and_nobody_else_is_harmed(app: ModuleType) -> None:
+    jobs = _run(app, "crash", "pid", "kill", "pid", "leave", "hang", "fail", "pid", concurrency=3)
+    by_kind = {job.kind: job for job in jobs}
+    assert [job.state for job in jobs if job.kind == "pid"] == ["completed"] * 3
+    errors = {kind: job.error or {} for kind, job in by_kind.items() if kind != "pid"}
+    assert {kind: job.state for kind, job in by_kind.items() if kind != "pid"} == dict.fromkeys(
+        ("crash", "kill", "leave", "hang", "fail"), "dead"
+    )
+    assert "signal 11" in errors["crash"]["message"]
+    assert "signal 9" in errors["kill"]["message"]
+    assert "status 7" in errors["leave"]["message"]
+    assert errors["hang"]["type"] == "onefold.errors.JobTimeout"
+    assert errors["fail"]["type"] == "builtins.SystemExit"
+
+
+def test_a_transaction_in_a_child_completes_the_job(app: ModuleType, place: Place) -> None:
+    with place.connection() as connection:
+        connection.execute(f"create table {place.effects} (job_id text primary key)")
+
+    async def play() -> str:
+        enqueued = await app.write.aenqueue(place.effects)
+        async with working(app.onefold):
+            await ended(app.onefold, enqueued.id)
+        return str(enqueued.id)
+
+    job_id = perform(play, app.onefold)
+    assert place.rows("select job_id from {effects}", effects=place.effects) == [(job_id,)]

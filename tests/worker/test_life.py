@@ -1,0 +1,397 @@
+"""Leases and their ends, stops, and what wakes a worker: on both databases."""
+
+import asyncio
+import threading
+import time
+from datetime import datetime, timedelta
+import pytest
+
+from onefold import Delivery, Job, LeaseLost, Onefold, Run
+from onefold.events import Event, JobEnded, LeasesExpired, WriteFenced
+from tests.fixtures.place import Place
+from tests.worker.stage import QUICK, ended, opened, perform, until, working
+
+
+async def _get(onefold: Onefold, job_id: str) -> Job:
+    job = await onefold.aget(job_id)
+    assert job is not None
+    return job
+
+
+class TestLeases:
+    def test_a_job_keeps_its_lease_for_as_long_as_it_runs(self, place: Place) -> None:
+        with opened(place) as onefold:
+            begun, may_end = threading.Event(), threading.Event()
+
+            @onefold.job
+            def slow() -> None:
+                begun.set()
+                may_end.wait(30)
+
+            async def play() -> None:
+                enqueued = await slow.aenqueue()
+                async with working(onefold, lease=QUICK, chores=False):
+                    await until(begun.is_set)
+                    first = (await _get(onefold, enqueued.id)).lease_until
+
+                    async def extended() -> bool:
+                        until_ = (await _get(onefold, enqueued.id)).lease_until
+                        return first is not None and until_ is not None and until_ > first + QUICK
+
+                    await until(extended)
+                    assert (await onefold.engine.arescue()).total == 0
+                    may_end.set()
+                    await ended(onefold, enqueued.id)
+                assert (await _get(onefold, enqueued.id)).fence == 1
+
+            perform(play, onefold)
+
+    def test_a_job_that_waits_for_its_turn_keeps_its_lease_too(self, place: Place) -> None:
+        with opened(place) as onefold:
+            begun, may_end = asyncio.Event(), asyncio.Event()
+
+            @onefold.job
+            async def slow() -> None:
+                begun.set()
+                await may_end.wait()
+
+            async def play() -> None:
+                first, second = (await slow.aenqueue()).id, (await slow.aenqueue()).id
+                async with working(onefold, lease=QUICK, concurrency=1, prefetch=1, chores=False):
+                    await until(begun.is_set)
+
+                    async def held() -> bool:
+                        return (await _get(onefold, second)).state == "running"
+
+                    await until(held)
+                    taken = (await _get(onefold, second)).lease_until
+
+                    async def extended() -> bool:
+                        until_ = (await _get(onefold, second)).lease_until
+                        return taken is not None and until_ is not None and until_ > taken + QUICK
+
+                    await until(extended)
+                    assert (await onefold.engine.arescue()).total == 0
+                    may_end.set()
+                    await ended(onefold, first, second)
+                assert [(await _get(onefold, i)).fence for i in (first, second)] == [1, 1]
+
+            perform(play, onefold)
+
+    def test_a_coroutine_that_blocks_the_loop_costs_nobody_a_lease(self, place: Place) -> None:
+        with opened(place) as onefold:
+            begun, may_end = threading.Event(), threading.Event()
+
+            @onefold.job
+            async def rude() -> None:
+                begun.set()
+                may_end.wait(30)
+
+            def observe(job_id: str) -> None:
+                """From another thread, while the loop stands still."""
+                begun.wait(30)
+                job = onefold.get(job_id)
+                assert job is not None
+                first = job.lease_until
+                deadline = time.monotonic() + 30
+                while time.monotonic() < deadline:
+                    job = onefold.get(job_id)
+                    assert job is not None
+                    if job.lease_until and first and job.lease_until > first + QUICK:
+                        break
+                may_end.set()
+
+            async def play() -> None:
+                enqueued = await rude.aenqueue()
+                observer = threading.Thread(target=observe, args=(enqueued.id,))
+                observer.start()
+                async with working(onefold, lease=QUICK, chores=False):
+                    await ended(onefold, enqueued.id)
+                observer.join()
+                assert (await _get(onefold, enqueued.id)).fence == 1
+
+            perform(play, onefold)
+
+    @pytest.mark.parametrize("sort", ["task", "thread"])
+    def test_a_cancelled_job_stops_its_handler(self, place: Place, sort: str) -> None:
+        stopped: list[str] = []
+        with opened(place) as onefold:
+            begun = threading.Event()
+
+            @onefold.job
+            async def task() -> None:
+                begun.set()
+                try:
+                    await asyncio.sleep(3600)
+                finally:
+                    stopped.append("stopped")
+
+            @onefold.job
+            def thread() -> None:
+                begun.set()
+                deadline = time.monotonic() + 30
+                try:
+                    while time.monotonic() < deadline:
+                        pass
+                finally:
+                    stopped.append("stopped")
+
+            async def play() -> None:
+                enqueued = await (task if sort == "task" else thread).aenqueue()
+                async with working(onefold, lease=QUICK):
+                    await until(begun.is_set)
+                    await onefold.acancel(enqueued.id, reason="not wanted")
+                    await until(lambda: stopped)
+                assert (await _get(onefold, enqueued.id)).reason == "not wanted"
+
+            perform(play, onefold)
+
+    def test_a_lost_lease_refuses_every_effect(self, place: Place) -> None:
+        refused: list[BaseException] = []
+        events: list[Event] = []
+        with opened(place) as onefold:
+            begun, may_go_on = threading.Event(), threading.Event()
+            onefold.subscribe(events.append)
+
+            @onefold.job
+            def late(run: Run) -> str:
+                begun.set()
+                may_go_on.wait(30)
+                try:
+                    with run.transaction():
+                        pass
+                except LeaseLost as error:
+                    refused.append(error)
+                    raise
+                return "late"
+
+            async def play() -> None:
+                enqueued = await late.aenqueue()
+                # A heart that never beats in time: the lease ends under the handler's feet.
+                async with working(
+                    onefold,
+                    lease=QUICK,
+                    heartbeat=QUICK / 2,
+                    chores=False,
+                    concurrency=1,
+                    prefetch=0,
+                ):
+                    await until(begun.is_set)
+                    taken = await _taken_over(onefold, enqueued.id)
+                    may_go_on.set()
+                    await until(lambda: refused)
+                    [word] = await onefold.engine.afinish([taken])
+                    assert word.status == "accepted"
+                job = await _get(onefold, enqueued.id)
+                assert (job.state, job.fence, job.worker) == ("completed", taken.fence, "other")
+
+            perform(play, onefold)
+        assert any(isinstance(event, JobEnded) and event.outcome == "lost" for event in events)
+
+    def test_a_finish_after_the_job_was_taken_again_is_refused_and_told(self, place: Place) -> None:
+        events: list[Event] = []
+        with opened(place) as onefold:
+            begun, may_end = asyncio.Event(), asyncio.Event()
+            onefold.subscribe(events.append)
+
+            @onefold.job
+            async def late() -> None:
+                begun.set()
+                await may_end.wait()
+
+            async def play() -> None:
+                enqueued = await late.aenqueue()
+                async with working(
+                    onefold, lease=timedelta(hours=1), chores=False, concurrency=1, prefetch=0
+                ):
+                    await until(begun.is_set)
+                    # An operator's hand: the delivery is ended from outside, and taken by another.
+                    job = await _get(onefold, enqueued.id)
+                    await onefold.engine.ahand_back([Delivery(job.id, job.fence)])
+                    [taken] = await onefold.engine.atake(worker="other", lease=QUICK)
+                    may_end.set()
+                    await until(lambda: any(isinstance(e, WriteFenced) for e in events))
+                    assert (await onefold.engine.afinish([taken]))[0].status == "accepted"
+
+            perform(play, onefold)
+
+    def test_jobs_of_a_vanished_worker_are_rescued_by_any_other(self, place: Place) -> None:
+        events: list[Event] = []
+        with opened(place) as onefold:
+            onefold.subscribe(events.append)
+
+            @onefold.job
+            async def work() -> None: ...
+
+            async def play() -> None:
+                enqueued = await work.using(backoff=None).aenqueue()
+                [_] = await onefold.engine.atake(worker="gone", lease=timedelta(milliseconds=1))
+                async with working(onefold, lease=QUICK):
+                    await ended(onefold, enqueued.id)
+                assert (await _get(onefold, enqueued.id)).attempt == 2
+
+            perform(play, onefold)
+        assert any(isinstance(event, LeasesExpired) for event in events)
+
+
+async def _taken_over(onefold: Onefold, job_id: str) -> Job:
+    """The job is given to another, whatever its holder does to keep it."""
+    job = await _get(onefold, job_id)
+    await onefold.engine.ahand_back([Delivery(job.id, job.fence)])
+    [taken] = await onefold.engine.atake(worker="other", lease=timedelta(hours=1))
+    return taken
+
+
+class TestStops:
+    def test_what_has_not_begun_is_handed_back_at_once(self, place: Place) -> None:
+        with opened(place) as onefold:
+            begun, may_end = asyncio.Event(), asyncio.Event()
+
+            @onefold.job
+            async def slow() -> None:
+                begun.set()
+                await may_end.wait()
+
+            async def play() -> None:
+                ids = [(await slow.aenqueue()).id for _ in range(4)]
+                async with working(onefold, concurrency=1, prefetch=3) as worker:
+                    await until(begun.is_set)
+
+                    async def all_held() -> bool:
+                        return all([(await _get(onefold, i)).state == "running" for i in ids])
+
+                    await until(all_held)
+                    worker.stop()
+
+                    async def back() -> bool:
+                        jobs = [await _get(onefold, i) for i in ids[1:]]
+                        return all((j.state, j.attempt) == ("queued", 0) for j in jobs)
+
+                    await until(back)
+                    assert (await _get(onefold, ids[0])).state == "running"
+                    may_end.set()
+                states = [(await _get(onefold, i)).state for i in ids]
+                assert states == ["completed", "queued", "queued", "queued"]
+
+            perform(play, onefold)
+
+    def test_a_handler_that_outlasts_the_grace_is_interrupted_and_handed_back(
+        self, place: Place
+    ) -> None:
+        stopped: list[str] = []
+        with opened(place) as onefold:
+            begun = [threading.Event(), threading.Event()]
+
+            @onefold.job
+            async def task() -> None:
+                begun[0].set()
+                try:
+                    await asyncio.sleep(3600)
+                finally:
+                    stopped.append("task")
+
+            @onefold.job
+            def thread() -> None:
+                begun[1].set()
+                deadline = time.monotonic() + 30
+                while time.monotonic() < deadline:
+                    pass
+
+            async def play() -> None:
+                ids = [(await task.aenqueue()).id, (await thread.aenqueue()).id]
+                async with working(onefold, grace=timedelta(milliseconds=500)):
+                    await until(lambda: all(event.is_set() for event in begun))
+                for job_id in ids:
+                    job = await _get(onefold, job_id)
+                    assert (job.state, job.attempt, job.fence) == ("queued", 0, 1)
+
+            perform(play, onefold)
+        assert stopped == ["task"]
+
+    def test_a_worker_runs_once(self, place: Place) -> None:
+        with opened(place) as onefold:
+
+            async def play() -> None:
+                async with working(onefold) as worker:
+                    pass
+                with pytest.raises(Exception, match="has run already"):
+                    await worker.run()
+
+            perform(play, onefold)
+
+
+class TestWaking:
+    def test_a_job_is_run_when_it_is_due_though_nobody_rings(self, place: Place) -> None:
+        with opened(place) as onefold:
+            ran: list[datetime] = []
+
+            @onefold.job
+            async def later() -> None:
+                ran.append(datetime.now().astimezone())
+
+            async def play() -> None:
+                async with working(onefold, poll=timedelta(hours=1)):
+                    enqueued = await later.using(delay=timedelta(milliseconds=300)).aenqueue()
+                    await ended(onefold, enqueued.id)
+                    assert ran[0] >= (await _get(onefold, enqueued.id)).run_at
+
+            perform(play, onefold)
+
+    def test_a_job_that_another_process_stores_is_heard_of(self, place: Place) -> None:
+        with opened(place) as onefold, place.open() as other:
+
+            @onefold.job
+            async def work() -> None: ...
+
+            async def play() -> None:
+                async with working(onefold, poll=timedelta(hours=1)):
+                    for _ in range(3):
+                        enqueued = await asyncio.to_thread(other.enqueue, "work")
+                        await ended(onefold, enqueued.id)
+
+            perform(play, onefold)
+
+    def test_a_paused_queue_waits_and_goes_on(self, place: Place) -> None:
+        with opened(place) as onefold:
+
+            @onefold.job
+            async def work() -> None: ...
+
+            @onefold.job(queue="other")
+            async def other() -> None: ...
+
+            async def play() -> None:
+                await onefold.apause("default")
+                async with working(onefold, queues=["default", "other"]):
+                    first, second = await work.aenqueue(), await other.aenqueue()
+                    await ended(onefold, second.id)
+                    assert (await _get(onefold, first.id)).state == "queued"
+                    await onefold.aresume("default")
+                    await ended(onefold, first.id)
+
+            perform(play, onefold)
+
+    def test_queues_are_served_in_order_each_up_to_its_own_number(self, place: Place) -> None:
+        with opened(place) as onefold:
+            running: dict[str, int] = {"a": 0, "b": 0}
+            most: dict[str, int] = {"a": 0, "b": 0}
+
+            @onefold.job
+            async def work(queue: str) -> None:
+                running[queue] += 1
+                most[queue] = max(most[queue], running[queue])
+                await asyncio.sleep(0.01)
+                running[queue] -= 1
+
+            async def play() -> None:
+                ids = [
+                    (await work.using(queue=queue).aenqueue(queue=queue)).id
+                    for queue in "ab"
+                    for _ in range(12)
+                ]
+                async with working(onefold, queues={"a": 2, "b": None}, concurrency=8):
+                    await ended(onefold, *ids)
+
+            perform(play, onefold)
+        assert most["a"] <= 2
+        assert most["b"] > 2
