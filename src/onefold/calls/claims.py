@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 LEASE: Final = timedelta(seconds=60)
 SURFACE: Final = "once"
 
+KEEPERS: Final = {"publish": "enqueue()", "lock": "lock()", "cron": "schedules"}
+"""Who claims on the surfaces whose rows mean something to us."""
+
 
 class ClaimOptions(TypedDict, total=False):
     """How a key is claimed."""
@@ -247,8 +250,9 @@ def lock_key(name: object) -> str:
 
 def _open(surface: str) -> str:
     """A surface that anybody may claim and settle: not one whose rows mean something to us."""
-    if names.name(surface, "surface") in {"publish", "lock"}:
-        raise InvalidInput("surface", f"{surface!r} is kept by enqueue() and lock(); take another")
+    keeper = KEEPERS.get(names.name(surface, "surface"))
+    if keeper is not None:
+        raise InvalidInput("surface", f"{surface!r} is kept by {keeper}; take another")
     return surface
 
 

@@ -1,0 +1,222 @@
+"""Schedules that code declares: stored when a worker starts, and changed with the code."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onefold import InvalidInput, Onefold, Retention, Run, Unique
+from onefold.errors import ConflictingOptions
+from tests.cron.due import set_next_tick
+from tests.fixtures.colours import Clock, Coloured, Store
+from tests.fixtures.place import Place
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+
+
+def declare(onefold: Coloured, cron: str = "0 * * * *", **options: Any) -> Any:
+    """As a module does that is imported anew: by a new function every time."""
+
+    def tidy() -> None:
+        """Do nothing."""
+
+    application: Onefold = onefold.target
+    return application.cron(cron, **options)(tidy)
+
+
+async def test_a_function_becomes_a_job_that_runs_at_every_tick(
+    onefold: Coloured, clock: Clock
+) -> None:
+    tidy = declare(onefold, tz="Europe/Berlin", catch_up="skip")
+    (stored,) = await onefold.declare_schedules()
+    clock.advance(HOUR)
+    ticked = await onefold.engine.tick()
+
+    assert onefold.target.jobs.get("tidy") is tidy
+    assert tidy() is None
+    assert (stored.name, stored.kind, stored.tz) == ("tidy", "tidy", "Europe/Berlin")
+    assert (stored.catch_up, stored.declared, stored.payload) == ("skip", True, {})
+    assert [tick.kind for tick in ticked.ticks] == ["tidy"]
+
+
+async def test_nothing_is_stored_before_a_worker_starts(onefold: Coloured) -> None:
+    declare(onefold)
+
+    assert await onefold.schedules() == []
+
+
+async def test_a_declared_job_keeps_its_options(onefold: Coloured, clock: Clock) -> None:
+    application: Onefold = onefold.target
+
+    @application.cron("0 * * * *", name="hourly report")
+    @application.job(
+        kind="report",
+        queue="reports",
+        max_attempts=2,
+        unique=Unique(),
+        retention=Retention(completed=HOUR),
+    )
+    def report(run: Run, region: str = "eu") -> None: ...
+
+    await onefold.declare_schedules()
+    clock.advance(HOUR)
+    (tick,) = (await onefold.engine.tick()).ticks
+    job = await onefold.get(tick.enqueued.id)
+
+    assert tick.schedule == "hourly report"
+    assert (job.kind, job.queue, job.max_attempts) == ("report", "reports", 2)
+    assert job.unique_key == report.unique_key()
+    assert job.options.keep is not None
+
+
+async def test_a_call_gives_a_job_its_arguments(onefold: Coloured) -> None:
+    application: Onefold = onefold.target
+
+    @application.job
+    def report(region: str, *, days: int = 7) -> None: ...
+
+    for region in ("eu", "us"):
+        application.cron("0 3 * * *", name=f"report {region}")(report.call(region))
+    stored = await onefold.declare_schedules()
+
+    assert [(each.name, each.payload["region"]) for each in stored] == [
+        ("report eu", "eu"),
+        ("report us", "us"),
+    ]
+
+
+def test_a_function_that_needs_arguments_cannot_be_called_by_the_clock(onefold: Coloured) -> None:
+    def report(region: str) -> None: ...
+
+    with pytest.raises(InvalidInput, match="region"):
+        onefold.target.cron("0 3 * * *")(report)
+
+
+async def test_the_same_declaration_again_forgets_no_tick(onefold: Coloured, clock: Clock) -> None:
+    declare(onefold)
+    (first,) = await onefold.declare_schedules()
+    clock.advance(HOUR + MINUTE)
+    declare(onefold)
+
+    assert await onefold.declare_schedules() == [first]
+    assert [tick.at for tick in (await onefold.engine.tick()).ticks] == [first.next_tick]
+
+
+async def test_another_expression_counts_from_now(onefold: Coloured, clock: Clock) -> None:
+    declare(onefold)
+    await onefold.declare_schedules()
+    clock.advance(HOUR + MINUTE)
+    declare(onefold, "*/30 * * * *")
+    (changed,) = await onefold.declare_schedules()
+
+    assert changed.cron == "*/30 * * * *"
+    assert changed.next_tick == clock.now + 29 * MINUTE
+    assert (await onefold.engine.tick()).ticks == ()
+
+
+async def test_a_tick_that_was_run_by_the_old_expression_is_not_run_by_the_new(
+    onefold: Coloured, clock: Clock, store: Store
+) -> None:
+    declare(onefold)
+    await onefold.declare_schedules()
+    clock.advance(HOUR)
+    first = await onefold.engine.tick()
+    declare(onefold, "*/30 * * * *")
+    await onefold.declare_schedules()
+    # Like a process that had read the old row, and wrote it back.
+    set_next_tick(Place(store.url, store.schema), clock.now)
+    again = await onefold.engine.tick()
+
+    assert [tick.at for tick in first.ticks] == [clock.now]
+    assert again.ticks == ()
+    assert len(await onefold.find()) == 1
+
+
+async def test_what_an_operator_has_made_stays(onefold: Coloured) -> None:
+    made = await onefold.schedule("tidy", "0 3 * * *", kind="tidy")
+    declare(onefold)
+
+    assert await onefold.declare_schedules() == [made]
+    assert await onefold.schedules() == [made]
+
+
+async def test_an_operator_may_take_a_declared_one_over(onefold: Coloured) -> None:
+    declare(onefold)
+    await onefold.declare_schedules()
+    taken = await onefold.schedule("tidy", "0 3 * * *", kind="tidy")
+
+    assert not taken.declared
+    assert await onefold.declare_schedules() == [taken]
+
+
+async def test_a_pause_outlives_a_declaration(onefold: Coloured) -> None:
+    declare(onefold)
+    await onefold.declare_schedules()
+    await onefold.pause_schedule("tidy")
+    declare(onefold, "30 * * * *")
+    (changed,) = await onefold.declare_schedules()
+
+    assert changed.paused
+    assert changed.cron == "30 * * * *"
+
+
+async def test_what_is_said_of_a_queue_holds_for_its_schedules(
+    onefold: Coloured, clock: Clock
+) -> None:
+    onefold.target.queue("reports", timeout=MINUTE)
+    await onefold.schedule("hourly", "0 * * * *", kind="report", queue="reports")
+    clock.advance(HOUR)
+    (tick,) = (await onefold.engine.tick()).ticks
+
+    assert (await onefold.get(tick.enqueued.id)).timeout == MINUTE
+
+
+def test_a_name_has_one_schedule(onefold: Coloured) -> None:
+    application: Onefold = onefold.target
+
+    @application.cron("0 3 * * *")
+    @application.job
+    def report(region: str = "eu") -> None: ...
+
+    def other() -> None: ...
+
+    with pytest.raises(InvalidInput, match="name 'report' is a schedule already"):
+        application.cron("0 4 * * *")(report)
+    with pytest.raises(InvalidInput, match="another name="):
+        application.cron("0 4 * * *", name="report")(report.call("us"))
+    with pytest.raises(InvalidInput, match="name 'report' is a schedule already"):
+        application.cron("0 4 * * *", name="report")(other)
+    application.cron("0 4 * * *", name="early")(report)
+    assert application.crons.names == ("report", "early")
+
+
+@pytest.mark.parametrize(
+    ("field", "cron", "options"),
+    [
+        ("cron", "0 3 * *", {}),
+        ("cron", "0 0 */20 * 1L", {}),
+        ("tz", "0 3 * * *", {"tz": "Mars"}),
+        ("catch_up", "0 3 * * *", {"catch_up": "some"}),
+        ("catch_up_most", "0 3 * * *", {"catch_up_most": 5}),
+        ("name", "0 3 * * *", {"name": ""}),
+        ("queue", "0 3 * * *", {"queue": "reports"}),
+    ],
+)
+def test_a_bad_declaration_is_refused_where_it_stands(
+    onefold: Coloured, field: str, cron: str, options: Any
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        onefold.target.cron(cron, **options)
+
+    assert caught.value.field == field
+    assert onefold.target.jobs.kinds == ()
+
+
+def test_what_is_said_of_one_job_is_refused(onefold: Coloured) -> None:
+    def report() -> None: ...
+
+    late = onefold.target.job(report).using(run_at=datetime(2040, 1, 1, tzinfo=UTC)).call()
+    with pytest.raises(ConflictingOptions, match="run_at"):
+        onefold.target.cron("0 3 * * *")(late)
+    assert onefold.target.crons.names == ()

@@ -1,0 +1,101 @@
+"""What a look at the schedules tells, and what stops it."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from onefold import InvalidInput
+from onefold.events import DuplicatesSuppressed, JobsEnqueued
+from tests.cron.due import set_next_tick, set_zone
+from tests.fixtures.colours import Clock, Coloured, Store
+from tests.fixtures.place import Place
+
+HOUR = timedelta(hours=1)
+HOURLY = "0 * * * *"
+
+
+@pytest.fixture
+def place(store: Store) -> Place:
+    """The database of the test, for what is done past our own calls."""
+    return Place(store.url, store.schema)
+
+
+async def test_the_claim_alone_decides(onefold: Coloured, clock: Clock, place: Place) -> None:
+    await onefold.schedule("hourly", HOURLY, kind="report")
+    clock.advance(HOUR)
+    await onefold.engine.tick()
+    set_next_tick(place, clock.now)
+    again = await onefold.engine.tick()
+
+    assert again.ticks == ()
+    assert again.next_at == clock.now + HOUR
+    assert len(await onefold.find()) == 1
+
+
+async def test_a_claim_that_has_expired_decides_too(
+    onefold: Coloured, clock: Clock, place: Place
+) -> None:
+    await onefold.schedule("hourly", HOURLY, kind="report", catch_up="all", catch_up_most=1000)
+    clock.advance(HOUR)
+    first = clock.now
+    await onefold.engine.tick()
+    await onefold.pause_schedule("hourly")
+    clock.advance(timedelta(days=8))
+    await onefold.resume_schedule("hourly")
+    set_next_tick(place, first)
+    again = await onefold.engine.tick()
+
+    assert [tick.at for tick in again.ticks] == [first + n * HOUR for n in range(1, 8 * 24 + 1)]
+
+
+async def test_one_that_cannot_be_read_keeps_nobody_waiting(
+    onefold: Coloured, clock: Clock, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "onefold")
+    await onefold.schedule("broken", HOURLY, kind="report")
+    set_zone(place, "Mars/Olympus")
+    await onefold.schedule("whole", HOURLY, kind="report")
+    clock.advance(HOUR)
+    first = await onefold.engine.tick()
+    again = await onefold.engine.tick()
+
+    assert [tick.schedule for tick in first.ticks] == ["whole"]
+    assert [broken.schedule for broken in again.broken] == ["broken"]
+    assert again.next_at == clock.now + HOUR
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "The schedule 'broken' cannot be read here and waits"
+    ]
+
+
+async def test_it_runs_when_somebody_can_read_it(
+    onefold: Coloured, clock: Clock, place: Place
+) -> None:
+    await onefold.schedule("hourly", HOURLY, kind="report")
+    set_zone(place, "Mars/Olympus")
+    clock.advance(HOUR)
+    await onefold.engine.tick()
+    set_zone(place, "UTC")
+
+    assert [tick.at for tick in (await onefold.engine.tick()).ticks] == [clock.now]
+
+
+async def test_listeners_are_told(onefold: Coloured, clock: Clock) -> None:
+    told: list[object] = []
+    onefold.target.subscribe(told.append)
+    await onefold.schedule("one", HOURLY, kind="report")
+    await onefold.schedule("two", HOURLY, kind="report", unique_key="k", catch_up="all")
+    clock.advance(2 * HOUR)
+    await onefold.engine.tick()
+    await onefold.run_now("two")
+
+    assert told == [
+        JobsEnqueued("report", "default", 2),
+        DuplicatesSuppressed("report", "default", 1),
+        DuplicatesSuppressed("report", "default", 1),
+    ]
+
+
+async def test_nobody_else_claims_ticks(onefold: Coloured) -> None:
+    with pytest.raises(InvalidInput, match="'cron' is kept by"):
+        await onefold.claim("hourly", "2040-01-01T01:00:00Z", surface="cron")
