@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from datetime import datetime, timedelta
+
 import pytest
 
 from onefold import Delivery, Job, LeaseLost, Onefold, Run

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from onefold.calls.engine import Engine
     from onefold.databases import Bell
     from onefold.model.job import Job
-    from onefold.operations.queues import Outlook, TakenUnderControl
+    from onefold.model.queue import Outlook
+    from onefold.operations.queues import TakenUnderControl
     from onefold.worker.settings import WorkerSettings
 
 SOON: Final = 0.02
