@@ -256,7 +256,7 @@ def _without_outcomes(hint: Any) -> Any:
     """A handler may say how it ends instead of returning a result."""
     if get_origin(hint) in {Union, types.UnionType}:
         kept = tuple(one for one in get_args(hint) if not _is_outcome(one))
-        return Union[kept] if kept else None  # noqa: UP007 - of a tuple
+        return Union[kept] if kept else type(None)  # noqa: UP007 - of a tuple
     return type(None) if _is_outcome(hint) else hint
 
 

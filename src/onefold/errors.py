@@ -378,7 +378,7 @@ class JobFailed(Conflict):
 class ResultTimeout(Conflict, TimeoutError):
     """The job has not ended in time. It goes on; ask again."""
 
-    status = 504
+    status = 408
     job_id: str
     state: str
 

@@ -187,6 +187,9 @@ class Enqueuer(Generic[P, R_co]):
 class DeclaredJob(Enqueuer[P, R_co]):
     """A function that is a job as well."""
 
+    __name__: str
+    __qualname__: str
+
     def __init__(self, declaration: Declaration, calls: JobCalls, now: Callable[[], int]) -> None:
         """Made by `@onefold.job`."""
         super().__init__(declaration, calls, now)

@@ -6,11 +6,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, assert_type
 
 from onefold import (
+    Call,
     Enqueued,
     EnqueuedMany,
+    Enqueuer,
     Job,
     Onefold,
     Page,
+    Run,
     Tenant,
     Within,
 )
@@ -20,7 +23,7 @@ from onefold.model.delivery import Beat, Ended
 from onefold.model.job import Duplicates
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from onefold import (
         Delivery,
@@ -147,3 +150,110 @@ async def alocks(onefold: Onefold) -> None:
     """And its twin."""
     async with onefold.alock("report") as lock:
         assert_type(lock, AsyncLock)
+
+
+def declared(onefold: Onefold, connection: object) -> None:
+    """A declared job takes what its function takes, and gives back what it returns."""
+
+    @onefold.job
+    def add(left: int, right: int = 1) -> str:
+        return str(left + right)
+
+    assert_type(add(1, right=2), str)
+    answer = add.enqueue(1, right=2)
+    assert_type(answer, Enqueued[str])
+    assert_type(answer.id, str)
+    assert_type(answer.result(timeout=SECOND), str)
+    assert_type(add.using(delay=SECOND, unique_key=None).enqueue(left=1), Enqueued[str])
+    assert_type(add.within(connection).enqueue(1).result(), str)
+    assert_type(add.tenant("acme").unique_key(1), str)
+    many = add.enqueue_many([add.call(1), add.call(2, 3)])
+    assert_type(many, EnqueuedMany[str])
+    assert_type(many[0].result(), str)
+    assert_type(add.kind, str)
+
+    add.enqueue("one")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    add.enqueue()  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    add.enqueue(1, 2, 3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    add.enqueue(left=1, rigth=2)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    add.using(delay=SECOND).enqueue("one")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    add.using(dealy=SECOND)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    add.within(connection).enqueue("one")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    add.call("one")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    add.unique_key("one")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    add.enqueue_many([1])  # type: ignore[list-item] # pyright: ignore[reportArgumentType]
+    add("one")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+    @onefold.job(kind="shout")
+    def shout(text: str) -> int:
+        return len(text)
+
+    add.enqueue_many([shout.call("x")])  # type: ignore[list-item] # pyright: ignore[reportArgumentType]
+    named: Enqueuer[..., int] = shout
+    del named
+
+    onefold.job(uniqe="x")  # type: ignore[call-overload] # pyright: ignore[reportCallIssue]
+
+
+async def declared_coroutines(onefold: Onefold) -> None:
+    """Functions and enqueues have colours of their own."""
+
+    @onefold.job(queue="slow")
+    async def fetch(url: str) -> bytes:
+        return url.encode()
+
+    assert_type(await fetch("x"), bytes)
+    assert_type(fetch.enqueue("x"), Enqueued[bytes])
+    assert_type(await fetch.aenqueue("x"), Enqueued[bytes])
+    assert_type(await (await fetch.aenqueue("x")).aresult(), bytes)
+    call: Call[..., bytes] = fetch.call("x")
+    assert_type(await fetch.aenqueue_many([call]), EnqueuedMany[bytes])
+    await fetch.aenqueue(5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def declared_with_a_run(onefold: Onefold, run: Run) -> None:
+    """A run that comes first is the worker's to give; elsewhere the arguments are left open."""
+
+    @onefold.job
+    def charge(run: Run, order: int, *, twice: bool = False) -> str:
+        return f"{run.id} {order} {twice}"
+
+    assert_type(charge.enqueue(7, twice=True), Enqueued[str])
+    assert_type(charge(run, 7), str)
+    charge.enqueue("seven")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    charge.enqueue(run, 7)  # type: ignore[call-arg,arg-type] # pyright: ignore[reportCallIssue]
+    charge.enqueue(7, run=run)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    charge(7)  # type: ignore[call-arg,arg-type] # pyright: ignore[reportCallIssue]
+
+    @onefold.job(queue="slow")
+    async def acharge(run: Run, order: int) -> str:
+        return f"{run.id} {order}"
+
+    assert_type(acharge.enqueue(order=7), Enqueued[str])
+    running: Coroutine[Any, Any, str] = acharge(run, 7)
+    running.close()
+    acharge.enqueue(order="seven")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+    @onefold.job
+    def refund(order: int, run: Run) -> str:
+        return f"{run.id} {order}"
+
+    assert_type(refund.enqueue(order=7), Enqueued[str])
+    assert_type(refund(7, run), str)
+
+
+def declared_without_a_run(onefold: Onefold) -> None:
+    """Nobody's first argument is taken for a run."""
+
+    @onefold.job
+    def anything(payload: Any, number: int) -> None:
+        del payload, number
+
+    @onefold.job
+    def some(thing: object) -> None:
+        del thing
+
+    anything.enqueue({"a": 1}, 2)
+    some.enqueue({"a": 1})
+    some.enqueue()  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    anything.enqueue(2)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]

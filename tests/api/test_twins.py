@@ -17,7 +17,7 @@ from onefold.calls.once import AsyncOnce, Once
 CLASSES = [JobCalls, ClaimCalls, Engine, Tenant, Within, Onefold]
 
 # They touch no database, so there is nothing to await.
-ONE_COLOUR = {"subscribe", "tenant", "within"}
+ONE_COLOUR = {"queue", "subscribe", "tenant", "within"}
 # They give an object that is awaited, and are not awaited themselves.
 GIVE_OBJECTS = {"once": Once, "aonce": AsyncOnce, "lock": Lock, "alock": AsyncLock}
 

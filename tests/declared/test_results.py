@@ -1,0 +1,286 @@
+"""Waiting for what a job returns: by whoever enqueued it, first or as a duplicate."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from onefold import (
+    Conflict,
+    Enqueued,
+    EnqueuedMany,
+    InvalidInput,
+    JobFailed,
+    JobNotFound,
+    Onefold,
+    ResultTimeout,
+    Retention,
+    Unique,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from onefold.job import JobFunction
+    from tests.declared.stage import Stage
+    from tests.fixtures.colours import Store
+
+NOW = timedelta(0)
+SOON = timedelta(milliseconds=20)
+PATIENTLY = timedelta(seconds=30)
+
+
+@dataclass
+class Receipt:
+    total: Decimal
+
+
+def declare(onefold: Onefold) -> JobFunction[[int], Receipt, [int], Receipt]:
+    @onefold.job(store_result=True, unique=Unique(), unique_while="exists")
+    def charge(order: int) -> Receipt:
+        return Receipt(Decimal(order))
+
+    return charge
+
+
+async def test_a_result_comes_back_in_its_own_type(stage: Stage) -> None:
+    charge = declare(stage.onefold)
+    answer = await stage.enqueue(charge, 7)
+    await stage.work()
+
+    assert await stage.result(answer) == Receipt(Decimal(7))
+
+
+async def test_a_duplicate_joins_the_holder(stage: Stage) -> None:
+    charge = declare(stage.onefold)
+    first = await stage.enqueue(charge, 7)
+    joined = await stage.enqueue(charge, 7)
+    await stage.work()
+    after = await stage.enqueue(charge, 7)
+
+    assert joined.duplicate
+    assert after.duplicate
+    assert [await stage.result(one) for one in (first, joined, after)] == [Receipt(Decimal(7))] * 3
+
+
+async def test_each_of_many_can_be_waited_for(stage: Stage) -> None:
+    charge = declare(stage.onefold)
+    many = await stage.enqueue_many(charge, [charge.call(1), charge.call(2)])
+    await stage.work()
+
+    assert [await stage.result(one) for one in many] == [Receipt(Decimal(1)), Receipt(Decimal(2))]
+    assert await stage.result(many[1]) == Receipt(Decimal(2))
+    assert await stage.result(many[:1][0]) == Receipt(Decimal(1))
+
+
+async def test_by_name_a_result_is_plain_json(stage: Stage) -> None:
+    answer: Enqueued[Any] = await stage.onefold.aenqueue("add", {"left": 1})
+    jobs = await stage.take()
+    await stage.onefold.engine.afinish(jobs, results={answer.id: {"sum": 1}})
+
+    assert await stage.result(answer) == {"sum": 1}
+
+
+async def test_a_result_that_was_not_kept_is_none_by_name(stage: Stage) -> None:
+    answer: Enqueued[Any] = await stage.onefold.aenqueue("add")
+    await stage.onefold.engine.afinish(await stage.take())
+
+    assert await stage.result(answer) is None
+
+
+async def test_a_result_that_was_not_kept_is_told_from_none(stage: Stage) -> None:
+    @stage.onefold.job
+    def forgets(number: int) -> int:
+        return number
+
+    @stage.onefold.job
+    def returns_nothing() -> None: ...
+
+    @stage.onefold.job(store_result=True)
+    def maybe() -> int | None:
+        return None
+
+    number = await stage.enqueue(forgets, 1)
+    nothing: Enqueued[Any] = await stage.enqueue(returns_nothing)
+    kept: Enqueued[Any] = await stage.enqueue(maybe)
+    await stage.work()
+
+    assert [await stage.result(one) for one in (nothing, kept)] == [None, None]
+    with pytest.raises(UsageError, match=r"what it returned was not kept.*store_result=True"):
+        await stage.result(number)
+
+
+async def test_who_waits_is_told_once_the_job_has_ended(stage: Stage) -> None:
+    charge = declare(stage.onefold)
+    answer = await stage.enqueue(charge, 7)
+    waiting = asyncio.create_task(answer.aresult(timeout=PATIENTLY))
+    await asyncio.sleep(0)
+    await stage.work()
+
+    assert await waiting == Receipt(Decimal(7))
+
+
+async def test_who_waits_in_a_thread_is_told_too(stage: Stage) -> None:
+    charge = declare(stage.onefold)
+    answer = await stage.enqueue(charge, 7)
+    waiting = asyncio.create_task(asyncio.to_thread(answer.result, timeout=PATIENTLY))
+    await asyncio.sleep(0)
+    await stage.work()
+
+    assert await waiting == Receipt(Decimal(7))
+
+
+async def test_a_dead_job_has_no_result(stage: Stage) -> None:
+    answer = await stage.enqueue(declare(stage.onefold), 7)
+    await stage.onefold.engine.abury(await stage.take(), reason="no card", error=ValueError("bad"))
+
+    with pytest.raises(JobFailed, match=r"is dead \(no card\): .*ValueError: bad") as caught:
+        await stage.result(answer)
+
+    error = caught.value
+    assert (error.job_id, error.kind, error.state, error.reason) == (
+        answer.id, "charge", "dead", "no card",
+    )  # fmt: skip
+    assert error.error is not None
+    assert error.error["message"] == "bad"
+    assert isinstance(error, Conflict)
+
+
+async def test_a_cancelled_job_has_no_result(stage: Stage) -> None:
+    answer = await stage.enqueue(declare(stage.onefold), 7)
+    await stage.onefold.acancel(answer.id)
+
+    with pytest.raises(JobFailed, match="is cancelled") as caught:
+        await stage.result(answer)
+
+    assert caught.value.error is None
+
+
+@pytest.mark.parametrize("patience", [NOW, SOON])
+async def test_a_job_that_takes_too_long_goes_on(stage: Stage, patience: timedelta) -> None:
+    answer = await stage.enqueue(declare(stage.onefold), 7)
+
+    with pytest.raises(ResultTimeout, match="is still ready after") as caught:
+        await stage.result(answer, patience)
+
+    assert isinstance(caught.value, TimeoutError)
+    assert (caught.value.job_id, caught.value.state, caught.value.status) == (
+        answer.id, "ready", 408,
+    )  # fmt: skip
+    await stage.work()
+    assert await stage.result(answer, NOW) == Receipt(Decimal(7))
+
+
+async def test_a_bad_timeout_is_refused_by_name(stage: Stage) -> None:
+    answer = await stage.enqueue(declare(stage.onefold), 7)
+    seconds: Any = 5
+
+    with pytest.raises(InvalidInput, match="timeout needs a timedelta"):
+        await stage.result(answer, seconds)
+
+
+async def test_a_job_whose_record_is_gone_has_no_result(stage: Stage) -> None:
+    @stage.onefold.job(retention=Retention(completed=NOW))
+    def brief() -> None: ...
+
+    answer = await stage.enqueue(brief)
+    await stage.work()
+
+    with pytest.raises(JobNotFound):
+        await stage.result(answer)
+
+
+async def test_a_replayed_job_can_be_waited_for(stage: Stage) -> None:
+    answer = await stage.enqueue(declare(stage.onefold), 7)
+    await stage.onefold.engine.abury(await stage.take(), reason="no card")
+    again: Enqueued[Any] = await stage.onefold.areplay(answer.id)
+    await stage.work()
+
+    assert await stage.result(again) == {"total": "7"}
+    assert await stage.result(answer) == Receipt(Decimal(7))
+
+
+async def test_jobs_that_were_replayed_together_can_be_waited_for(stage: Stage) -> None:
+    answer = await stage.enqueue(declare(stage.onefold), 7)
+    await stage.onefold.engine.abury(await stage.take(), reason="no card")
+    many: EnqueuedMany[Any] = await stage.onefold.areplay_many()
+    await stage.work()
+
+    assert [await stage.result(one) for one in many] == [{"total": "7"}]
+    assert [one.id for one in many] == [answer.id]
+
+
+async def test_a_tenants_result_is_the_tenants(stage: Stage) -> None:
+    charge = declare(stage.onefold)
+    answer = await stage.enqueue(charge.tenant("acme"), 7)
+    await stage.work()
+
+    assert await stage.result(answer) == Receipt(Decimal(7))
+
+
+def test_within_a_transaction_the_job_is_not_there_for_anybody_yet(store: Store) -> None:
+    onefold = store.open()
+    charge = declare(onefold)
+    connecting: Any = sqlite3.connect(store.path) if store.dialect == "sqlite" else None
+    with closing(connecting or psycopg.connect(store.url)) as connection:
+        connection.execute("begin" if store.dialect == "sqlite" else "select 1")
+        answer = charge.within(connection).enqueue(7)
+
+        with pytest.raises(JobNotFound, match="or is not committed yet"):
+            answer.result(timeout=SOON)
+
+        connection.commit()
+    onefold.cancel(answer.id)
+
+    with pytest.raises(JobFailed):
+        answer.result(timeout=PATIENTLY)
+
+
+def test_an_answer_is_compared_and_shown_without_whom_to_ask(store: Store) -> None:
+    answer = store.open().enqueue("email")
+    (of_many,) = store.open().enqueue_many([declare(store.open()).call(1).new_job()])
+
+    assert answer == Enqueued(answer.id)
+    assert hash(answer) == hash(Enqueued(answer.id))
+    assert repr(answer) == repr(Enqueued(answer.id))
+    assert of_many == Enqueued(of_many.id)
+
+
+def pickled(answer: Enqueued[Any]) -> Any:
+    return pickle.loads(pickle.dumps(answer))
+
+
+@pytest.mark.parametrize("made_again", [copy.copy, pickled])
+def test_a_copy_does_not_know_whom_to_ask(store: Store, made_again: Any) -> None:
+    answer = store.open().enqueue("email")
+
+    twin = made_again(answer)
+
+    assert twin == answer
+    with pytest.raises(UsageError, match="does not know its database any more"):
+        twin.result(timeout=NOW)
+
+
+def test_many_answers_without_whom_to_ask_are_just_answers() -> None:
+    many: EnqueuedMany[Any] = EnqueuedMany([Enqueued("a"), Enqueued("b", duplicate=True)])
+
+    assert many.reading(lambda job: job) is many
+    assert (list(many), many[0]) == ([Enqueued("a"), Enqueued("b", duplicate=True)], Enqueued("a"))
+    assert repr(many) == "EnqueuedMany(inserted=1, skipped=1)"
+
+
+def test_the_errors_of_waiting_survive_a_process_pool() -> None:
+    failed = JobFailed("id", kind="k", state="dead", reason=None, error=None)
+    timeout = ResultTimeout("id", state="ready", timeout=SOON)
+
+    assert str(pickle.loads(pickle.dumps(failed))) == str(failed)
+    assert pickle.loads(pickle.dumps(timeout)).state == "ready"

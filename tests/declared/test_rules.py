@@ -1,0 +1,78 @@
+"""Which errors are worth a retry, which never will be, and which mean that the work is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onefold import Bury, Onefold, Retry, is_unique_violation
+from onefold.model.rules import ErrorRules, error_rules
+
+
+def outcome(rules: ErrorRules, error: BaseException) -> str | None:
+    if rules.forgives(error):
+        return "done"
+    match rules.outcome_of(error):
+        case Bury(reason):
+            return f"bury {reason}"
+        case Retry(None):
+            return "retry"
+        case other:
+            assert other is None
+            return None
+
+
+def is_teapot(error: BaseException) -> bool:
+    return "teapot" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("rules", "error", "expected"),
+    [
+        ({}, ValueError(), None),
+        ({"bury_on": ValueError}, ValueError(), "bury ValueError"),
+        ({"bury_on": (ValueError,)}, UnicodeError(), "bury UnicodeError"),
+        ({"bury_on": (ValueError,)}, OSError(), None),
+        ({"retry_on": (OSError,)}, OSError(), "retry"),
+        ({"retry_on": (OSError,)}, TimeoutError(), "retry"),
+        ({"retry_on": (OSError,)}, ValueError(), "bury ValueError"),
+        ({"retry_on": (OSError,), "bury_on": (ValueError,)}, KeyError(), None),
+        ({"retry_on": (UnicodeError,), "bury_on": (ValueError,)}, UnicodeError(), "retry"),
+        (
+            {"retry_on": (ValueError,), "bury_on": (UnicodeError,)},
+            UnicodeError(),
+            "bury UnicodeError",
+        ),
+        ({"retry_on": (ValueError,), "bury_on": (ValueError,)}, ValueError(), "bury ValueError"),
+        ({"done_on": (KeyError,)}, KeyError(), "done"),
+        ({"done_on": (LookupError,), "bury_on": (KeyError,)}, KeyError(), "bury KeyError"),
+        ({"done_on": (KeyError,), "bury_on": (KeyError,)}, KeyError(), "done"),
+        ({"done_on": (KeyError,), "retry_on": (OSError,)}, KeyError(), "done"),
+        ({"done_on": is_teapot, "bury_on": (ValueError,)}, ValueError("a teapot"), "done"),
+        (
+            {"done_on": is_teapot, "bury_on": (ValueError,)},
+            ValueError("a kettle"),
+            "bury ValueError",
+        ),
+        ({"retry_on": (is_teapot,)}, ValueError("a teapot"), "retry"),
+    ],
+)
+def test_the_nearest_rule_decides(
+    rules: dict[str, Any], error: BaseException, expected: str | None
+) -> None:
+    none: dict[str, Any] = {"retry_on": (), "bury_on": (), "done_on": ()}
+
+    assert outcome(error_rules(**{**none, **rules}), error) == expected
+
+
+def test_a_declared_job_has_its_rules() -> None:
+    onefold = Onefold("sqlite:///never-opened.db")
+
+    @onefold.job(bury_on=ValueError, done_on=(is_unique_violation, KeyError))
+    def load() -> None: ...
+
+    assert isinstance(load.outcome_of(ValueError()), Bury)
+    assert load.outcome_of(OSError()) is None
+    assert load.forgives(KeyError())
+    assert not load.forgives(OSError())
