@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, Union, get_a
 import msgspec
 from msgspec import inspect as shapes
 
+from onefold.effects.run import Run
 from onefold.errors import InvalidInput
 from onefold.model.canonical import is_object, plain
 from onefold.model.outcome import Outcome
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from onefold.model.job import Json
-
-RUN_MODULE: Final = "onefold.effects.run"
 
 # As it is spelled where it could not be looked up: imported for type checkers only.
 _SPELLS_RUN: Final = re.compile(
@@ -170,15 +169,7 @@ def is_run(hint: Any) -> bool:
     """Whether an annotation asks for the `Run`."""
     if get_origin(hint) in {Union, types.UnionType, Annotated}:
         return any(map(is_run, get_args(hint)))
-    module, name = getattr(hint, "__module__", None), getattr(hint, "__qualname__", None)
-    return module == RUN_MODULE and name == "Run"
-
-
-class _AskedFor:
-    """Stands for the `Run` where its class could not be looked up."""
-
-
-_AskedFor.__module__, _AskedFor.__qualname__ = RUN_MODULE, "Run"
+    return isinstance(hint, type) and issubclass(hint, Run)
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
@@ -199,7 +190,7 @@ def _hint(function: Callable[..., Any], name: str, parameter: str, annotation: A
     if annotation is inspect.Parameter.empty:
         return Any
     if isinstance(annotation, str) and _SPELLS_RUN.fullmatch(annotation.strip()):
-        return _AskedFor
+        return Run
     holder = types.SimpleNamespace(__annotations__={parameter: annotation})
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     try:
