@@ -47,7 +47,7 @@ GIVEN = {"now", "clock"}
 ONLY_FOR_POSTGRES = {"shared"}
 ASKED_BY_DATABASES = {"has_identity", "read_identity"}
 # A take is the engine's, in transactions of our own; `within` never runs it.
-NEVER_WITHIN = {"ready_priorities"}
+NEVER_WITHIN = {"find_group_jobs", "find_ready_jobs", "look", "next_groups", "ready_priorities"}
 
 
 def text_of(sql: Sql, name: str) -> str:

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Row, Sql
 
 WINDOW: Final = 256
-"""Groups that are visited at a time, and due jobs that are few enough to be looked at singly."""
-WINDOWS: Final = 16
-"""In one take."""
+"""Groups that are visited at a time, and due jobs that are few enough to be looked at singly (as
+`find_due_groups` has it)."""
+WINDOWS: Final = 4
+"""That are visited in one take."""
 SHARE: Final = 4
 """Times as many jobs are read as are wanted, so that the best of many groups are among them."""
 REST: Final = 50_000
@@ -90,10 +91,12 @@ def take_controlled(
         return TakenUnderControl([], _wait(control, room), after)
     visit = _Visit(control, room.left)
     due = yield from _due_groups(sql, control)
-    if due is not None:
-        yield from visit.singly(sql, due)
+    if due.is_all:
+        yield from visit.singly(sql, due.jobs)
     else:
         after = yield from visit.in_turn(sql, after)
+        if visit.wants_more:
+            yield from visit.sample(sql, due.jobs)
     ungrouped = yield from _ungrouped(sql, control, room.left)
     chosen = sorted([*visit.found, *ungrouped])[: room.left]
     jobs = yield from _lease(sql, control, chosen)
@@ -172,21 +175,28 @@ def _ungrouped(sql: Sql, control: Control, most: int) -> Operation[list[Candidat
 # --- its groups -----------------------------------------------------------------------------------
 
 
-def _due_groups(sql: Sql, control: Control) -> Operation[list[Candidate] | None]:
-    """All jobs with a group that are due; None where they are many."""
-    found: list[Candidate] = []
+class Due(NamedTuple):
+    """Jobs with a group that are due."""
+
+    jobs: set[Candidate]
+    is_all: bool
+    """False where there are more than these: the longest due and the latest."""
+
+
+def _due_groups(sql: Sql, control: Control) -> Operation[Due]:
+    found: set[Candidate] = set()
+    is_all = True
     for shard in range(sql.shards):
         rows = yield sql(
             "find_due_groups",
             shard=shard,
             queue=control.queue,
-            limit=WINDOW,
             unknown=list(control.order.unknown),
         )
-        if len(rows) == WINDOW:
-            return None
-        found += map(Candidate._make, rows)
-    return found
+        here = set(map(Candidate._make, rows))
+        is_all = is_all and len(here) < WINDOW
+        found |= here
+    return Due(found, is_all)
 
 
 class _Visit:
@@ -200,7 +210,12 @@ class _Visit:
         self.unfinished = False
         """True where there are groups that have not been visited."""
 
-    def singly(self, sql: Sql, due: Sequence[Candidate]) -> Operation[None]:
+    @property
+    def wants_more(self) -> bool:
+        """True where the groups have not given enough yet."""
+        return len(self.found) < self._wanted
+
+    def singly(self, sql: Sql, due: Iterable[Candidate]) -> Operation[None]:
         """Choose among all jobs that are due."""
         groups = sorted({job.group_key for job in due if job.group_key is not None})
         if not groups:
@@ -222,7 +237,7 @@ class _Visit:
             if fresh:
                 open_groups = yield from self._open(sql, fresh)
                 yield from self._add_best(sql, open_groups)
-            if len(self.found) >= self._wanted:
+            if not self.wants_more:
                 return groups[-1]
             if len(groups) == WINDOW:
                 after = groups[-1]
@@ -232,6 +247,18 @@ class _Visit:
                 after, wrapped = "", True
         self.unfinished = True
         return after
+
+    def sample(self, sql: Sql, due: Iterable[Candidate]) -> Operation[None]:
+        """Visit the groups of some due jobs, before it is their turn: they may be all that can run.
+
+        So it takes no time to find them behind a heap of jobs of a full group, and among many
+        groups whose jobs are for later.
+        """
+        groups = {job.group_key for job in due if job.group_key is not None}
+        unseen = sorted(groups.difference(self.rooms))
+        if unseen:
+            open_groups = yield from self._open(sql, unseen)
+            yield from self._add_best(sql, open_groups)
 
     def _open(self, sql: Sql, groups: Sequence[str]) -> Operation[list[str]]:
         """Those of the groups that may give anything; how much is kept in `rooms`."""

@@ -38,35 +38,40 @@ select
     wanted.queue,
     coalesce(q.paused, false),
     coalesce(q.controlled, false),
+    -- The first by time, and not any that is due: a plan that looks for any may read the whole table.
     exists (
         select 1
         from lane
+        cross join lateral (
+            select j.run_at
+            from onefold.job as j
+            where
+                j.shard = :shard::smallint
+                and j.queue = wanted.queue
+                and j.state = 0
+                and j.group_key is null
+                and j.priority = lane.priority
+                and (j.expires_at is null or j.expires_at > clock.now)
+            order by j.run_at
+            limit 1
+        ) as head
         where
-            lane.queue = wanted.queue
-            and lane.priority is not null
-            and exists (
-                select 1
-                from onefold.job as j
-                where
-                    j.shard = :shard::smallint
-                    and j.queue = wanted.queue
-                    and j.state = 0
-                    and j.group_key is null
-                    and j.priority = lane.priority
-                    and j.run_at <= clock.now
-                    and (j.expires_at is null or j.expires_at > clock.now)
-            )
+            lane.queue = wanted.queue and lane.priority is not null and head.run_at <= clock.now
     ),
-    exists (
-        select 1
-        from onefold.job as j
-        where
-            j.shard = :shard::smallint
-            and j.queue = wanted.queue
-            and j.state = 0
-            and j.group_key is not null
-            and j.run_at <= clock.now
-            and (j.expires_at is null or j.expires_at > clock.now)
+    coalesce(
+        (
+            select j.run_at <= clock.now
+            from onefold.job as j
+            where
+                j.shard = :shard::smallint
+                and j.queue = wanted.queue
+                and j.state = 0
+                and j.group_key is not null
+                and (j.expires_at is null or j.expires_at > clock.now)
+            order by j.run_at
+            limit 1
+        ),
+        false
     ),
     least(
         (
