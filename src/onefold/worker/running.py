@@ -7,10 +7,12 @@ import logging
 import os
 import signal
 import threading
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
+    from types import FrameType
 
     from onefold.worker.worker import Worker
 
@@ -19,34 +21,79 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 log = logging.getLogger("onefold.worker")
 
 
-def run_until_signal(make: Callable[[], Worker], close: Callable[[], Awaitable[None]]) -> None:
+def run_until_signal(
+    make: Callable[[], Worker], close: Callable[[], Awaitable[None]], *, supervised: bool = False
+) -> None:
     """Run a worker; the first signal stops it, the second ends the process.
 
-    Outside of the main thread there are no signals: it then runs until its process ends.
+    Under a supervisor, the second is the supervisor's to give: a service manager that signals all
+    processes of a group would otherwise be taken for somebody in a hurry. Outside of the main
+    thread there are no signals: it then runs until its process ends.
     """
-    asyncio.run(_run(make, close))
+    asyncio.run(_run(make, close, supervised=supervised))
 
 
-async def _run(make: Callable[[], Worker], close: Callable[[], Awaitable[None]]) -> None:
+async def _run(
+    make: Callable[[], Worker], close: Callable[[], Awaitable[None]], *, supervised: bool
+) -> None:
     worker = make()
-    loop = asyncio.get_running_loop()
-    received: list[int] = []
-
-    def stop(number: int) -> None:
-        if received:
-            log.warning("A second signal: ending now. Its jobs run again when their leases end.")
-            logging.shutdown()
-            os._exit(128 + number)
-        received.append(number)
-        log.info("%s: stopping. A second signal ends it now.", signal.Signals(number).name)
-        worker.stop()
-
-    signals = SIGNALS if threading.current_thread() is threading.main_thread() else ()
-    for number in signals:
-        loop.add_signal_handler(number, stop, number)
     try:
-        await worker.run()
+        signals = _Signals(worker, supervised=supervised)
+        with signals.heard() if _in_main_thread() else nullcontext():
+            await worker.run()
     finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
         await close()
+
+
+class _Signals:
+    """What signals mean while a worker runs."""
+
+    def __init__(self, worker: Worker, *, supervised: bool) -> None:
+        self._worker = worker
+        self._supervised = supervised
+        self._loop = asyncio.get_running_loop()
+        self._count = 0
+
+    @contextmanager
+    def heard(self) -> Generator[None]:
+        """Hear them, and give them back their meaning afterwards."""
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        for number in SIGNALS:
+            # The loop's own handler only wakes it up. What is decided is decided in Python's, which
+            # is called even where a handler of a job keeps the loop from running.
+            self._loop.add_signal_handler(number, _nothing)
+            signal.signal(number, self._hear)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                self._loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        self._count += 1
+        if self._count == 1:
+            self._loop.call_soon_threadsafe(self._stop, number)
+        elif not self._supervised:
+            _end_now(number)
+
+    def _stop(self, number: int) -> None:
+        more = "" if self._supervised else " A second signal ends it now."
+        log.info("%s: stopping.%s", signal.Signals(number).name, more)
+        self._worker.stop()
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _nothing() -> None:
+    """The signal has been heard elsewhere."""
+
+
+def _end_now(number: int) -> None:
+    try:
+        log.warning("A second signal: ending now. Its jobs run again when their leases end.")
+        logging.shutdown()
+    finally:
+        os._exit(128 + number)
