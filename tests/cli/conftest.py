@@ -9,6 +9,10 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.fixtures.place import place, postgres_place
+
+__all__ = ["place", "postgres_place"]
+
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ONEFOLD = Path(sysconfig.get_path("scripts")) / "onefold"
@@ -19,7 +23,9 @@ def onefold_command(tmp_path: Path) -> Run:
     """Run `onefold` with these arguments, in a folder of its own."""
 
     def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        inherited = {name: os.environ[name] for name in os.environ if name != "ONEFOLD_DATABASE"}
+        inherited = {
+            name: os.environ[name] for name in os.environ if not name.startswith("ONEFOLD_")
+        }
         return subprocess.run(
             [ONEFOLD, *arguments],
             cwd=tmp_path,

@@ -4,17 +4,22 @@ import inspect
 import re
 import sqlite3
 import tomllib
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from typer.main import get_command
 
 import onefold
 from onefold import NewJob, Onefold, Tenant, Within, claims, errors, events, testing
 from onefold.calls.claims import ClaimOptions, OnceOptions
 from onefold.calls.engine import Engine
 from onefold.calls.jobs import CallOptions
+from onefold.calls.schedules import ScheduleOptions
+from onefold.cli.commands import app
 from onefold.model.lifecycle import POISON_DELIVERIES, mermaid
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name_of, prose
 
@@ -72,6 +77,7 @@ def test_every_setting_is_in_the_reference() -> None:
         *CallOptions.__annotations__,
         *ClaimOptions.__annotations__,
         *OnceOptions.__annotations__,
+        *ScheduleOptions.__optional_keys__,
     }
 
     assert not settings - documented
@@ -123,13 +129,18 @@ def test_the_state_diagram_is_the_lifecycle() -> None:
     assert blocks(DOCS / "explanation/states.md", "mermaid") == [mermaid() + "\n"]
 
 
+def commands(group: Any, *path: str) -> Iterator[str]:
+    """Every command, and those of its own that it has."""
+    yield " ".join(("onefold", *path))
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, *path, name)
+
+
 def test_every_command_is_in_the_reference() -> None:
-    commands = {path.stem for path in (ROOT / "src/onefold/cli").iterdir()}
-    commands -= {"__init__", "__pycache__", "commands"}
     page = (DOCS / "reference/command-line.md").read_text()
 
-    for command in commands:
-        assert f"$ onefold {command} --help" in page
+    for command in commands(get_command(app)):
+        assert f"$ {command} --help" in page
 
 
 def anchors(page: Path) -> set[str]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from onefold.cli.config import read_configuration
+from onefold.cli.dead import dead
 from onefold.cli.demo.command import demo
+from onefold.cli.jobs import jobs
 from onefold.cli.migrate import migrate
+from onefold.cli.queues import queues
+from onefold.cli.schedules import schedules
 from onefold.cli.version import print_version, version
+from onefold.cli.worker import worker
 
 app: typer.Typer = typer.Typer(
     name="onefold",
@@ -22,10 +29,16 @@ app: typer.Typer = typer.Typer(
 app.command()(demo)
 app.command()(migrate)
 app.command()(version)
+app.command()(worker)
+app.add_typer(dead, name="dead")
+app.add_typer(jobs, name="jobs")
+app.add_typer(queues, name="queues")
+app.add_typer(schedules, name="schedules")
 
 
 @app.callback()
 def before(
+    context: typer.Context,
     *,
     version: Annotated[
         bool,
@@ -36,3 +49,7 @@ def before(
 ) -> None:
     """Options without a command."""
     del version
+    if context.invoked_subcommand == "worker":
+        configuration = read_configuration(Path.cwd())
+        context.obj = configuration
+        context.default_map = {"worker": dict(configuration.said)}

@@ -1,0 +1,58 @@
+"""Finds the application that a command is to work for: `module:app`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onefold import InvalidInput, Onefold, UsageError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+log = logging.getLogger("onefold.cli")
+
+
+def load_app(target: str) -> Onefold:
+    """Import the module as `python -m` would, from the present folder too, and find the object."""
+    module_name, colon, attribute = target.partition(":")
+    if not (module_name and colon and attribute):
+        raise InvalidInput(
+            "app", f"must be like module:app, the module and its Onefold object, got {target!r}"
+        )
+    found: Any = _import(module_name, target)
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise InvalidInput("app", f"{target!r}: {_name(found)} has no {part!r}") from None
+    if not isinstance(found, Onefold):
+        raise InvalidInput(
+            "app", f"{target!r} must be an Onefold object, and is a {type(found).__name__}"
+        )
+    return found
+
+
+def _import(name: str, target: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            log.exception("%s failed while it was imported.", name)
+            raise UsageError(f"The module {name!r} cannot be imported: {error!r}.") from error
+        raise InvalidInput(
+            "app", f"{target!r}: there is no module {error.name!r} here or among what is installed"
+        ) from None
+    except Exception as error:
+        log.exception("%s failed while it was imported.", name)
+        raise UsageError(f"The module {name!r} cannot be imported: {error!r}.") from error
+
+
+def _name(found: object) -> str:
+    return f"the {type(found).__name__} {getattr(found, '__name__', '')!r}"

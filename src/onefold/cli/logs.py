@@ -1,0 +1,150 @@
+"""Logs of a process that is all ours: text for people, or a JSON object per line for programs.
+
+Whatever is logged while a handler runs, by whomever, carries the job's id, kind and attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.logging import RichHandler
+
+from onefold import InvalidInput
+from onefold.model.failure import printable, shown
+
+if TYPE_CHECKING:
+    from contextvars import Token
+    from types import TracebackType
+
+    from onefold import Job
+
+FORMATS: Final = ("text", "json")
+LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+JOB_FIELDS: Final = ("job_id", "kind", "attempt")
+
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "taskName",
+}
+"""What every record has. All else was said by somebody."""
+
+_running: ContextVar[Job | None] = ContextVar("onefold_running", default=None)
+
+
+def configure(form: str, level: str, *, worker: str | None = None) -> None:
+    """Send all logs of this process to stderr. `worker` is its name, once it has one."""
+    if form not in FORMATS:
+        raise InvalidInput("log_format", f"must be text or json, got {form!r}")
+    if level.lower() not in LEVELS:
+        raise InvalidInput("log_level", f"must be one of {', '.join(LEVELS)}, got {level!r}")
+    handler = _handler(form)
+    handler.addFilter(_Knows(worker))
+    root = logging.getLogger()
+    for before in root.handlers[:]:
+        root.removeHandler(before)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)
+
+
+def _handler(form: str) -> logging.Handler:
+    if form == "json":
+        handler: logging.Handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonFormatter())
+    elif sys.stderr.isatty():
+        handler = RichHandler(
+            console=Console(stderr=True), show_path=False, omit_repeated_times=False
+        )
+        handler.setFormatter(TextFormatter("%(message)s"))
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    return handler
+
+
+class AroundJob:
+    """Entered around each handler: from here on, a record knows its job."""
+
+    def __init__(self, job: Job) -> None:
+        """Of the handler that is about to run."""
+        self._job = job
+        self._token: Token[Job | None] | None = None
+
+    def __enter__(self) -> None:
+        """In the context of the handler: its task, or its thread."""
+        self._token = _running.set(self._job)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """The context may be used again."""
+        if self._token is not None:
+            _running.reset(self._token)
+
+
+class _Knows(logging.Filter):
+    """Adds what is known where a record is made, unless it says so itself."""
+
+    def __init__(self, worker: str | None) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fields = record.__dict__
+        job = _running.get()
+        if job is not None and "job_id" not in fields:
+            fields.update(job_id=job.id, kind=job.kind, attempt=job.attempt)
+        if self._worker is not None:
+            fields.setdefault("worker", self._worker)
+        return True
+
+
+class TextFormatter(logging.Formatter):
+    """A line, with the job at its end where there is one and the line does not name it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        """The line without its traceback."""
+        line = super().formatMessage(record)
+        job_id, kind, attempt = (record.__dict__.get(field) for field in JOB_FIELDS)
+        if job_id is None or str(job_id) in line:
+            return line
+        return f"{line} [job {job_id}, {kind}, attempt {attempt}]"
+
+
+class JsonFormatter(logging.Formatter):
+    """An object per line: time, level, logger, message, what else is known, and the exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Whatever a record carries, the line is JSON."""
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": printable(record.getMessage()),
+        }
+        fields |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+        if record.exc_info and record.exc_info[0] is not None:
+            fields["exception"] = printable(self.formatException(record.exc_info))
+        elif record.exc_text:
+            fields["exception"] = printable(record.exc_text)
+        if record.stack_info:
+            fields["stack"] = printable(record.stack_info)
+        return _encoded(fields)
+
+
+def _encoded(fields: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(fields, enc_hook=shown).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        # Not Unicode, a key that is no text, a whole number without bounds: shown as text, then.
+        return msgspec.json.encode({name: shown(value) for name, value in fields.items()}).decode()

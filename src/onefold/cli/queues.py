@@ -1,0 +1,164 @@
+"""`onefold queues`: what there is to do in each, and an operator's word about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from typer.core import TyperGroup
+
+from onefold import ConflictingOptions, InvalidInput, Limit
+from onefold.cli.desk import Desk, at_desk
+
+if TYPE_CHECKING:
+    from onefold import QueueSettings
+
+
+class ListsByDefault(TyperGroup):
+    """A group whose name alone means its `list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command there that was left out."""
+        begins_with_option = bool(args) and args[0].startswith("-") and args[0] != "--help"
+        parsed: list[str] = super().parse_args(
+            ctx, ["list", *args] if not args or begins_with_option else args
+        )
+        return parsed
+
+
+queues: typer.Typer = typer.Typer(
+    cls=ListsByDefault, help="List queues, pause, resume and limit them.", rich_markup_mode=None
+)
+
+QueueName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
+
+COLUMNS = ("queue", "ready", "scheduled", "running", "state", "limit", "of each group", "ordered")
+
+
+@queues.command("list")
+@at_desk
+def list_queues(desk: Desk) -> None:
+    """List the queues that have settings or jobs to do. The same as `onefold queues`."""
+    found = desk.onefold.queues()
+    desk.answer_table(
+        [_value(queue) for queue in found],
+        COLUMNS,
+        [_row(queue) for queue in found],
+        none="No queue has settings or jobs to do.",
+    )
+
+
+@queues.command()
+@at_desk
+def pause(desk: Desk, name: QueueName) -> None:
+    """Give no more jobs of a queue to any worker. What is running goes on."""
+    desk.onefold.pause(name)
+    desk.answer({"queue": name, "paused": True}, f"The queue {name} is paused.")
+
+
+@queues.command()
+@at_desk
+def resume(desk: Desk, name: QueueName) -> None:
+    """Let a paused queue go on."""
+    desk.onefold.resume(name)
+    desk.answer({"queue": name, "paused": False}, f"The queue {name} goes on.")
+
+
+@queues.command()
+@at_desk
+def limit(
+    desk: Desk,
+    name: QueueName,
+    *,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="N", help="Jobs at once, everywhere.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(metavar="N/UNIT", help="Jobs in a time: 100/m, 10/30s.")
+    ] = None,
+    group_concurrency: Annotated[
+        int | None, typer.Option(metavar="N", help="Jobs at once of each group.")
+    ] = None,
+    group_rate: Annotated[
+        str | None, typer.Option(metavar="N/UNIT", help="Jobs of each group in a time.")
+    ] = None,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="The jobs of a group one at a time, in order.")
+    ] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Take an operator's limits off again.")
+    ] = False,
+) -> None:
+    """Say what limits a queue has, instead of what the code declares."""
+    whole, group = _limit(concurrency, rate), _limit(group_concurrency, group_rate)
+    limited = bool(whole or group or ordered)
+    if clear and limited:
+        raise ConflictingOptions("clear", "takes all limits off: say it alone")
+    if clear:
+        desk.onefold.clear_limits(name)
+        return desk.answer({"queue": name, "cleared": True}, f"The limits of {name} are off.")
+    if not limited:
+        raise InvalidInput(
+            "limit",
+            "needs --concurrency, --rate, --group-concurrency, --group-rate, --ordered or --clear",
+        )
+    desk.onefold.set_limits(name, limit=whole, group_limit=group, ordered=ordered)
+    (now,) = (queue for queue in desk.onefold.queues() if queue.name == name)
+    return desk.answer(_value(now), f"The queue {name} is limited: {_said(now)}.")
+
+
+def _limit(concurrency: int | None, rate: str | None) -> Limit | None:
+    nothing = concurrency is None and rate is None
+    return None if nothing else Limit(concurrency=concurrency, rate=rate)
+
+
+def _value(queue: QueueSettings) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "paused": queue.paused,
+        "ready": queue.ready,
+        "scheduled": queue.scheduled,
+        "running": queue.running,
+        "limit": _limit_value(queue.limit),
+        "group_limit": _limit_value(queue.group_limit),
+        "ordered": queue.ordered,
+        "declared": queue.declared,
+    }
+
+
+def _limit_value(limit: Limit | None) -> dict[str, Any] | None:
+    if limit is None:
+        return None
+    rate = None if limit.rate is None else str(limit.rate)
+    return {"concurrency": limit.concurrency, "rate": rate}
+
+
+def _row(queue: QueueSettings) -> tuple[object, ...]:
+    return (
+        queue.name,
+        queue.ready,
+        queue.scheduled,
+        queue.running,
+        "paused" if queue.paused else "open",
+        _short(queue.limit),
+        _short(queue.group_limit),
+        "yes" if queue.ordered else None,
+    )
+
+
+def _short(limit: Limit | None) -> str | None:
+    if limit is None:
+        return None
+    at_once = None if limit.concurrency is None else f"{limit.concurrency} at once"
+    rate = None if limit.rate is None else str(limit.rate)
+    return ", ".join(part for part in (at_once, rate) if part)
+
+
+def _said(queue: QueueSettings) -> str:
+    group = _short(queue.group_limit)
+    parts = (
+        _short(queue.limit),
+        None if group is None else f"{group} of each group",
+        "groups in order" if queue.ordered else None,
+    )
+    return "; ".join(part for part in parts if part)

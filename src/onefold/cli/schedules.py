@@ -1,0 +1,96 @@
+"""`onefold schedules`: what is enqueued when, and an operator's word about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from onefold.cli.describing import when
+from onefold.cli.desk import Desk, at_desk
+
+if TYPE_CHECKING:
+    from onefold.model.schedule import Schedule
+
+schedules: typer.Typer = typer.Typer(
+    help="List schedules, pause, resume and run them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+ScheduleName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
+
+COLUMNS = ("schedule", "cron", "zone", "kind", "queue", "state", "next tick", "last tick")
+
+
+@schedules.command("list")
+@at_desk
+def list_schedules(desk: Desk) -> None:
+    """List all schedules, with their last and next tick."""
+    found = desk.calls.schedules()
+    desk.answer_table(
+        [_value(schedule) for schedule in found],
+        COLUMNS,
+        [_row(schedule) for schedule in found],
+        none="There are no schedules.",
+    )
+
+
+@schedules.command()
+@at_desk
+def pause(desk: Desk, name: ScheduleName) -> None:
+    """Let a schedule rest. Safe to repeat."""
+    changed = desk.calls.pause_schedule(name)
+    sentence = f"The schedule {name} {'is' if changed else 'was already'} paused."
+    desk.answer({"schedule": name, "paused": True, "changed": changed}, sentence)
+
+
+@schedules.command()
+@at_desk
+def resume(desk: Desk, name: ScheduleName) -> None:
+    """Let a paused schedule go on from now; what it slept through is not made up for."""
+    changed = desk.calls.resume_schedule(name)
+    sentence = f"The schedule {name} {'goes on' if changed else 'was not paused'}."
+    desk.answer({"schedule": name, "paused": False, "changed": changed}, sentence)
+
+
+@schedules.command()
+@at_desk
+def run(desk: Desk, name: ScheduleName) -> None:
+    """Enqueue a job of a schedule now, beside its ticks, paused or not."""
+    enqueued = desk.calls.run_now(name)
+    stands = "stands for it already" if enqueued.duplicate else "is enqueued"
+    desk.answer(
+        {"schedule": name, "id": enqueued.id, "duplicate": enqueued.duplicate},
+        f"The job {enqueued.id} {stands}.",
+    )
+
+
+def _value(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "name": schedule.name,
+        "cron": schedule.cron,
+        "tz": schedule.tz,
+        "kind": schedule.kind,
+        "queue": schedule.queue,
+        "payload": schedule.payload,
+        "paused": schedule.paused,
+        "declared": schedule.declared,
+        "catch_up": schedule.catch_up,
+        "catch_up_most": schedule.catch_up_most,
+        "next_tick": schedule.next_tick,
+        "last_tick": schedule.last_tick,
+    }
+
+
+def _row(schedule: Schedule) -> tuple[object, ...]:
+    return (
+        schedule.name,
+        schedule.cron,
+        schedule.tz,
+        schedule.kind,
+        schedule.queue,
+        "paused" if schedule.paused else "open",
+        None if schedule.paused else when(schedule.next_tick),
+        when(schedule.last_tick),
+    )

@@ -1,0 +1,183 @@
+"""`onefold worker`: run the jobs of an application, in one process or in several."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
+
+import msgspec
+import typer
+
+from onefold import InvalidInput, UsageError
+from onefold.cli import logs, written
+from onefold.cli.config import Configuration
+from onefold.cli.loading import load_app
+from onefold.worker import lifeline
+from onefold.worker.running import run_until_signal
+from onefold.worker.settings import worker_settings
+from onefold.worker.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onefold import Onefold
+    from onefold.worker.settings import WorkerOptions, WorkerSettings
+
+MOST_PROCESSES: Final = 1000
+AS_PROCESS: Final = "--as-process"
+
+
+def _option(variable: str, metavar: str, text: str) -> Any:
+    return typer.Option(
+        metavar=metavar, envvar=f"ONEFOLD_WORKER_{variable}", show_envvar=False, help=text
+    )
+
+
+Target: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODULE:APP", envvar="ONEFOLD_APP", help="Where your Onefold object is."
+    ),
+]
+
+
+def worker(
+    context: typer.Context,
+    app: Target = None,
+    *,
+    queues: Annotated[
+        str | None,
+        _option("QUEUES", "NAME[:N],…", "Queues, and how many jobs of each at once.  [default]"),
+    ] = None,
+    concurrency: Annotated[
+        int | None, _option("CONCURRENCY", "N", "Handlers at once, in each process.  [20]")
+    ] = None,
+    processes: Annotated[
+        int, _option("PROCESSES", "N", "Processes, each with its own handlers.")
+    ] = 1,
+    prefetch: Annotated[
+        int | None, _option("PREFETCH", "N", "Jobs held beside those.  [as many as run]")
+    ] = None,
+    lease: Annotated[
+        str | None, _option("LEASE", "TIME", "How long a vanished worker keeps its jobs.  [60s]")
+    ] = None,
+    heartbeat: Annotated[
+        str | None, _option("HEARTBEAT", "TIME", "How often leases are renewed.  [lease / 4]")
+    ] = None,
+    poll: Annotated[
+        str | None, _option("POLL", "TIME", "How often to look if nobody rings.  [5s]")
+    ] = None,
+    grace: Annotated[
+        str | None, _option("GRACE", "TIME", "How long a stop may take.  [30s]")
+    ] = None,
+    name: Annotated[
+        str | None, _option("NAME", "NAME", "Of the worker, in logs and attempts.  [made up]")
+    ] = None,
+    chores: Annotated[
+        bool,
+        typer.Option(
+            "--chores/--no-chores",
+            envvar="ONEFOLD_WORKER_CHORES",
+            show_envvar=False,
+            help="Also rescue, prune, sweep and tick.",
+        ),
+    ] = True,
+    log_format: Annotated[str, _option("LOG_FORMAT", "FORMAT", "text or json")] = "text",
+    log_level: Annotated[
+        str, _option("LOG_LEVEL", "LEVEL", "debug, info, warning or error")
+    ] = "info",
+    as_process: Annotated[str | None, typer.Option(AS_PROCESS, hidden=True)] = None,
+) -> None:
+    """Run jobs until a signal. Times are like 30s, 5m, 250ms.
+
+    What no option says is read from the environment (ONEFOLD_WORKER_LEASE), then from the table
+    [tool.onefold.worker] of pyproject.toml.
+    """
+    times = {"lease": lease, "heartbeat": heartbeat, "poll": poll, "grace": grace}
+    counts = {"concurrency": concurrency, "prefetch": prefetch}
+    try:
+        logs.configure(log_format, log_level)
+        options = _options(times, counts, queues=queues, chores=chores)
+        member = _Member.read(as_process, name, processes)
+        options["name"] = member.name
+        settings = worker_settings(options)
+    except InvalidInput as error:
+        raise _blamed(error, context) from error
+    if app is None:
+        raise UsageError(
+            "Say whose jobs to run: onefold worker MODULE:APP, or ONEFOLD_APP, or app in"
+            " [tool.onefold.worker] of pyproject.toml."
+        )
+    if member.is_supervisor:
+        raise typer.Exit(Supervisor(_command, processes, settings.grace).run())
+    if member.line is not None:
+        lifeline.hold(member.line, settings.grace)
+    logs.configure(log_format, log_level, worker=settings.name)
+    _work(load_app(app), settings, supervised=member.line is not None)
+
+
+class _Member(NamedTuple):
+    """Which of the processes this is."""
+
+    name: str | None
+    is_supervisor: bool
+    line: int | None
+    """The lifeline of a process that is supervised."""
+
+    @classmethod
+    def read(cls, as_process: str | None, name: str | None, processes: int) -> _Member:
+        if not 1 <= processes <= MOST_PROCESSES:
+            reason = f"must be a whole number from 1 to {MOST_PROCESSES}, got {processes}"
+            raise InvalidInput("processes", reason)
+        if as_process is None:
+            return cls(name, processes > 1, None)
+        number, _, line = as_process.partition(":")
+        # Workers must be told apart.
+        return cls(name and f"{name}-{number}", is_supervisor=False, line=int(line))
+
+
+def _command(number: int, line: int) -> Sequence[str]:
+    """This very command, for one of its processes."""
+    own = sys.argv[sys.argv.index("worker") + 1 :]
+    return [sys.executable, "-m", "onefold", "worker", f"{AS_PROCESS}={number}:{line}", *own]
+
+
+def _options(
+    times: Mapping[str, str | None],
+    counts: Mapping[str, int | None],
+    *,
+    queues: str | None,
+    chores: bool,
+) -> WorkerOptions:
+    """What was said; what was not is left to the worker."""
+    said: dict[str, Any] = {"chores": chores}
+    if queues is not None:
+        said["queues"] = written.queues(queues)
+    said |= {field: count for field, count in counts.items() if count is not None}
+    said |= {
+        field: written.duration(time, field) for field, time in times.items() if time is not None
+    }
+    return cast("WorkerOptions", said)
+
+
+def _blamed(error: InvalidInput, context: typer.Context) -> InvalidInput:
+    """The same error, naming the place where the value was said."""
+    field = error.field.partition("[")[0]
+    source = context.get_parameter_source(field)
+    match source and source.name:
+        case "COMMANDLINE":
+            where = f"--{field.replace('_', '-')}"
+        case "ENVIRONMENT":
+            where = f"ONEFOLD_WORKER_{field.upper()}"
+        case "DEFAULT_MAP":
+            found = context.find_object(Configuration)
+            where = f"tool.onefold.worker.{field} in {found and found.path}"
+        case _:
+            return error
+    return type(error)(where, error.reason)
+
+
+def _work(onefold: Onefold, settings: WorkerSettings, *, supervised: bool) -> None:
+    onefold.hooks.around.append(logs.AroundJob)
+    options = cast("WorkerOptions", msgspec.structs.asdict(settings))
+    run_until_signal(lambda: onefold.worker(**options), onefold.aclose, supervised=supervised)

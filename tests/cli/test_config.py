@@ -1,0 +1,84 @@
+import inspect
+from pathlib import Path
+
+import pytest
+
+from onefold import InvalidInput
+from onefold.cli.config import KEYS, read_configuration
+from onefold.cli.worker import worker
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "pyproject.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_file_is_the_nearest_that_speaks_of_onefold(tmp_path: Path) -> None:
+    folder = tmp_path / "service" / "source"
+    folder.mkdir(parents=True)
+    write(folder.parent, "[project]\nname = 'service'\n")
+    path = write(tmp_path, "[tool.onefold.worker]\nconcurrency = 3\n")
+
+    assert read_configuration(folder) == (path, {"concurrency": 3})
+
+
+def test_without_a_file_nothing_is_said(tmp_path: Path) -> None:
+    assert read_configuration(tmp_path).said == {}
+
+
+def test_values_are_told_as_flags_would_be(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+        [tool.onefold.worker]
+        app = "shop:onefold"
+        queues = ["email", "default:5"]
+        lease = 30
+        poll = 0.5
+        grace = "10s"
+        chores = false
+        log-format = "json"
+        """,
+    )
+
+    assert read_configuration(tmp_path).said == {
+        "app": "shop:onefold",
+        "queues": "email,default:5",
+        "lease": 30,
+        "poll": "0.5",
+        "grace": "10s",
+        "chores": False,
+        "log_format": "json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[tool.onefold.worker]\nconcurency = 5", "tool.onefold.worker.concurency"),
+        ("[tool.onefold.workers]\nconcurrency = 5", "tool.onefold.workers"),
+        ("[tool.onefold.worker]\nconcurrency = '5'", "tool.onefold.worker.concurrency"),
+        ("[tool.onefold.worker]\nconcurrency = true", "tool.onefold.worker.concurrency"),
+        ("[tool.onefold.worker]\nqueues = [5]", "tool.onefold.worker.queues"),
+        ("[tool.onefold]\nworker = 5", "tool.onefold.worker"),
+        ("[tool]\nonefold = 5", "tool.onefold"),
+        ("[tool.onefold.worker", "TOML"),
+    ],
+)
+def test_a_slip_is_refused_with_the_names_of_key_and_file(
+    text: str, named: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, text)
+
+    with pytest.raises(InvalidInput) as caught:
+        read_configuration(tmp_path)
+
+    assert named in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_every_flag_of_a_worker_is_a_key() -> None:
+    flags = set(inspect.signature(worker).parameters) - {"context", "as_process"}
+
+    assert flags == set(KEYS)

@@ -1,0 +1,296 @@
+"""Workers as a company runs them: processes with flags, an environment, files, logs and signals."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.workers import Process, write_app
+from tests.fixtures.place import Place
+
+Start: TypeAlias = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path, place: Place) -> Iterator[Start]:
+    """Start `onefold worker` with these arguments, beside an application on each database."""
+    write_app(tmp_path, place)
+    started: list[Process] = []
+
+    def start(*arguments: str, **environment: str) -> Process:
+        started.append(Process(tmp_path, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture
+def sqlite_place(sqlite_url: str, tmp_path: Path) -> Place:
+    """For what no database has a say in."""
+    place = Place(sqlite_url)
+    with place.open() as onefold:
+        onefold.migrate()
+    write_app(tmp_path, place)
+    return place
+
+
+def state(place: Place, job_id: str) -> str | None:
+    with place.open() as onefold:
+        job = onefold.get(job_id)
+    return None if job is None else job.state
+
+
+def enqueue(place: Place, kind: str, **payload: str) -> str:
+    with place.open() as onefold:
+        return onefold.enqueue(kind, payload).id
+
+
+def test_a_worker_says_where_it_works_on_what_and_what_it_promises(
+    start: Start, place: Place
+) -> None:
+    worker = start("shop:onefold", "--queues", "email,default:5", "--concurrency", "7")
+
+    worker.wait_for("lands once")
+    report = "".join(worker.heard)
+    assert worker.stop() == 0
+    assert (place.schema if place.on_postgres else "onefold.db") in report
+    assert "Queues: email, default (at most 5)" in report
+    assert "Kinds: fail, greet, wait_for" in report
+    assert "7 handlers at once" in report
+    assert "at least once" in report
+
+
+def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place) -> None:
+    job_id = enqueue(place, "greet", name="ann")
+    worker = start("shop:onefold", "--log-format", "json", "--name", "w-1")
+
+    line = worker.wait_for_json("hello ann")
+    status = worker.stop()
+
+    assert status == 0
+    assert line.pop("time")
+    assert line == {
+        "level": "info",
+        "logger": "app",
+        "message": "hello ann",
+        "job_id": job_id,
+        "kind": "greet",
+        "attempt": 1,
+        "worker": "w-1",
+    }
+    assert state(place, job_id) == "completed"
+
+
+def test_a_job_that_runs_may_end_when_the_worker_is_stopped(
+    start: Start, place: Place, tmp_path: Path
+) -> None:
+    job_id = enqueue(place, "wait_for", path=str(tmp_path / "go"))
+    worker = start("shop:onefold")
+    worker.wait_for("waiting")
+
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("SIGTERM: stopping")
+    (tmp_path / "go").touch()
+
+    assert worker.end() == 0
+    assert state(place, job_id) == "completed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_second_signal_ends_it_now(start: Start, place: Place, number: signal.Signals) -> None:
+    job_id = enqueue(place, "wait_for", path="never")
+    worker = start("shop:onefold")
+    worker.wait_for("waiting")
+
+    worker.signal(number)
+    worker.wait_for(f"{number.name}: stopping")
+    worker.signal(number)
+
+    assert worker.end() == 128 + number
+    assert "ending now" in worker.hear_all()
+    assert state(place, job_id) == "running"
+
+
+def test_what_does_not_end_in_the_grace_is_handed_back(start: Start, place: Place) -> None:
+    job_id = enqueue(place, "wait_for", path="never")
+    worker = start("shop:onefold", "--grace", "500ms")
+    worker.wait_for("waiting")
+
+    assert worker.stop() == 0
+    assert state(place, job_id) == "queued"
+
+
+def test_a_process_that_is_killed_is_replaced(start: Start, place: Place) -> None:
+    worker = start("shop:onefold", "--processes", "2", "--name", "w")
+    pids = [pid_in(worker.wait_for("has started (pid")) for _ in range(2)]
+    for _ in range(2):
+        worker.wait_for("lands once")
+
+    kill(pids[0])
+    worker.wait_for("Process 1 was killed by SIGKILL")
+    worker.wait_for("Process 1 has started (pid")
+    worker.wait_for("Worker w-1 on")
+    job_id = enqueue(place, "greet", name="ann")
+    worker.wait_for("hello ann")
+
+    assert worker.stop() == 0
+    worker.hear_all()
+    assert state(place, job_id) == "completed"
+
+
+def test_when_the_supervisor_is_killed_its_processes_stop(
+    start: Start, place: Place, tmp_path: Path
+) -> None:
+    job_id = enqueue(place, "wait_for", path=str(tmp_path / "go"))
+    worker = start("shop:onefold", "--processes", "2")
+    for _ in range(2):
+        worker.wait_for("has started (pid")
+    for _ in range(3):
+        worker.wait_for("lands once", "waiting")
+
+    worker.signal(signal.SIGKILL)
+    for _ in range(2):
+        worker.wait_for("SIGTERM: stopping")
+    (tmp_path / "go").touch()
+
+    assert worker.hear_all().count("has stopped.") == 2
+    assert state(place, job_id) == "completed"
+
+
+def test_a_second_signal_kills_what_is_supervised(start: Start, place: Place) -> None:
+    job_id = enqueue(place, "wait_for", path="never")
+    worker = start("shop:onefold", "--processes", "2")
+    worker.wait_for("waiting")
+
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("onefold.worker: SIGTERM: stopping")
+    worker.signal(signal.SIGTERM)
+
+    assert worker.end() == 128 + signal.SIGTERM
+    worker.hear_all()
+    assert state(place, job_id) == "running"
+
+
+def test_a_supervised_process_that_is_signalled_twice_still_stops_gently(
+    start: Start, place: Place, tmp_path: Path
+) -> None:
+    """As by a service manager, which signals every process of a group."""
+    job_id = enqueue(place, "wait_for", path=str(tmp_path / "go"))
+    worker = start("shop:onefold", "--processes", "2")
+    pids = [pid_in(worker.wait_for("has started (pid")) for _ in range(2)]
+    for _ in range(3):
+        worker.wait_for("lands once", "waiting")
+
+    for pid in pids:
+        kill(pid, signal.SIGTERM)
+    worker.signal(signal.SIGTERM)
+    worker.wait_for("onefold.supervisor: SIGTERM: stopping")
+    (tmp_path / "go").touch()
+
+    assert worker.end() == 0
+    worker.hear_all()
+    assert state(place, job_id) == "completed"
+
+
+def test_a_flag_beats_the_environment_and_that_beats_the_file(
+    sqlite_place: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        """
+        [tool.onefold.worker]
+        app = "shop:onefold"
+        concurrency = 3
+        queues = ["file"]
+        grace = "7s"
+        chores = false
+        """
+    )
+    worker = Process(
+        tmp_path,
+        "--concurrency",
+        "5",
+        ONEFOLD_WORKER_CONCURRENCY="4",
+        ONEFOLD_WORKER_QUEUES="environment",
+    )
+
+    worker.wait_for("lands once")
+    report = "".join(worker.heard)
+    assert worker.stop() == 0
+    assert "5 handlers at once" in report
+    assert "Queues: environment." in report
+    assert "a stop takes 7 s at most" in report
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "said"),
+    [
+        ((), {}, "ONEFOLD_APP"),
+        (("nowhere:onefold",), {}, "there is no module 'nowhere'"),
+        (("broken:onefold",), {}, "The module 'broken' cannot be imported: KeyError('SHOP')"),
+        (("shop:onefold", "--lease", "soon"), {}, "--lease must be like 30s"),
+        (("shop:onefold", "--queues", "a:0"), {}, "--queues must be a whole number from 1"),
+        (("shop:onefold", "--log-format", "xml"), {}, "--log-format must be text or json"),
+        (("shop:onefold",), {"ONEFOLD_WORKER_LEASE": "-1"}, "ONEFOLD_WORKER_LEASE must be like"),
+        (("nowhere:onefold", "--processes", "2"), {}, "Process 1 cannot run as it was told to"),
+    ],
+)
+@pytest.mark.usefixtures("sqlite_place")
+def test_bad_input_is_a_sentence_and_status_2(
+    onefold_command: Run,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    said: str,
+) -> None:
+    (tmp_path / "broken.py").write_text("import os\nos.environ['SHOP']\n")
+
+    done = onefold_command("worker", *arguments, **environment)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr or "cannot be imported" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("lease = 'soon'", "tool.onefold.worker.lease"), ("leese = 5", "tool.onefold.worker.leese")],
+)
+def test_a_slip_in_the_file_names_the_key_and_the_file(
+    onefold_command: Run, sqlite_place: Place, tmp_path: Path, line: str, said: str
+) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(f"[tool.onefold.worker]\n{line}\n")
+
+    done = onefold_command("worker", "shop:onefold")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"onefold: {said} in {path} ")
+
+
+def test_a_database_without_tables_is_a_sentence_and_status_1(
+    onefold_command: Run, tmp_path: Path, postgres_url: str, postgres_schema: str
+) -> None:
+    write_app(tmp_path, Place(postgres_url, postgres_schema))
+
+    done = onefold_command("worker", "shop:onefold")
+
+    assert done.returncode == 1
+    assert "onefold migrate" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def pid_in(line: str) -> int:
+    found = re.search(r"\(pid (\d+)\)", line)
+    assert found is not None, line
+    return int(found[1])
+
+
+def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    os.kill(pid, number)

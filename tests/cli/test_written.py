@@ -1,0 +1,67 @@
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from onefold import InvalidInput
+from onefold.cli import written
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30),
+        ("30s", 30),
+        ("0.5", 0.5),
+        ("250ms", 0.25),
+        ("5m", 300),
+        ("1.5 h", 5400),
+        (" 7d ", 604800),
+    ],
+)
+def test_a_duration_is_a_number_with_a_unit(text: str, seconds: float) -> None:
+    assert written.duration(text, "lease") == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "-5s", "5 weeks", "1e3", "5s5s", "999999999999d"])
+def test_what_is_no_duration_is_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        written.duration(text, "lease")
+
+    assert caught.value.field == "lease"
+
+
+def test_a_moment_is_a_day_or_a_time_in_utc_unless_it_says_otherwise() -> None:
+    berlin = timezone(timedelta(hours=2))
+
+    assert written.moment("2026-03-29", "ended_from") == datetime(2026, 3, 29, tzinfo=UTC)
+    assert written.moment("2026-03-29T12:00:00+02:00", "ended_from") == datetime(
+        2026, 3, 29, 12, tzinfo=berlin
+    )
+
+
+def test_a_moment_may_be_so_long_ago() -> None:
+    before = datetime.now(UTC)
+
+    found = written.moment("2h", "ended_from")
+
+    assert before <= found + timedelta(hours=2) <= datetime.now(UTC)
+
+
+def test_what_is_no_moment_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="ended_from must be a moment"):
+        written.moment("yesterday", "ended_from")
+
+
+def test_queues_are_names_some_with_a_number() -> None:
+    assert written.queues("email, default:5,eu:mail:10,a:b") == {
+        "email": None,
+        "default": 5,
+        "eu:mail": 10,
+        "a:b": None,
+    }
+
+
+@pytest.mark.parametrize("text", ["", "email,,default", "email,email:5"])
+def test_queues_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="queues"):
+        written.queues(text)
