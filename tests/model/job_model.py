@@ -36,6 +36,7 @@ class JobModel(KeyModel):
         taken = self.due(queues)[:limit]
         for record in taken:
             record.state, record.lease_until = "running", self.now + lease
+            record.taken_at = self.now
             record.attempt += 1
             record.fence += 1
             record.not_before, record.lapsed = None, False
@@ -46,17 +47,22 @@ class JobModel(KeyModel):
     def end(
         self, word: str, deliveries: Sequence[tuple[str, int]], after: int | None = None
     ) -> list[tuple[str, str | None]]:
-        """Finish, retry, defer, bury or hand back: what each delivery is told."""
+        """Finish, retry, defer, bury, cancel or hand back: what each delivery is told."""
+        return self.end_mixed([(word, delivery) for delivery in deliveries], after)
+
+    def end_mixed(
+        self, words: Sequence[tuple[str, tuple[str, int]]], after: int | None = None
+    ) -> list[tuple[str, str | None]]:
         said: dict[tuple[str, int], str] = {}
         ended: list[Record] = []
-        for job_id, fence in deliveries:
+        for word, (job_id, fence) in words:
             record = self.by_id(job_id)
             if record is not None and record.fence == fence and self._counts(record, word):
                 self._word(record, word, after)
                 said[job_id, fence] = record.state
                 ended.append(record)
         self._settle(ended)
-        return [self._told(word, delivery, said.get(delivery)) for delivery in deliveries]
+        return [self._told(word, delivery, said.get(delivery)) for word, delivery in words]
 
     def _counts(self, record: Record, word: str) -> bool:
         late = word == "finish" and record.state == "queued" and record.lapsed
@@ -71,6 +77,7 @@ class JobModel(KeyModel):
             "finish": {"completed"},
             "retry": {"queued", "dead"},
             "bury": {"dead"},
+            "cancel": {"cancelled"},
         }.get(word, {"queued"})
         record = self.by_id(delivery[0])
         if record is None:
@@ -86,10 +93,19 @@ class JobModel(KeyModel):
                 record.state, record.reason = "completed", None
             case "bury":
                 record.state, record.reason = "dead", "told"
+                record.note("dead", self.now)
+            case "cancel":
+                record.state, record.reason = "cancelled", "told"
+                record.note("cancelled", self.now)
             case "retry":
                 self._fail(record, "failed", after)
-            case _:
+                record.note("dead" if record.state == "dead" else "retried", self.now)
+            case "defer":
+                record.note("deferred", self.now)
                 record.state, record.run_at = "queued", self.now + (after or 0)
+                record.attempt -= 1
+            case _:
+                record.state, record.run_at = "queued", self.now
                 record.attempt -= 1
 
     def _fail(self, record: Record, reason: str, after: int | None = None) -> None:
@@ -111,6 +127,7 @@ class JobModel(KeyModel):
         """Delete a record, or strip it where its key is promised for longer."""
         if self.now < (record.window_until or 0) and not record.yielded:
             record.stripped, record.scope, record.reason = True, None, None
+            record.history.clear()
             record.keep_until = record.window_until
             return "stripped"
         self._forget(record)
@@ -134,6 +151,7 @@ class JobModel(KeyModel):
         lapsed = [r for r in self.records.values() if (r.lease_until or self.now + 1) <= self.now]
         for record in lapsed:
             record.lease_until = None
+            record.note("lease expired", self.now)
             record.vanished += 1
             if record.vanished >= POISON:
                 record.state, record.reason = "dead", "poison"
@@ -160,6 +178,8 @@ class JobModel(KeyModel):
             raise Refused("WrongState")
         if record.state == "cancelled":
             return False
+        if record.state == "running":
+            record.note("cancelled", self.now)
         record.state, record.reason, record.vanished = "cancelled", reason or "cancel", 0
         record.lease_until = None
         self._settle([record])
@@ -184,11 +204,16 @@ class JobModel(KeyModel):
             return Answer(holder.id, duplicate=True, state=holder.state)
         if asks and holder is None:
             self._yield_to_newcomer(record.key)
+        self._go_round_again(record, fresh=fresh)
+        return Answer(job_id)
+
+    def _go_round_again(self, record: Record, *, fresh: bool) -> None:
+        if record.state == "completed" and record.ended_at is not None:
+            record.note("completed", record.ended_at)
         record.state, record.attempt, record.vanished, record.run_at = "queued", 0, 0, self.now
         record.reason = record.keep_until = record.expires_at = record.not_before = None
         record.generation += fresh
         record.yielded = record.lapsed = False
-        return Answer(job_id)
 
     def delete(self, tenant: str, job_id: str) -> bool:
         record = self.by_id(job_id)

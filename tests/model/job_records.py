@@ -1,8 +1,8 @@
 """The values of the model of jobs. Times are whole seconds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 FINAL = ("completed", "dead", "cancelled")
 
@@ -61,6 +61,15 @@ class Refused(Exception):
         self.error, self.item = error, item
 
 
+class Past(NamedTuple):
+    """A delivery that has ended."""
+
+    attempt: int
+    outcome: str
+    taken_at: int | None
+    ended_at: int
+
+
 @dataclass
 class Record:
     """One job as it is kept."""
@@ -83,6 +92,8 @@ class Record:
     not_before: int | None = None
     """The end of a backoff, which no newcomer shortens."""
     lease_until: int | None = None
+    taken_at: int | None = None
+    ended_at: int | None = None
     keep_until: int | None = None
     reason: str | None = None
     stripped: bool = False
@@ -92,6 +103,12 @@ class Record:
     """The key went to another job: only a replay asks for it again."""
     successor: Asked | None = None
     successor_run_at: int = 0
+    history: dict[int, Past] = field(default_factory=dict[int, Past])
+    """By fence: the deliveries that ended, save the one that completed it."""
+
+    def note(self, outcome: str, at: int) -> None:
+        """The last delivery has ended."""
+        self.history[self.fence] = Past(self.attempt, outcome, self.taken_at, at)
 
     @property
     def contents(self) -> tuple[str, int]:

@@ -187,6 +187,7 @@ class KeyModel:
         """What follows an end: the record has its time, and the successor has the key."""
         successors: list[tuple[Record, Asked]] = []
         for record in ended:
+            record.ended_at = self.now
             record.keep_until = self.now + (KEEP | dict(record.asked.retention))[record.state]
             if record.successor is not None:
                 successors.append((record, record.successor))

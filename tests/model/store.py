@@ -27,7 +27,7 @@ SHRINKING = 3600
 """Seconds. A good run is short; one that fails takes minutes to find its simplest example."""
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
-TABLES = ("job", "claim", "duplicate", "duplicate_tally")
+TABLES = ("job", "claim", "duplicate", "duplicate_tally", "attempt")
 
 
 class Store(Protocol):

@@ -18,6 +18,8 @@ from hypothesis.stateful import (
 )
 
 from onefold import Delivery, OnefoldError
+from onefold.model.lifecycle import Event
+from onefold.operations.endings import Ending
 from tests.model.job_model import JobModel
 from tests.model.job_records import Answer, Asked, Policy, Record, Refused
 from tests.model.job_requests import POLICIES, QUEUES, REQUESTS, TENANTS, new_job, span, told
@@ -26,6 +28,13 @@ from tests.model.store import LENGTH, SHRINKING, Store, moment, seconds
 T = TypeVar("T")
 
 STATES = ("queued", "running", "completed", "dead", "cancelled")
+WORDS = {
+    "retry": Event.FAIL,
+    "defer": Event.DEFER,
+    "bury": Event.BURY,
+    "cancel": Event.CANCEL,
+    "hand_back": Event.HAND_BACK,
+}
 NOWHERE = "01890000-0000-7000-8000-000000000000"
 
 
@@ -150,6 +159,36 @@ class JobMachine(RuleBasedStateMachine):
         return self._seen()
 
     @rule(
+        target=jobs,
+        named=st.lists(
+            st.tuples(st.sampled_from(list(WORDS)), deliveries),
+            min_size=1,
+            max_size=4,
+            unique_by=lambda word: word[1],
+        ),
+        after=st.sampled_from([0, 10]),
+    )
+    def end_mixed(
+        self, named: list[tuple[str, tuple[str, int]]], after: int
+    ) -> MultipleResults[str]:
+        ended = self.engine.end(
+            [
+                # Only they wait, and only they say why.
+                Ending(
+                    Delivery(*delivery),
+                    WORDS[word],
+                    after * 1_000_000 if word in {"retry", "defer"} else None,
+                    "told" if word in {"bury", "cancel"} else None,
+                )
+                for word, delivery in named
+            ]
+        )
+
+        expected = self.model.end_mixed(named, after)
+        assert [(item.status, item.state) for item in ended] == expected
+        return self._seen()
+
+    @rule(
         target=deliveries,
         named=st.lists(deliveries, max_size=2, unique=True),
         limit=st.integers(1, 2),
@@ -256,6 +295,24 @@ class JobMachine(RuleBasedStateMachine):
         assert deleted == self.model.delete(tenant, job_id)
         return self._seen()
 
+    @rule(
+        target=jobs,
+        tenant=TENANTS,
+        state=st.sampled_from(["queued", "dead", "completed", "cancelled"]),
+    )
+    def delete_many(self, tenant: str, state: str) -> MultipleResults[str]:
+        deleted = self.store.onefold.tenant(tenant).delete_many(status=state)
+
+        wanted = [
+            record
+            for record in self._records()
+            if record.tenant == tenant and record.state == state and not record.stripped
+        ]
+        assert deleted == len(wanted)
+        for record in wanted:
+            self.model.delete(tenant, str(record.id))
+        return self._seen()
+
     @rule()
     def do_the_chores(self) -> None:
         pruned = self.engine.prune()
@@ -279,6 +336,8 @@ class JobMachine(RuleBasedStateMachine):
                 record.fence,
             )
             assert onefold.duplicates(job_id).count == self._noted(record)
+            told = {a.fence: (a.number, a.outcome) for a in onefold.attempts(job_id)}
+            assert told == _history(record)
 
     def _noted(self, record: Record) -> int:
         return self.model.folded[record.number] + self.model.unfolded[record.number]
@@ -304,6 +363,7 @@ class JobMachine(RuleBasedStateMachine):
         self._compare_holders()
         self._compare_duplicates()
         self._compare_publish_keys()
+        self._compare_histories()
         self._look_for_leftovers()
 
     def _compare_jobs(self) -> None:
@@ -370,6 +430,28 @@ class JobMachine(RuleBasedStateMachine):
             place: (self.model.ids[known.record], known.expires_at)
             for place, known in self.model.published.items()
         }
+
+    def _compare_histories(self) -> None:
+        rows = self.store.rows(
+            "select job_id, fence, attempt, outcome, started_at, ended_at from {attempt}"
+        )
+        noted = {
+            (str(job_id), fence): (attempt, outcome, seconds(started_at), seconds(ended_at))
+            for job_id, fence, attempt, outcome, started_at, ended_at in rows
+        }
+        assert noted == {
+            (record.id, fence): past
+            for record in self._records()
+            for fence, past in record.history.items()
+        }
+
+
+def _history(record: Record) -> dict[int, tuple[int, str]]:
+    """By fence: what is told of every delivery, the one that only the job knows of included."""
+    told = {fence: (past.attempt, past.outcome) for fence, past in record.history.items()}
+    if record.state in {"running", "completed"}:
+        told[record.fence] = (record.attempt, record.state)
+    return told
 
 
 def _deliveries(taken: Sequence[Record]) -> MultipleResults[tuple[str, int]]:
