@@ -145,6 +145,8 @@ class _Once:
     def __init__(self, settings: OnceSettings) -> None:
         self._settings = settings
         self._wanted: Wanted | None = None
+        self._asked = ""
+        """The key as the caller has it; what is stored may say more."""
         self._entered: OnceClaim | None = None
         self._in_use = threading.Lock()
         """Locked from the entry to the exit, a skipped entry's too: what is remembered here is of
@@ -180,7 +182,7 @@ class _Once:
 
     def _claim(self, key: str) -> Procedure[Answer]:
         """Claim, waiting while somebody else is at work, if told to."""
-        settings = self._settings
+        settings, self._asked = self._settings, key
         self._refuse_too_old(key)
         pauses = waits(settings.wait)
         while True:
@@ -245,7 +247,7 @@ class _Once:
                 return unknown
             case _:
                 raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
-        return (yield from self._claim(wanted.key.key))
+        return (yield from self._claim(self._asked))
 
     def _leave(self, error: BaseException | None) -> Procedure[None]:
         """Settle what was done; give back what failed."""
@@ -333,7 +335,7 @@ class Once(_Once):
         with self._entering():
             answer = conductor.run(self._claim(self._key()))
             while isinstance(answer, Unknown) and verify is not None:
-                verdict = verify(answer.key)
+                verdict = verify(self._asked)
                 if verdict is None:
                     break
                 answer = conductor.run(self._verified(answer, verdict))
@@ -375,7 +377,7 @@ class AsyncOnce(_Once):
         with self._entering():
             answer = await conductor.arun(self._claim(self._key()))
             while isinstance(answer, Unknown) and verify is not None:
-                verdict = verify(answer.key)
+                verdict = verify(self._asked)
                 if inspect.isawaitable(verdict):
                     verdict = await verdict
                 if verdict is None:
