@@ -183,10 +183,15 @@ def _psycopg_pool(pool: Any) -> Generator[Any]:
 
 @contextmanager
 def _sqlalchemy(lent: Any) -> Generator[Any]:
-    """A connection, a session, or the session of this thread."""
+    """A connection or a session."""
     _refuse_begun(lent, begun=lent.in_transaction())
     with lent.begin():
         yield lent
+
+
+def _scoped(registry: Any) -> Blocking:
+    """The session of this thread."""
+    return _sqlalchemy(registry())
 
 
 def _begins(maker: Any) -> Any:
@@ -209,7 +214,7 @@ _BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
     ("psycopg_pool", "ConnectionPool"): _psycopg_pool,
     ("sqlalchemy", "Connection"): _sqlalchemy,
     ("sqlalchemy", "Session"): _sqlalchemy,
-    ("sqlalchemy", "scoped_session"): _sqlalchemy,
+    ("sqlalchemy", "scoped_session"): _scoped,
     ("sqlalchemy", "Engine"): _begins,
     ("sqlalchemy", "sessionmaker"): _begins,
     ("django", "BaseDatabaseWrapper"): _django,
@@ -217,14 +222,7 @@ _BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
 }
 """By the package and the name of a class that the target is, or comes from."""
 
-_SESSIONS: Final = frozenset(
-    {
-        ("sqlalchemy", "Session"),
-        ("sqlalchemy", "scoped_session"),
-        ("sqlalchemy", "AsyncSession"),
-        ("sqlalchemy", "async_scoped_session"),
-    }
-)
+_SESSIONS: Final = frozenset({("sqlalchemy", "Session"), ("sqlalchemy", "AsyncSession")})
 
 
 # --- async ----------------------------------------------------------------------------------------
@@ -269,6 +267,11 @@ async def _async_sqlalchemy(lent: Any) -> AsyncGenerator[Any]:
         yield lent
 
 
+def _async_scoped(registry: Any) -> Awaited:
+    """The session of this task."""
+    return _async_sqlalchemy(registry())
+
+
 _AWAITED: Final[dict[tuple[str, str], Callable[[Any], Awaited]]] = {
     ("aiosqlite", "Connection"): _aiosqlite,
     ("psycopg", "AsyncConnection"): _async_psycopg,
@@ -278,7 +281,7 @@ _AWAITED: Final[dict[tuple[str, str], Callable[[Any], Awaited]]] = {
     ("asyncpg", "Pool"): _asyncpg_pool,
     ("sqlalchemy", "AsyncConnection"): _async_sqlalchemy,
     ("sqlalchemy", "AsyncSession"): _async_sqlalchemy,
-    ("sqlalchemy", "async_scoped_session"): _async_sqlalchemy,
+    ("sqlalchemy", "async_scoped_session"): _async_scoped,
     ("sqlalchemy", "AsyncEngine"): _begins,
     ("sqlalchemy", "async_sessionmaker"): _begins,
 }

@@ -173,7 +173,9 @@ class Ledger:
     def _say(self, asked: Asked, row: StepRow, state: Holding, notes: Notes) -> Procedure[StepRow]:
         now = yield from self.write(asked, row.owner, state, notes, seen=row)
         if (now.owner, now.state) != (row.owner, state):
-            # Taken over, so the job must have been, too; or an operator has spoken.
+            # Taken over with the job; or an operator has spoken of the step alone.
+            if now.fence != self.delivery.fence:
+                self._lose()
             raise LeaseLost(f"the step {asked.name.label!r}", fence=self.delivery.fence)
         return now
 

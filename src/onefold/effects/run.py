@@ -74,7 +74,7 @@ class Run(Steps):
         self._completing = False
         self._completed = False
         self._claims = JobClaims(conductor, job, self.check)
-        super().__init__(Ledger(conductor, job, self._lost.set), self.check, {})
+        super().__init__(Ledger(conductor, job, self.lose), self.check, {})
 
     @property
     def id(self) -> str:
@@ -116,8 +116,12 @@ class Run(Steps):
                 " effects of its own. Do this before, or inside of the transaction."
             )
 
+    def lose(self) -> None:
+        """The database has said that the job is no longer ours."""
+        self._lost.set()
+
     def mark_lost(self) -> bool:
-        """The job is no longer ours: every effect from here on is refused.
+        """The heart saw the lease go: every effect from here on is refused.
 
         False, and nothing else, once the run completes its job itself: that is why it looks lost.
         """
@@ -208,7 +212,7 @@ class Run(Steps):
 
     def _until(self, moment: datetime | None) -> datetime:
         if moment is None:
-            self.mark_lost()
+            self.lose()
             raise LeaseLost(f"job {self.job.id}", fence=self.job.fence)
         return moment
 

@@ -34,6 +34,10 @@ class Completing(Protocol):
         """It was committed, or was not."""
         ...
 
+    def lose(self) -> None:
+        """The job is no longer ours."""
+        ...
+
     def check(self) -> None:
         """Raise where the run must not go on."""
         ...
@@ -123,4 +127,5 @@ class Transaction:
         ended: list[Ended] = yield from leases.finish(sql, [finish])
         if ended[0].status != "accepted":
             # Finished before by this very delivery, too: its rows are there already.
+            self._run.lose()
             raise LeaseLost(f"job {self._delivery.id}", fence=self._delivery.fence)
