@@ -14,7 +14,9 @@ from onefold import (
     Onefold,
     Page,
     Run,
+    Schedule,
     Tenant,
+    Ticked,
     Within,
 )
 from onefold.calls.lock import AsyncLock, Lock
@@ -257,3 +259,35 @@ def declared_without_a_run(onefold: Onefold) -> None:
     some.enqueue({"a": 1})
     some.enqueue()  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
     anything.enqueue(2)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+
+
+def schedules(onefold: Onefold, run: Run) -> None:
+    """A scheduled job keeps its types, whichever way it became one."""
+
+    @onefold.cron("0 3 * * *", tz="Europe/Berlin", catch_up="all", catch_up_most=5)
+    @onefold.job(queue="reports")
+    def report(region: str = "eu") -> int:
+        return len(region)
+
+    assert_type(report("us"), int)
+    assert_type(report.enqueue("us"), Enqueued[int])
+    report.enqueue(7)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    call: Call[..., int] = onefold.cron("0 4 * * *", name="us")(report.call("us"))
+    del call
+
+    @onefold.cron("@hourly")
+    def tidy(run: Run) -> str:
+        return run.id
+
+    assert_type(tidy(run), str)
+    assert_type(tidy.enqueue(), Enqueued[str])
+
+    @onefold.cron("@daily")
+    async def fetch() -> bytes:
+        return b""
+
+    assert_type(fetch.enqueue(), Enqueued[bytes])
+    onefold.cron("@daily", catch_up="some")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    assert_type(onefold.schedule("s", "* * * * *", kind="k", unique_key="u"), Schedule)
+    assert_type(onefold.run_now("s"), Enqueued)
+    assert_type(onefold.engine.tick(), Ticked)

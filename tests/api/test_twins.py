@@ -13,11 +13,12 @@ from onefold.calls.engine import Engine
 from onefold.calls.jobs import JobCalls
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import AsyncOnce, Once
+from onefold.calls.schedules import ScheduleCalls
 
-CLASSES = [JobCalls, ClaimCalls, Engine, Tenant, Within, Onefold]
+CLASSES = [JobCalls, ClaimCalls, ScheduleCalls, Engine, Tenant, Within, Onefold]
 
 # They touch no database, so there is nothing to await.
-ONE_COLOUR = {"queue", "subscribe", "tenant", "within"}
+ONE_COLOUR = {"cron", "queue", "subscribe", "tenant", "within"}
 # They give an object that is awaited, and are not awaited themselves.
 GIVE_OBJECTS = {"once": Once, "aonce": AsyncOnce, "lock": Lock, "alock": AsyncLock}
 
