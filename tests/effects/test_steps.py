@@ -1,0 +1,511 @@
+"""Steps: done once, remembered, compared, refused."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from onefold import (
+    Busy,
+    Defer,
+    Fixed,
+    InvalidInput,
+    KeyReused,
+    LeaseLost,
+    Run,
+    StepFailed,
+    StepsChanged,
+    UsageError,
+)
+from tests.effects.deliveries import Deliveries, Effect
+from tests.fixtures.colours import Colour
+
+AT_ONCE = Fixed(timedelta(0))
+
+
+@dataclass
+class Receipt:
+    id: UUID
+    amount: Decimal
+    at: datetime
+
+
+class Answer(msgspec.Struct):
+    number: int
+
+
+RECEIPT = Receipt(UUID(int=7), Decimal("9.90"), datetime(2026, 1, 1, tzinfo=UTC))
+
+
+async def test_f050_a_step_that_is_over_is_not_done_again(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+
+    first = await run.step("charge", effect, 7)
+    again = await deliveries.again(run).step("charge", effect, 7)
+
+    assert first == again == {"done": 7}
+    assert effect.calls == [7]
+
+
+async def test_f050_a_result_is_what_its_function_says_in_the_first_run_and_in_a_rerun(
+    deliveries: Deliveries,
+) -> None:
+    def issue() -> Receipt:
+        return RECEIPT
+
+    def pair() -> tuple[int, str]:
+        return 1, "a"
+
+    run = deliveries.first()
+    first = [await run.step("issue", issue), await run.step("pair", pair)]
+    run = deliveries.again(run)
+
+    assert first == [RECEIPT, (1, "a")]
+    assert [await run.step("issue", issue), await run.step("pair", pair)] == first
+
+
+async def test_f050_without_a_hint_both_see_plain_json(deliveries: Deliveries) -> None:
+    run = deliveries.first()
+    first = await run.step("pair", lambda: (1, "a"))
+
+    assert first == await deliveries.again(run).step("pair", lambda: (1, "a")) == [1, "a"]
+
+
+async def test_f050_a_struct_comes_back_as_one_where_the_function_says_so(
+    deliveries: Deliveries,
+) -> None:
+    def ask() -> Answer:
+        return Answer(42)
+
+    run = deliveries.first()
+
+    first = await run.step("ask", ask)
+    assert first == await deliveries.again(run).step("ask", ask) == Answer(42)
+
+
+async def test_f053_a_step_that_fails_is_tried_again_in_place(deliveries: Deliveries) -> None:
+    effect = Effect(fails=2)
+    run = deliveries.first()
+
+    result = await run.using(attempts=3, backoff=AT_ONCE).step("charge", effect, 7)
+
+    assert result == {"done": 7}
+    assert effect.count == 3
+    (step,) = deliveries.onefold.steps(run.target.id)
+    assert (step.state, step.attempts, step.error) == ("finished", 3, None)
+
+
+async def test_f053_a_failure_is_not_final_and_its_attempts_are_counted_over_reruns(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect(fails=2)
+    run = deliveries.first()
+
+    for attempt in (1, 2):
+        with pytest.raises(ValueError, match="no luck"):
+            await run.step("charge", effect, 7)
+        (step,) = deliveries.onefold.steps(run.target.id)
+        assert (step.state, step.attempts) == ("retrying", attempt)
+        assert step.error["message"] == "no luck"
+        run = deliveries.again(run)
+
+    assert await run.step("charge", effect, 7) == {"done": 7}
+    assert deliveries.onefold.steps(run.target.id)[0].attempts == 3
+
+
+async def test_f053_what_was_given_back_may_be_asked_for_with_other_arguments(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect(fails=1)
+    run = deliveries.first()
+    with pytest.raises(ValueError, match="no luck"):
+        await run.step("charge", effect, 7)
+
+    assert await deliveries.again(run).step("charge", effect, 8) == {"done": 8}
+
+
+async def test_f053_an_outcome_of_the_run_is_no_failure_of_the_step(deliveries: Deliveries) -> None:
+    effect = Effect(fails=9, error=lambda: Defer(timedelta(seconds=30)))
+    run = deliveries.first()
+
+    with pytest.raises(Defer):
+        await run.using(attempts=3).step("charge", effect, 7)
+
+    assert effect.count == 1
+    assert deliveries.onefold.steps(run.target.id)[0].state == "retrying"
+
+
+async def test_f054_a_final_failure_is_raised_again_as_it_was(deliveries: Deliveries) -> None:
+    effect = Effect(fails=9, error=lambda: KeyError("card", 402))
+    run = deliveries.first()
+    careful = run.using(attempts=2, backoff=AT_ONCE)
+    with pytest.raises(KeyError):
+        await careful.step("charge", effect, 7)
+
+    with pytest.raises(KeyError) as raised:
+        await deliveries.again(run).step("charge", effect, 7)
+
+    assert raised.value.args == ("card", 402)
+    assert "earlier attempt" in raised.value.__notes__[0]
+    assert effect.count == 2
+    assert deliveries.onefold.steps(run.target.id)[0].state == "failed"
+
+
+async def test_f054_a_failure_whose_type_cannot_be_had_is_wrapped(deliveries: Deliveries) -> None:
+    class CardError(Exception):
+        pass
+
+    effect = Effect(fails=9, error=lambda: CardError("declined"))
+    run = deliveries.first()
+    with pytest.raises(CardError):
+        await run.using(attempts=1).step("charge", effect, 7)
+
+    with pytest.raises(StepFailed, match=r"CardError: declined\. Replay .* fresh=True") as raised:
+        await deliveries.again(run).step("charge", effect, 7)
+
+    assert raised.value.step == "charge"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(datetime(2026, 1, 1, tzinfo=UTC)), UnicodeDecodeError("utf-8", b"x", 0, 1, "bad")],
+    ids=["arguments that are no JSON", "bytes"],
+)
+async def test_f054_a_failure_that_cannot_be_rebuilt_is_wrapped(
+    deliveries: Deliveries, error: Exception
+) -> None:
+    effect = Effect(fails=9, error=lambda: error)
+    run = deliveries.first()
+    with pytest.raises(type(error)):
+        await run.using(attempts=1).step("charge", effect, 7)
+
+    with pytest.raises(StepFailed):
+        await deliveries.again(run).step("charge", effect, 7)
+
+
+async def test_f055_another_step_at_the_same_place_is_refused(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await run.step("reserve", effect, 1)
+    await run.step("charge", effect, 2)
+
+    run = deliveries.again(run)
+    await run.step("reserve", effect, 1)
+    with pytest.raises(StepsChanged, match=r"'refund'.*'charge'.*fresh=True") as raised:
+        await run.step("refund", effect, 2)
+
+    assert (raised.value.asked, raised.value.expected) == ("refund", "charge")
+    assert effect.calls == [1, 2]
+
+
+async def test_f055_a_step_put_before_all_others_is_refused(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await run.step("charge", effect, 1)
+
+    with pytest.raises(StepsChanged):
+        await deliveries.again(run).step("check", effect, 0)
+
+
+async def test_f055_steps_that_follow_those_of_the_earlier_run_are_welcome(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await run.step("reserve", effect, 1)
+
+    run = deliveries.again(run)
+    await run.step("reserve", effect, 1)
+    await run.step("charge", effect, 2)
+    await run.step("mail", effect, 3)
+
+    assert effect.calls == [1, 2, 3]
+
+
+async def test_f055_after_a_step_that_is_tried_again_the_way_may_be_another(
+    deliveries: Deliveries,
+) -> None:
+    """The first run went on with what to do about a failure; the second has none."""
+    charge, effect = Effect(fails=1), Effect()
+    run = deliveries.first()
+    with pytest.raises(ValueError, match="no luck"):
+        await run.step("charge", charge)
+    await run.step("apologise", effect)
+
+    run = deliveries.again(run)
+    await run.step("charge", charge)
+    await run.step("mail", effect)
+
+    assert (charge.count, effect.count) == (2, 2)
+
+
+async def test_f055_a_fresh_replay_may_have_other_steps(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await run.step("charge", effect, 1)
+    deliveries.onefold.engine.bury([run.target.job], reason="wrong")
+    deliveries.onefold.replay(run.target.id, fresh=True)
+
+    assert await deliveries.take().step("refund", effect, 2) == {"done": 2}
+
+
+async def test_f056_steps_of_one_name_are_told_apart_by_their_number(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    first = [await run.step("mail", effect, number) for number in range(3)]
+    run = deliveries.again(run)
+
+    assert [await run.step("mail", effect, number) for number in range(3)] == first
+    assert effect.count == 3
+    labels = [step.label for step in deliveries.onefold.steps(run.target.id)]
+    assert labels == ["mail", "mail#2", "mail#3"]
+
+
+async def test_f056_steps_with_keys_follow_the_data(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    for order in ("a", "b"):
+        await run.using(key=order).step("mail", effect, order)
+
+    run = deliveries.again(run)
+    for order in ("new", "b", "a"):
+        assert await run.using(key=order).step("mail", effect, order) == {"done": order}
+
+    assert effect.calls == ["a", "b", "new"]
+
+
+async def test_f057_a_step_with_other_arguments_is_refused(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await run.using(key="order:7").step("charge", effect, 7)
+
+    with pytest.raises(KeyReused, match=r"charge\[order:7\]"):
+        await deliveries.again(run).using(key="order:7").step("charge", effect, 8)
+
+    assert effect.calls == [7]
+
+
+async def test_f057_arguments_are_compared_however_they_are_passed(deliveries: Deliveries) -> None:
+    def charge(order: int, currency: str = "EUR") -> str:
+        return f"{order} {currency}"
+
+    run = deliveries.first()
+    await run.step("charge", charge, 7, "USD")
+
+    assert await deliveries.again(run).step("charge", charge, currency="USD", order=7) == "7 USD"
+
+
+async def test_f057_arguments_that_cannot_be_compared_are_refused_before_anything_is_done(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect()
+    run = deliveries.first()
+
+    with pytest.raises(InvalidInput, match=r"step 'charge' cannot be compared.*without arguments"):
+        await run.step("charge", effect, object())
+
+    assert effect.count == 0
+
+
+async def test_f059_time_and_chance_are_recorded(deliveries: Deliveries) -> None:
+    run = deliveries.first()
+    first = (await run.now(), await run.uuid(), await run.random(), await run.now())
+    deliveries.clock.advance(timedelta(seconds=5))
+    run = deliveries.again(run)
+
+    assert (await run.now(), await run.uuid(), await run.random(), await run.now()) == first
+    assert await run.now() == first[0] + timedelta(seconds=5)
+    assert isinstance(first[1], UUID)
+
+
+async def test_f060_a_result_that_cannot_be_stored_does_not_count_as_done(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect()
+    run = deliveries.first()
+
+    with pytest.raises(InvalidInput) as raised:
+        await run.step("open", lambda: (effect(), object()))
+
+    assert raised.value.field == "result"
+    assert "'open' was done, but its result is not stored" in raised.value.__notes__[0]
+    assert await deliveries.again(run).step("open", effect, 7) == {"done": 7}
+    assert effect.count == 2
+
+
+async def test_f061_a_result_that_is_too_large_is_refused_and_not_cut_off(
+    deliveries: Deliveries,
+) -> None:
+    run = deliveries.first()
+
+    with pytest.raises(InvalidInput, match="at most 1048576 bytes"):
+        await run.step("download", lambda: "x" * 1024 * 1024)
+
+    (step,) = deliveries.onefold.steps(run.target.id)
+    assert (step.state, step.result) == ("retrying", None)
+
+
+async def test_f063_a_step_inside_a_step_is_a_part_of_it(
+    deliveries: Deliveries, colour: Colour
+) -> None:
+    effect = Effect()
+    run = deliveries.first()
+
+    def outer_sync(run: Run) -> Any:
+        return run.step("inner", effect, 1)
+
+    async def outer_async(run: Run) -> Any:
+        return await run.astep("inner", effect, 1)
+
+    target = run.target
+    inside = (lambda: outer_sync(target)) if colour == "sync" else (lambda: outer_async(target))
+    await run.step("outer", inside)
+
+    assert [step.name for step in deliveries.onefold.steps(target.id)] == ["outer"]
+    await deliveries.again(run).step("outer", inside)
+    assert effect.count == 1
+
+
+async def test_f063_a_transaction_inside_a_step_is_refused(deliveries: Deliveries) -> None:
+    run = deliveries.first()
+
+    with pytest.raises(UsageError, match="outside of the step"):
+        await run.step("outer", run.target.transaction)
+    with pytest.raises(UsageError, match="outside of the step"):
+        await run.step("outer", lambda: run.target.transact("inner", lambda tx: None))
+
+
+async def test_f068_a_cancelled_job_stops_at_its_next_step(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await run.step("reserve", effect, 1)
+    deliveries.onefold.cancel(run.target.id)
+
+    with pytest.raises(LeaseLost):
+        await run.step("charge", effect, 2)
+
+    assert run.target.lost
+    assert effect.calls == [1]
+
+
+async def test_f068_the_record_of_a_step_that_is_running_is_still_written(
+    deliveries: Deliveries,
+) -> None:
+    run = deliveries.first()
+
+    def charge() -> str:
+        deliveries.onefold.cancel(run.target.id)
+        return "receipt"
+
+    assert await run.step("charge", charge) == "receipt"
+    (step,) = deliveries.onefold.steps(run.target.id)
+    assert (step.state, step.result) == ("finished", "receipt")
+    deliveries.onefold.replay(run.target.id)
+    assert await deliveries.take().step("charge", Effect()) == "receipt"
+
+
+async def test_f068_a_run_that_was_told_it_is_lost_replays_nothing(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    run.target.mark_lost()
+
+    with pytest.raises(LeaseLost):
+        await run.step("charge", effect)
+    with pytest.raises(LeaseLost):
+        await run.now()
+    with pytest.raises(LeaseLost):
+        await run.transaction().__aenter__()
+
+    assert effect.count == 0
+
+
+async def test_f072_the_key_for_a_third_party_is_the_same_over_every_attempt(
+    deliveries: Deliveries,
+) -> None:
+    keys: list[str] = []
+    run = deliveries.first()
+    for _ in range(2):
+        keys.append(run.key("charge"))
+        run = deliveries.again(run)
+
+    assert set(keys) == {f"{run.target.id}:charge"}
+
+
+async def test_f072_each_step_has_a_key_of_its_own(deliveries: Deliveries) -> None:
+    keys: list[str] = []
+    run = deliveries.first()
+
+    for _ in range(2):
+        await run.step("charge", lambda: keys.append(run.target.key()))
+    await run.using(key="o-7").step("charge", lambda: keys.append(run.target.key()))
+
+    id_ = run.target.id
+    assert keys == [f"{id_}:charge", f"{id_}:charge#2", f"{id_}:charge[o-7]"]
+    assert keys == [run.key("charge"), run.key("charge#2"), run.key("charge", "o-7")]
+    with pytest.raises(UsageError, match="for the function of a step"):
+        run.target.key()
+
+
+async def test_f072_a_fresh_replay_has_new_keys(deliveries: Deliveries) -> None:
+    run = deliveries.first()
+    before = run.key("charge")
+    deliveries.onefold.engine.bury([run.target.job], reason="wrong")
+    deliveries.onefold.replay(run.target.id)
+    kept = deliveries.take()
+    deliveries.onefold.engine.bury([kept.target.job], reason="wrong")
+    deliveries.onefold.replay(run.target.id, fresh=True)
+
+    assert kept.key("charge") == before
+    assert deliveries.take().key("charge") == f"{run.target.id}.1:charge"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"attempts": 0}, "attempts"),
+        ({"backoff": AT_ONCE}, "backoff"),
+        ({"attempts": 2, "backoff": 3}, "backoff"),
+        ({"unsafe": 1}, "unsafe"),
+        ({"verify": "yes"}, "verify"),
+        ({"retries": 2}, "retries"),
+    ],
+)
+async def test_options_that_mean_nothing_are_refused(
+    deliveries: Deliveries, options: dict[str, Any], field: str
+) -> None:
+    run = deliveries.first()
+
+    with pytest.raises(InvalidInput) as raised:
+        run.using(**options)
+
+    assert raised.value.field == field
+
+
+async def test_a_name_that_is_no_name_is_refused(deliveries: Deliveries) -> None:
+    run = deliveries.first()
+
+    with pytest.raises(InvalidInput):
+        await run.step("charge[7]", Effect())
+    with pytest.raises(InvalidInput):
+        await run.using(key="x" * 600).step("charge", Effect())
+
+
+async def test_a_key_that_is_at_work_in_this_very_run_is_busy(deliveries: Deliveries) -> None:
+    run = deliveries.first()
+    target = run.target.using(key="7")
+
+    def inner() -> None:
+        # As another thread of the handler would: not as a part of this step.
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(target.step, "charge", Effect()).result()
+
+    with pytest.raises(Busy):
+        await run.using(key="7").step("charge", inner)

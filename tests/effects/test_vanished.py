@@ -1,0 +1,229 @@
+"""Workers that vanish, and those that come back as if nothing had happened."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import InvalidInput, LeaseLost, OutcomeUnknown
+from onefold.claims import Done, NotDone
+from tests.effects.deliveries import Deliveries, Effect
+from tests.fixtures.colours import Colour, coroutine_function
+
+
+async def test_f062_the_record_of_a_worker_that_lost_its_job_is_refused(
+    deliveries: Deliveries,
+) -> None:
+    """It comes back while its successor has done the same step, and goes on."""
+    zombie = deliveries.first()
+    later: list[Any] = []
+
+    def slow() -> str:
+        later.append(deliveries.vanish())
+        later.append(later[0].target.step("charge", lambda: "the second one's"))
+        return "the first one's"
+
+    with pytest.raises(LeaseLost):
+        await zombie.step("charge", slow)
+
+    assert zombie.target.lost
+    (step,) = deliveries.onefold.steps(zombie.target.id)
+    assert (step.state, step.result, step.attempts) == ("finished", "the second one's", 2)
+    assert later[1] == "the second one's"
+
+
+async def test_f062_also_where_its_successor_is_still_at_work(deliveries: Deliveries) -> None:
+    zombie = deliveries.first()
+    later: list[Any] = []
+
+    with pytest.raises(LeaseLost):
+        await zombie.step("charge", lambda: later.append(deliveries.vanish()))
+
+    assert await later[0].step("charge", lambda: "the second one's") == "the second one's"
+
+
+async def test_f062_a_worker_that_lost_its_job_begins_nothing(deliveries: Deliveries) -> None:
+    zombie, effect = deliveries.first(), Effect()
+    deliveries.vanish()
+
+    with pytest.raises(LeaseLost):
+        await zombie.step("charge", effect)
+    with pytest.raises(LeaseLost):
+        await zombie.now()
+
+    assert effect.count == 0
+
+
+async def test_f062_what_was_recorded_before_anybody_took_the_job_counts(
+    deliveries: Deliveries,
+) -> None:
+    """The lease is over, but the fence alone decides."""
+    zombie, effect = deliveries.first(), Effect()
+
+    def slow() -> str:
+        deliveries.clock.advance(timedelta(minutes=5))
+        deliveries.onefold.engine.rescue()
+        return "in time"
+
+    assert await zombie.step("charge", slow) == "in time"
+    deliveries.clock.advance(timedelta(days=1))
+    assert await deliveries.take().step("charge", effect) == "in time"
+    assert effect.count == 0
+
+
+async def test_f062_a_worker_that_lost_its_job_adopts_what_was_stored(
+    deliveries: Deliveries,
+) -> None:
+    zombie, effect = deliveries.first(), Effect()
+    await deliveries.vanish().step("charge", lambda: "the second one's")
+
+    assert await zombie.step("charge", effect) == "the second one's"
+    assert effect.count == 0
+
+
+async def test_f051_a_step_that_vanished_is_done_again(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await interrupt(run.step, effect)
+
+    assert await deliveries.vanish().step("charge", effect, 7) == {"done": 7}
+    assert effect.count == 2
+
+
+async def test_f070_a_job_that_comes_back_need_not_wait_for_what_it_began_itself(
+    deliveries: Deliveries,
+) -> None:
+    """Deferred in the middle of a step, long before any lease is over."""
+    effect = Effect()
+    run = deliveries.first()
+    await interrupt(run.step, effect)
+    deliveries.onefold.engine.defer([run.target.job], after=timedelta(0))
+
+    assert await deliveries.take().step("charge", effect, 7) == {"done": 7}
+
+
+async def test_an_unsafe_step_that_vanished_is_unknown_and_not_done_again(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await interrupt(run.using(unsafe=True).step, effect)
+    assert deliveries.onefold.steps(run.target.id)[0].state == "running"
+
+    run = deliveries.vanish()
+    with pytest.raises(OutcomeUnknown, match="charge"):
+        await run.using(unsafe=True).step("charge", effect, 7)
+
+    assert effect.count == 1
+    assert deliveries.onefold.steps(run.target.id)[0].state == "unknown"
+
+
+async def test_the_stored_word_decides_whether_it_is_unsafe(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await interrupt(run.using(unsafe=True).step, effect)
+
+    with pytest.raises(OutcomeUnknown):
+        await deliveries.vanish().step("charge", effect, 7)
+
+
+async def test_verify_finds_that_it_was_done(deliveries: Deliveries, colour: Colour) -> None:
+    effect, asked = Effect(), list[str]()
+
+    def look_up(key: str) -> Done:
+        asked.append(key)
+        return Done("receipt")
+
+    run = deliveries.first()
+    await interrupt(run.using(unsafe=True).step, effect)
+    run = deliveries.vanish()
+    verify = coroutine_function(look_up) if colour == "async" else look_up
+    careful = run.using(unsafe=True, verify=verify)
+
+    assert await careful.step("charge", effect, 7) == "receipt"
+    assert asked == [run.key("charge")]
+    assert await deliveries.again(run).step("charge", effect, 7) == "receipt"
+    assert effect.count == 1
+
+
+def not_done(key: str) -> NotDone:
+    return NotDone()
+
+
+async def test_verify_finds_that_it_was_not_done(deliveries: Deliveries) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await interrupt(run.using(unsafe=True).step, effect)
+
+    careful = deliveries.vanish().using(unsafe=True, verify=not_done)
+    assert await careful.step("charge", effect, 7) == {"done": 7}
+
+    assert effect.count == 2
+
+
+@pytest.mark.parametrize(("verdict", "error"), [(None, OutcomeUnknown), (True, InvalidInput)])
+async def test_verify_cannot_tell(
+    deliveries: Deliveries, verdict: Any, error: type[Exception]
+) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    await interrupt(run.using(unsafe=True).step, effect)
+
+    def unsure(key: str) -> Any:
+        return verdict
+
+    careful = deliveries.vanish().using(unsafe=True, verify=unsure)
+    with pytest.raises(error):
+        await careful.step("charge", effect, 7)
+
+    assert effect.count == 1
+
+
+async def test_an_unsafe_step_that_failed_may_be_tried_again(deliveries: Deliveries) -> None:
+    effect = Effect(fails=1)
+    run = deliveries.first()
+    with pytest.raises(ValueError, match="no luck"):
+        await run.using(unsafe=True).step("charge", effect, 7)
+
+    assert await deliveries.again(run).using(unsafe=True).step("charge", effect, 7) == {"done": 7}
+
+
+async def test_an_unsafe_step_may_say_itself_that_its_outcome_is_unknown(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect(fails=1, error=lambda: OutcomeUnknown(key="charge"))
+    run = deliveries.first()
+    with pytest.raises(OutcomeUnknown):
+        await run.using(unsafe=True).step("charge", effect, 7)
+
+    with pytest.raises(OutcomeUnknown):
+        await deliveries.again(run).using(unsafe=True).step("charge", effect, 7)
+    assert effect.count == 1
+
+
+async def test_f060_an_unsafe_step_whose_result_cannot_be_stored_is_unknown(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect()
+    run = deliveries.first()
+    with pytest.raises(InvalidInput):
+        await run.using(unsafe=True).step("open", lambda: (effect(), object()))
+
+    with pytest.raises(OutcomeUnknown):
+        await deliveries.again(run).using(unsafe=True).step("open", effect)
+    assert effect.count == 1
+
+
+class Interrupted(BaseException):
+    """As a cancelled task, or ctrl-C: nobody can say how far it came."""
+
+
+async def interrupt(step: Any, effect: Effect) -> None:
+    """Do a step whose process dies before it can say so."""
+
+    def dies(value: int) -> None:
+        effect(value)
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        await step("charge", dies, 7)
