@@ -12,7 +12,7 @@ from onefold.model import given, names
 from onefold.model.job import NewJob
 from onefold.model.limit import group_key
 from onefold.model.request import prepare
-from onefold.model.rules import ErrorRule, error_rules
+from onefold.model.rules import ErrorRule, ErrorRules, error_rules
 from onefold.model.unique import Unique, field_at, field_path
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ class Declaration:
         if self.on_dead is not None and not callable(self.on_dead):
             raise InvalidInput("on_dead", f"must be a function of a job, got {self.on_dead!r}")
         self.stores_result: bool = given.flag(options.get("store_result", False), "store_result")
-        self.rules = error_rules(
+        self.rules: ErrorRules = error_rules(
             *(options.get(name, ()) for name in ("retry_on", "bury_on", "done_on"))
         )
-        self.said = Said(options.get("backoff"), options.get("retention"), self.timeout)
-        self.arguments = Arguments(function, function.__name__)
-        self.returned = Result(function, function.__name__, stored=self.stores_result)
+        self.said: Said = Said(options.get("backoff"), options.get("retention"), self.timeout)
+        self.arguments: Arguments = Arguments(function, function.__name__)
+        self.returned: Result = Result(function, function.__name__, stored=self.stores_result)
         self._shared: dict[str, Any] = {
             name: value for name, value in options.items() if name in SHARED_OPTIONS
         }
