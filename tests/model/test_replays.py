@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from onefold.calls.procedure import Procedure, Transaction
 from onefold.operations import jobs
 from tests.fixtures.soak import repetitions
 from tests.model.job_requests import span
-from tests.model.store import Store, moment
+from tests.model.store import SHRINKING, Store, moment
 
 TOGETHER = "together"
 ONE_BY_ONE = "one by one"
@@ -105,8 +106,9 @@ def told(store: Store, tenant: str, answers: list[Enqueued]) -> list[tuple[Any, 
     return [(names[answer.id], answer.duplicate, answer.state) for answer in answers]
 
 
+@pytest.mark.timeout(SHRINKING)
 def test_many_replays_come_to_what_one_after_the_other_does(store: Store) -> None:
-    @settings(max_examples=repetitions(100, soak=5000))
+    @settings(max_examples=repetitions(60, soak=5000))
     @given(lives=st.lists(LIVES, min_size=2, max_size=7), data=st.data())
     def comes_to_the_same(lives: list[Life], data: st.DataObject) -> None:
         store.clear()
