@@ -230,9 +230,7 @@ class JobModel(KeyModel):
         return words.count("deleted"), words.count("stripped")
 
     def sweep(self) -> int:
-        over = [
-            place for place, known in self.published.items() if self._is_over(known, self.records)
-        ]
+        over = [place for place, known in self.published.items() if self._is_over(known)]
         for place in over:
             del self.published[place]
         return len(over)

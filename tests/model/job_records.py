@@ -9,6 +9,9 @@ FINAL = ("completed", "dead", "cancelled")
 Key: TypeAlias = tuple[str, str, str]
 """Tenant, kind or "" for across kinds, key."""
 
+Place: TypeAlias = tuple[str, str, str]
+"""Of a publish key: tenant, queue, key."""
+
 
 @dataclass(frozen=True)
 class Asked:

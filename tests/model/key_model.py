@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -11,6 +11,7 @@ from tests.model.job_records import (
     Answer,
     Asked,
     Key,
+    Place,
     Policy,
     PublishKey,
     Record,
@@ -29,9 +30,7 @@ class KeyModel:
     records: dict[int, Record] = field(default_factory=dict[int, Record])
     ids: dict[int, str] = field(default_factory=dict[int, str])
     """The id of every record there ever was: a publish key may outlive its job."""
-    published: dict[tuple[str, str, str], PublishKey] = field(
-        default_factory=dict[tuple[str, str, str], PublishKey]
-    )
+    published: dict[Place, PublishKey] = field(default_factory=dict[Place, PublishKey])
     folded: Counter[int] = field(default_factory=Counter[int])
     unfolded: Counter[int] = field(default_factory=Counter[int])
     """Suppressed duplicates by record."""
@@ -60,7 +59,7 @@ class KeyModel:
     ) -> list[Answer]:
         """Answer for each item, or refuse all; `new_id` names the job that an item makes."""
         before = copy.deepcopy((self.records, self.published, self.folded, self.unfolded))
-        known = before[0]
+        known = self._known_publishes()
         newest: dict[int, Asked] = {}
         answers: list[Answer] = []
         for index, item in enumerate(items):
@@ -68,7 +67,7 @@ class KeyModel:
             asked = replace(item, expires_at=expires)
             try:
                 number, answer, changes = self._one(
-                    tenant, asked, policy, index, new_id, before=known
+                    tenant, asked, policy, index, new_id, known=known
                 )
             except Refused:
                 self.records, self.published, self.folded, self.unfolded = before
@@ -79,7 +78,7 @@ class KeyModel:
             if answer.duplicate and number in self.records:
                 self.unfolded[number] += 1
         for number, asked in newest.items():
-            self._change(self.records[number], asked, policy, is_new=number not in known)
+            self._change(self.records[number], asked, policy, is_new=number not in before[0])
         return answers
 
     def _one(
@@ -90,19 +89,17 @@ class KeyModel:
         index: int,
         new_id: Callable[[int], str],
         *,
-        before: Mapping[int, Record],
+        known: dict[Place, tuple[PublishKey, str | None]],
     ) -> tuple[int, Answer, bool]:
-        """Publish keys are looked at first, those of the whole call: `before` any job changes."""
         contents = (asked.kind, asked.queue, asked.payload)
         place = None if asked.publish_key is None else (tenant, asked.queue, asked.publish_key)
-        if place is not None and (known := self._publish_key(place, before)) is not None:
-            mismatch = known.contents != contents
+        if place is not None and place in known:
+            publish, state = known[place]
+            mismatch = publish.contents != contents
             if mismatch and policy.on_mismatch == "raise":
                 raise Refused("KeyReused", index)
-            record = before.get(known.record) or self.records.get(known.record)
-            state = None if record is None else record.state
-            told = Answer(self.ids[known.record], duplicate=True, state=state, mismatch=mismatch)
-            return known.record, told, False
+            told = Answer(self.ids[publish.record], duplicate=True, state=state, mismatch=mismatch)
+            return publish.record, told, False
 
         key = unique_key_of(tenant, asked)
         self._expire_holder(key)
@@ -116,9 +113,8 @@ class KeyModel:
             holder.id = self.ids[holder.number] = holder.id or new_id(index)
             answer, changes = self._duplicate(record, asked, policy, index)
         if place is not None:
-            self.published[place] = PublishKey(
-                record.number, contents, self.now + asked.publish_for
-            )
+            publish = PublishKey(record.number, contents, self.now + asked.publish_for)
+            self.published[place], known[place] = publish, (publish, record.state)
         return record.number, answer, changes
 
     def _duplicate(
@@ -137,17 +133,19 @@ class KeyModel:
         )
         return told, changes
 
-    def _publish_key(
-        self, place: tuple[str, str, str], records: Mapping[int, Record]
-    ) -> PublishKey | None:
-        """Known until it expires, and never forgotten before its job has ended."""
-        known = self.published.get(place)
-        return None if known is None or self._is_over(known, records) else known
+    def _known_publishes(self) -> dict[Place, tuple[PublishKey, str | None]]:
+        """All publish keys, with the states of their jobs: looked at before any unique key is."""
+        return {
+            place: (publish, record.state if (record := self.records.get(publish.record)) else None)
+            for place, publish in self.published.items()
+            if not self._is_over(publish)
+        }
 
-    def _is_over(self, known: PublishKey, records: Mapping[int, Record]) -> bool:
-        record = records.get(known.record)
+    def _is_over(self, publish: PublishKey) -> bool:
+        """Known until it expires, and never forgotten before its job has ended."""
+        record = self.records.get(publish.record)
         ended = record is None or record.state in FINAL
-        return ended and known.expires_at <= self.now
+        return ended and publish.expires_at <= self.now
 
     def _create(self, tenant: str, asked: Asked, run_at: int) -> Record:
         key = unique_key_of(tenant, asked)

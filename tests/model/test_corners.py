@@ -158,3 +158,15 @@ def test_publish_keys_of_a_call_are_looked_at_before_its_unique_keys(machine: Jo
 
     assert newer != first
     assert states(machine) == ["dead", "queued"]
+
+
+def test_a_publish_key_that_comes_twice_in_a_call_is_told_what_the_call_did(
+    machine: JobMachine,
+) -> None:
+    """The first one's unique key buries its holder, which goes on holding it."""
+    enqueue(machine, replace(KEYED, unique_while="exists", expires_in=30))
+    machine.let_time_pass(30)
+
+    enqueue(machine, replace(KEYED, publish_key="K"), replace(OTHER, publish_key="K"))
+
+    assert states(machine) == ["dead"]
