@@ -17,7 +17,7 @@ from onefold.operations import queues
 from onefold.operations.controlled import WINDOW, WINDOWS, take_controlled
 from onefold.operations.run import run
 from onefold.operations.statement import Sql, compiled, in_schema
-from tests.fixtures.backlog import NOW, QUEUE
+from tests.fixtures.backlog import NOW, QUEUE, Backlog
 from tests.limits.backlog import FEW, MANY, ORDER, Groups, fills
 from tests.sql import test_plans_postgres as postgres
 from tests.sql import test_plans_sqlite as sqlite
@@ -105,7 +105,7 @@ def test_a_look_at_postgres_reads_a_handful(on_postgres: postgres.Database, mode
 
 
 def filled(groups: Groups) -> sqlite3.Connection:
-    connection = sqlite.database(sqlite.Backlog(ready=0, running=0, claims=0))
+    connection = sqlite.database(Backlog(ready=0, running=0, claims=0))
     for fill in fills(sqlite.SQL, groups):
         connection.execute(fill.text, fill.parameters)
     return connection
