@@ -59,8 +59,10 @@ _orders = msgspec.msgpack.Decoder(Order)
 
 def main(connection: Connection) -> None:
     """The life of a child."""
-    # A Ctrl-C goes to the whole group of processes; what becomes of us is the parent's to say.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Signals go to the whole group of processes; what becomes of us is the parent's to say. Not
+    # SIG_IGN, which programs that a handler starts would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
     orders: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
     connection.send_bytes(READY)

@@ -57,7 +57,7 @@ class Chores:
         rescue_every = min(settings.lease / 4, timedelta(seconds=15))
         self.chores: list[Chore] = [
             Chore("rescue", rescue_every, self._rescue),
-            Chore("fold", timedelta(seconds=15), engine.afold),
+            Chore("fold", timedelta(seconds=60), engine.afold),
             Chore("prune", timedelta(seconds=60), engine.aprune),
             Chore("sweep", timedelta(seconds=60), engine.asweep),
         ]

@@ -19,7 +19,7 @@ from onefold.worker import verdict
 from onefold.worker.child import Order
 from onefold.worker.handler import call, meaning, said
 from onefold.worker.processes import Processes
-from onefold.worker.threads import Interrupted, Threads
+from onefold.worker.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ class Executor:
         """The handler, in a thread."""
         try:
             return call(held.declared, held.job, self._hooks, args, kwargs)
-        except Interrupted as error:
+        except BaseException as error:  # noqa: BLE001 - in a thread, there is nobody else to catch it
             return self._stopped(held, error)
 
     def _start_process(self, held: Held) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onefold.worker.settings import WorkerSettings
 
 SOON: Final = 0.02
+LATE: Final = 5.0
 UNHEARD: Final = 1.0
 """Seconds between looks where no bell can be heard."""
 BLOCKED: Final = 0.5
@@ -91,8 +92,8 @@ class Lookout:
         for queue, most in order.queues.items():
             if sum(job.queue == queue for job in taken) < most:
                 self._plain.discard(queue)
-        # What comes next, and when? Where a look promised more than there was, not at once.
-        self._look_in(0.0 if self._in_vain < 2 else min(SOON * 2**self._in_vain, 5.0))  # noqa: PLR2004
+        # What comes next, and when? Where a look promised more than there was, later and later.
+        self._look_in(min(SOON * 2**self._in_vain, LATE))
 
     def controlled(self) -> list[str]:
         """Queues to be asked by themselves, each once."""

@@ -10,15 +10,15 @@ import asyncio
 import logging
 import random
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from onefold.errors import DatabaseError, OnefoldError
+from onefold.errors import DatabaseError
 from onefold.model.lifecycle import Event
 from onefold.worker import verdict
 from onefold.worker.held import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Coroutine, Iterable, Mapping, Sequence
     from typing import Any
 
     from onefold.calls.engine import Engine
@@ -38,6 +38,13 @@ FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 
 log = logging.getLogger("onefold.worker")
+
+
+class Asked(NamedTuple):
+    """What a flight under way may bring."""
+
+    total: int
+    queues: Mapping[str, int]
 
 
 class Producer:
@@ -67,6 +74,8 @@ class Producer:
         self._by_queue: Counter[str] = Counter()
         self._asked = 0
         """Jobs that flights under way may bring."""
+        self._asked_of: Counter[str] = Counter()
+        """The same, of queues that may have so many here and no more."""
         self._under_way: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._unknown: set[str] = set()
@@ -176,14 +185,25 @@ class Producer:
             order = self._order()
             if not reports and order is None:
                 break
-            asked = 0 if order is None else order.limit
-            self._asked += asked
-            self._track(self._fly(reports, order, asked))
+            self._track(self._fly(reports, order, self._asking(order)))
 
         for queue in self.lookout.controlled():
             if (room := min(self._room(), self._limits().get(queue, 0))) > 0:
-                self._asked += room
-                self._track(self._take_controlled(queue, room))
+                self._track(self._take_controlled(queue, self._ask(room, {queue: room})))
+
+    def _asking(self, order: TakeOrder | None) -> Asked:
+        return Asked(0, {}) if order is None else self._ask(order.limit, order.queues)
+
+    def _ask(self, total: int, queues: Mapping[str, int]) -> Asked:
+        """Keep room for what a flight may bring."""
+        asked = Asked(total, {q: n for q, n in queues.items() if self._settings.queues[q]})
+        self._asked += asked.total
+        self._asked_of.update(asked.queues)
+        return asked
+
+    def _answered(self, asked: Asked) -> None:
+        self._asked -= asked.total
+        self._asked_of.subtract(asked.queues)
 
     def _track(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -210,16 +230,16 @@ class Producer:
 
     def _limits(self) -> dict[str, int]:
         """How many each queue may give."""
-        room = self._room()
-        return {
-            queue: room if most is None else min(room, most - self._by_queue[queue])
-            for queue, most in self._settings.queues.items()
-            if most is None or most > self._by_queue[queue]
-        }
+        room, limits = self._room(), dict[str, int]()
+        for queue, most in self._settings.queues.items():
+            used = self._by_queue[queue] + self._asked_of[queue]
+            if most is None or most > used:
+                limits[queue] = room if most is None else min(room, most - used)
+        return limits
 
     # --- one flight -----------------------------------------------------------------------------
 
-    async def _fly(self, reports: list[Held], order: TakeOrder | None, asked: int) -> None:
+    async def _fly(self, reports: list[Held], order: TakeOrder | None, asked: Asked) -> None:
         try:
             finished = [held for held in reports if _finishes(held)]
             others = [held for held in reports if not _finishes(held)]
@@ -229,15 +249,16 @@ class Producer:
                 await self._finish_and_take(finished, order)
         except DatabaseError as error:
             self._ground(error)
-        except OnefoldError:
+            # Whatever was not said is said again: an accepted word is answered as `already`.
+            self._ended += [held for held in reports if held.delivery in self.held]
+        except Exception:
             log.exception("A report was refused; its jobs come back when their leases end.")
+            for held in reports:
+                self._drop(held)
         else:
             self._pause = FIRST_PAUSE
-            return
         finally:
-            self._asked -= asked
-        # Whatever was not said is said again: an accepted word is answered as `already`.
-        self._ended += [held for held in reports if held.delivery in self.held]
+            self._answered(asked)
 
     def _ground(self, error: DatabaseError) -> None:
         """Wait a little before the next flight."""
@@ -253,9 +274,9 @@ class Producer:
         self.lookout.anything()
         self._wake.set()
 
-    async def _take_controlled(self, queue: str, room: int) -> None:
+    async def _take_controlled(self, queue: str, asked: Asked) -> None:
         """From a queue with limits, or with groups: one that must be asked by itself."""
-        settings = self._settings
+        settings, room = self._settings, asked.total
         try:
             taken = await self._engine.atake_controlled(
                 queue, limit=room, worker=settings.name, lease=settings.lease,
@@ -267,7 +288,7 @@ class Producer:
             self.lookout.taken_controlled(queue, room, taken)
             self.receive(taken.jobs)
         finally:
-            self._asked -= room
+            self._answered(asked)
 
     async def _report(self, others: list[Held]) -> None:
         endings = [held.verdict.ending(held.delivery) for held in others if held.verdict]

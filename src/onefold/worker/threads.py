@@ -6,9 +6,9 @@ handler was given up is left to itself, and another takes its place.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import threading
+from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -38,8 +38,6 @@ class Errand:
             self._thread = threading.get_ident()
         try:
             self._context.run(self._work)
-        except Interrupted:
-            pass  # it came when the work was over already
         finally:
             with self._lock:
                 self._thread = None
@@ -91,6 +89,11 @@ class Threads:
             self._queue.put(None)
 
     def _work(self) -> None:
+        # An interruption may come late, anywhere: the thread's place has been given away then.
+        with suppress(Interrupted):
+            self._run_errands()
+
+    def _run_errands(self) -> None:
         while True:
             with self._lock:
                 self._idle += 1
@@ -99,7 +102,7 @@ class Threads:
                 self._idle -= 1
             if errand is None:
                 return
-            with contextlib.suppress(Interrupted):
+            with suppress(Interrupted):
                 errand.run()
             if errand.given_up:
                 return  # its place was given to another

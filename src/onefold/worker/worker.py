@@ -59,6 +59,7 @@ class Worker:
         self._declare = declare
         self._stop = asyncio.Event()
         self._started = asyncio.Event()
+        self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -84,6 +85,7 @@ class Worker:
         for line in report(self._conductor, self._registry, self.settings):
             log.info(line)
         heart.start(asyncio.get_running_loop())
+        self._begun.set()
         try:
             await self._work(producer)
             await afterwards.settle()
@@ -143,8 +145,13 @@ class Worker:
         return found.get(job_id)
 
     async def __aenter__(self) -> Self:
-        """Work in the background."""
+        """Work in the background. What keeps it from beginning is raised here."""
         self._task = asyncio.create_task(self.run())
+        begun = asyncio.create_task(self._begun.wait())
+        await asyncio.wait({self._task, begun}, return_when=asyncio.FIRST_COMPLETED)
+        begun.cancel()
+        if self._task.done():
+            await self._task
         return self
 
     async def __aexit__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -36,29 +37,29 @@ class PostgresBell:
         """`connect` gives a connection in autocommit mode."""
         self._connect = connect
         self._channel = channel(schema)
+        self._pause = FIRST_PAUSE
         self.is_heard: bool = False
 
     async def listen(self, ring: Ring) -> None:
         """Until cancelled."""
-        pause = FIRST_PAUSE
         while True:
-            try:
-                async with await self._connect() as connection:
-                    await connection.execute(sql.SQL("listen {}").format(self._identifier))
-                    self.is_heard, pause = True, FIRST_PAUSE
-                    ring(None)  # nobody rang while nobody listened
-                    async for notification in connection.notifies():
-                        ring(notification.payload)
-            except (psycopg.Error, DatabaseError):
-                pass
-            finally:
-                self.is_heard = False
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            # While the server is away, the worker's own calls say so.
+            with suppress(psycopg.Error, DatabaseError):
+                await self._hear(ring)
+            await asyncio.sleep(self._pause)
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
-    @property
-    def _identifier(self) -> sql.Identifier:
-        return sql.Identifier(self._channel)
+    async def _hear(self, ring: Ring) -> None:
+        try:
+            async with await self._connect() as connection:
+                listen = sql.SQL("listen {}").format(sql.Identifier(self._channel))
+                await connection.execute(listen)
+                self.is_heard, self._pause = True, FIRST_PAUSE
+                ring(None)  # nobody rang while nobody listened
+                async for notification in connection.notifies():
+                    ring(notification.payload)
+        finally:
+            self.is_heard = False
 
 
 class SilentBell:
