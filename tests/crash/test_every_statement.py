@@ -6,7 +6,7 @@ is lost, no key leaked, no key reopened, and the same call succeeds when it is r
 
 import pytest
 
-from tests.crash import claiming, delivering, enqueueing, operating
+from tests.crash import claiming, delivering, enqueueing, operating, remembering
 from tests.crash.injector import Death, kill_before
 from tests.crash.scenario import Scenario
 from tests.fixtures.place import Place
@@ -14,6 +14,7 @@ from tests.fixtures.soak import repetitions
 
 SCENARIOS = [
     *enqueueing.SCENARIOS, *delivering.SCENARIOS, *operating.SCENARIOS, *claiming.SCENARIOS,
+    *remembering.SCENARIOS,
 ]  # fmt: skip
 
 DEATHS = repetitions(1, soak=2)
