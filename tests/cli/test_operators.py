@@ -1,0 +1,265 @@
+"""What an operator does from a shell: dead letters, queues, schedules and jobs."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+
+from onefold import Onefold
+from onefold.cli import main
+from tests.cli.conftest import Run
+from tests.cli.workers import write_app
+from tests.fixtures.place import Place
+
+Operate: TypeAlias = Callable[..., "Done"]
+
+MINUTE = timedelta(minutes=1)
+NOBODY = "01980000-0000-7000-8000-000000000000"
+
+
+class Done(NamedTuple):
+    """What a command has left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def operate(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Operate:
+    """Run a command on each database in turn; in this process, since there are so many."""
+
+    def operate(*arguments: str) -> Done:
+        where = ("--database", place.url, "--schema", place.schema)
+        monkeypatch.setattr(sys, "argv", ["onefold", *arguments, *where])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        status = ended.value.code
+        assert isinstance(status, int)
+        printed = capsys.readouterr()
+        return Done(status, printed.out, printed.err)
+
+    return operate
+
+
+def read(done: Done) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def bury(onefold: Onefold, kind: str, count: int = 1, **options: Any) -> list[str]:
+    """Dead letters, each by an error of its own."""
+    for number in range(count):
+        onefold.enqueue(kind, {"number": number}, max_attempts=1, **options)
+    taken = onefold.engine.take(worker="w", lease=MINUTE, limit=count)
+    onefold.engine.retry(taken, error=ValueError(f"{kind} is [bold]hard[/bold]"))
+    return [job.id for job in taken]
+
+
+def states(place: Place, *ids: str) -> list[str | None]:
+    with place.open() as onefold:
+        return [None if (job := onefold.get(job_id)) is None else job.state for job_id in ids]
+
+
+def test_dead_letters_are_listed_by_filter(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        (email,) = bury(onefold, "email", tags=["vip"])
+        bury(onefold, "digest", 2)
+
+    text = operate("dead", "list", "--kind", "email", "--ended-from", "1h", "--tag", "vip")
+    found = read(operate("dead", "list", "--limit", "2", "--json"))
+    rest = read(operate("dead", "list", "--after", found["next"], "--json"))
+    none = operate("dead", "list", "--error-type", "builtins.KeyError")
+
+    assert email in text.stdout
+    assert "builtins.ValueError: email is [bold]hard[/bold]" in text.stdout
+    assert text.stdout.count("\n") == 2
+    assert [job["kind"] for job in (*found["jobs"], *rest["jobs"])] == ["digest", "digest", "email"]
+    assert rest["next"] is None
+    assert none.stdout == "There are no such dead letters.\n"
+
+
+def test_a_dead_letter_is_shown_with_its_attempts(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        (job_id,) = bury(onefold, "email")
+        alive = onefold.enqueue("email").id
+
+    text = operate("dead", "show", job_id)
+    shown = read(operate("jobs", "show", job_id, "--json"))
+    refused = operate("dead", "show", alive)
+
+    assert "builtins.ValueError" in text.stdout
+    assert '{"number": 0}' in text.stdout
+    assert shown["status"] == "dead"
+    assert [attempt["outcome"] for attempt in shown["attempts"]] == ["dead"]
+    assert shown["steps"] == []
+    assert refused.returncode == 1
+    assert "a dead letter" in refused.stderr
+
+
+def test_one_dead_letter_is_replayed_or_dropped_by_its_id(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        again, gone = bury(onefold, "email", 2)
+
+    replayed = operate("dead", "replay", again)
+    dropped = operate("dead", "drop", gone)
+    refused = operate("dead", "drop", again)
+
+    assert replayed.stdout == f"Replayed {again}.\n"
+    assert dropped.stdout == "Dropped 1.\n"
+    assert refused.returncode == 1
+    assert states(place, again, gone) == ["queued", None]
+
+
+def test_many_dead_letters_need_a_word_more(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        emails, digests = bury(onefold, "email", 2), bury(onefold, "digest", 2)
+
+    asked = operate("dead", "replay", "--kind", "email")
+    unsaid = operate("dead", "drop", "--yes")
+    both = operate("dead", "drop", emails[0], "--all", "--yes")
+    assert {done.returncode for done in (asked, unsaid, both)} == {2}
+    assert "This would replay 2 of the dead letters. Say --yes" in asked.stderr
+    assert "--all" in unsaid.stderr
+    assert states(place, *emails, *digests) == ["dead"] * 4
+
+    replayed = read(operate("dead", "replay", "--kind", "email", "--yes", "--json"))
+    dropped = operate("dead", "drop", "--all", "--yes")
+
+    assert replayed == {"replayed": 2, "skipped": 0}
+    assert dropped.stdout == "Dropped 2.\n"
+    assert states(place, *emails, *digests) == ["queued", "queued", None, None]
+
+
+def test_a_replay_whose_key_is_taken_names_the_holder(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        (job_id,) = bury(onefold, "email", unique_key="k")
+        holder = onefold.enqueue("email", unique_key="k").id
+
+    done = operate("dead", "replay", job_id)
+
+    assert done.returncode == 0
+    assert f"{holder} stands for it already" in done.stdout
+
+
+def test_queues_are_listed_paused_and_limited(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        onefold.enqueue("email", queue="mail")
+        onefold.enqueue("email", queue="mail", delay=MINUTE)
+
+    assert "paused" in operate("queues", "pause", "mail").stdout
+    limited = operate("queues", "limit", "mail", "--rate", "100/m", "--group-concurrency", "2")
+    assert "100/m; 2 at once of each group" in limited.stdout
+    (mail,) = read(operate("queues", "--json"))
+    text = operate("queues").stdout
+
+    assert mail == {
+        "name": "mail",
+        "paused": True,
+        "ready": 1,
+        "scheduled": 1,
+        "running": 0,
+        "limit": {"concurrency": None, "rate": "100/m"},
+        "group_limit": {"concurrency": 2, "rate": None},
+        "ordered": False,
+        "declared": False,
+    }
+    assert text == operate("queues", "list").stdout
+    assert "mail" in text
+
+
+def test_what_was_said_of_a_queue_can_be_taken_back(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        onefold.pause("mail")
+        onefold.enqueue("email", queue="mail")
+
+    operate("queues", "limit", "mail", "--ordered")
+    resumed = operate("queues", "resume", "mail")
+    cleared = operate("queues", "limit", "mail", "--clear")
+
+    assert (resumed.returncode, cleared.returncode) == (0, 0)
+    with place.open() as onefold:
+        (mail,) = onefold.queues()
+    assert (mail.paused, mail.ordered, mail.declared) == (False, False, True)
+
+
+def test_a_limit_must_say_something_that_makes_sense(operate: Operate) -> None:
+    for arguments in ((), ("--rate", "often"), ("--clear", "--ordered"), ("--concurrency", "0")):
+        done = operate("queues", "limit", "mail", *arguments)
+
+        assert done.returncode == 2, arguments
+        assert done.stderr.startswith("onefold: ")
+
+
+def test_schedules_are_listed_paused_and_run(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        onefold.schedule("nightly", "0 3 * * *", kind="digest", tz="Europe/Berlin")
+
+    paused, again = (
+        operate("schedules", "pause", "nightly"),
+        operate("schedules", "pause", "nightly"),
+    )
+    (listed,) = read(operate("schedules", "list", "--json"))
+    resumed = operate("schedules", "resume", "nightly")
+    text = operate("schedules", "list")
+    enqueued = read(operate("schedules", "run", "nightly", "--json"))
+    unknown = operate("schedules", "run", "weekly")
+
+    assert paused.stdout == "The schedule nightly is paused.\n"
+    assert again.stdout == "The schedule nightly was already paused.\n"
+    assert (listed["paused"], listed["tz"], listed["kind"]) == (True, "Europe/Berlin", "digest")
+    assert resumed.stdout == "The schedule nightly goes on.\n"
+    assert "0 3 * * *" in text.stdout
+    assert states(place, enqueued["id"]) == ["queued"]
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+
+
+def test_a_job_is_shown_and_cancelled(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        job_id = onefold.enqueue("email", {"size": 10**30}, tags=["a", "b"]).id
+
+    assert read(operate("jobs", "show", job_id, "--json"))["payload"] == {"size": 10**30}
+    assert "a, b" in operate("jobs", "show", job_id).stdout
+    assert operate("jobs", "cancel", job_id, "--reason", "not wanted").stdout == (
+        f"Cancelled {job_id}.\n"
+    )
+    assert read(operate("jobs", "cancel", job_id, "--json")) == {"id": job_id, "cancelled": False}
+    assert "not wanted" in operate("jobs", "show", job_id).stdout
+    assert operate("jobs", "show", NOBODY).returncode == 1
+    assert operate("jobs", "show", "nobody").returncode == 2
+
+
+def test_an_operator_sees_one_tenant_at_a_time(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        job_id = onefold.tenant("acme").enqueue("email").id
+
+    assert operate("jobs", "show", job_id).returncode == 1
+    assert operate("jobs", "show", job_id, "--tenant", "acme").returncode == 0
+
+
+def test_an_application_can_say_where_its_database_is(
+    onefold_command: Run, sqlite_url: str, tmp_path: Path
+) -> None:
+    place = Place(sqlite_url)
+    write_app(tmp_path, place)
+    with place.open() as onefold:
+        onefold.migrate()
+        onefold.pause("mail")
+    other = "sqlite:///other.db"
+
+    said = onefold_command("queues", "--app", "shop:onefold")
+    beats = onefold_command("queues", "--app", "shop:onefold", ONEFOLD_DATABASE=other)
+    beaten = onefold_command("queues", "--database", sqlite_url, ONEFOLD_APP="nowhere:app")
+    both = onefold_command("queues", "--database", other, "--app", "shop:onefold")
+    neither = onefold_command("queues")
+
+    assert said.stdout == beats.stdout == beaten.stdout
+    assert "mail" in said.stdout
+    assert (both.returncode, neither.returncode) == (2, 2)
+    assert "ONEFOLD_DATABASE" in neither.stderr
