@@ -123,3 +123,10 @@ async def test_f066_another_input_under_the_same_key_is_a_mismatch(deliveries: D
     assert again.mismatch
     with pytest.raises(KeyReused):
         await onefold.enqueue("work", {"order": 8}, idempotency_key="order:7", on_mismatch="raise")
+
+
+async def test_steps_are_claimed_by_nobody_else(deliveries: Deliveries) -> None:
+    run = deliveries.first()
+
+    with pytest.raises(InvalidInput, match=r"'step' is kept by run\.step"):
+        deliveries.onefold.claim(run.target.id, "0:charge#1", surface="step")

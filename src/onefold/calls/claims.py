@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 LEASE: Final = timedelta(seconds=60)
 SURFACE: Final = "once"
 
-KEEPERS: Final = {"publish": "enqueue()", "lock": "lock()", "cron": "schedules"}
+KEEPERS: Final = {
+    "publish": "enqueue()",
+    "lock": "lock()",
+    "cron": "schedules",
+    "step": "run.step()",
+}
 """Who claims on the surfaces whose rows mean something to us."""
 
 
