@@ -19,11 +19,13 @@ from onefold.errors import (
     InvalidInput,
     JobFailed,
     JobNotFound,
+    JobTimeout,
     KeyReused,
     LeaseLost,
     NoTransaction,
     OnefoldError,
     OutcomeUnknown,
+    ProcessDied,
     ResultTimeout,
     ScheduleNotFound,
     SchemaOutdated,
@@ -33,6 +35,7 @@ from onefold.errors import (
     StepsChanged,
     TooOld,
     UsageError,
+    WorkFailed,
     WouldDeadlock,
     WrongConnection,
     WrongState,
@@ -61,6 +64,7 @@ from onefold.model.violation import is_unique_violation
 from onefold.operations.endings import Rescued, RescuedJob
 from onefold.operations.maintenance import Erased, Pruned
 from onefold.operations.queues import TakenUnderControl
+from onefold.worker.worker import Worker
 
 __version__ = "0.1.0"
 
@@ -94,6 +98,7 @@ __all__ = [
     "Job",
     "JobFailed",
     "JobNotFound",
+    "JobTimeout",
     "KeyReused",
     "LeaseLost",
     "Limit",
@@ -104,6 +109,7 @@ __all__ = [
     "OutcomeUnknown",
     "Outlook",
     "Page",
+    "ProcessDied",
     "Pruned",
     "QueueSettings",
     "Rate",
@@ -130,6 +136,8 @@ __all__ = [
     "Unique",
     "UsageError",
     "Within",
+    "WorkFailed",
+    "Worker",
     "WouldDeadlock",
     "WrongConnection",
     "WrongState",

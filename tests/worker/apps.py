@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 import sys
-import time
+import threading
 from datetime import timedelta
 
 from onefold import Onefold, Run
@@ -44,7 +44,7 @@ def fail() -> None:
 
 @onefold.job(isolation="process", max_attempts=1, timeout=timedelta(milliseconds=500))
 def hang() -> None:
-    time.sleep(3600)
+    threading.Event().wait()
 
 
 @onefold.job(isolation="process")

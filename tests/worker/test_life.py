@@ -123,7 +123,7 @@ class TestLeases:
             async def task() -> None:
                 begun.set()
                 try:
-                    await asyncio.sleep(3600)
+                    await asyncio.Event().wait()
                 finally:
                     stopped.append("stopped")
 
@@ -287,7 +287,7 @@ class TestStops:
             async def task() -> None:
                 begun[0].set()
                 try:
-                    await asyncio.sleep(3600)
+                    await asyncio.Event().wait()
                 finally:
                     stopped.append("task")
 

@@ -218,7 +218,7 @@ def test_a_handler_that_takes_too_long_is_stopped(place: Place) -> None:
         @onefold.job(timeout=timedelta(milliseconds=50), max_attempts=1)
         async def task() -> None:
             try:
-                await asyncio.sleep(3600)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 stopped.append("task")
                 raise

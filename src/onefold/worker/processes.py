@@ -6,7 +6,6 @@ it takes nobody with it, and another is started for the next job.
 
 from __future__ import annotations
 
-import multiprocessing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-_SPAWN = multiprocessing.get_context("spawn")
 _answers = msgspec.msgpack.Decoder(Answer)
 
 
@@ -33,9 +31,13 @@ class Child:
         """Starts; `over` is told when it can take another job, or is gone."""
         self._loop = loop
         self._over = over
-        ours, theirs = _SPAWN.Pipe()
+        # Imported by those who need it: it puts a module of its own beside the main one.
+        from multiprocessing import get_context
+
+        spawn = get_context("spawn")
+        ours, theirs = spawn.Pipe()
         self._connection: Connection[Any, Any] = ours
-        self._process = _SPAWN.Process(
+        self._process = spawn.Process(
             target=child.main, args=(theirs,), name="onefold-child", daemon=True
         )
         self._process.start()
