@@ -115,6 +115,15 @@ def test_what_follows_the_clock_happens_as_often_as_it_is_shown(
     assert shown(expression, zone, day) == wanted
 
 
+def test_asked_while_an_hour_is_shown_again_an_appointment_in_it_is_over() -> None:
+    again = datetime(2026, 10, 25, 1, 10, tzinfo=UTC)
+    assert again.astimezone(ZoneInfo("Europe/Berlin")).strftime("%H:%M%z") == "02:10+0100"
+
+    found = cron_in("30 2 * * *", "Europe/Berlin").after(again)
+
+    assert found == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
+
+
 @pytest.mark.parametrize("expression", ["0 * * * *", "30 * * * *", "@hourly", "0 */1 * * *"])
 @pytest.mark.parametrize(
     ("zone", "day", "hours"),
@@ -206,9 +215,11 @@ def by_the_minute(times: Times, zone: ZoneInfo, start: datetime, end: datetime) 
     return found
 
 
-@given(TIMES, ZONES, CHANGES)
-def test_ticks_are_those_that_the_rules_say(times: Times, zone: str, day: datetime) -> None:
-    start, end = day - DAY, day + 2 * DAY
+@given(TIMES, ZONES, CHANGES, st.integers(0, 36 * 60))
+def test_ticks_are_those_that_the_rules_say(
+    times: Times, zone: str, day: datetime, minutes: int
+) -> None:
+    start, end = day - DAY / 2 + minutes * MINUTE, day + 2 * DAY
 
     found = list(ticks(cron_in(times.text, zone), start, end))
 

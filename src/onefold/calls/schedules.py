@@ -12,7 +12,7 @@ from onefold.calls.procedure import Conductor, Procedure, Transaction, once_thro
 from onefold.model import given, names
 from onefold.model.event import DuplicatesSuppressed, JobsEnqueued
 from onefold.model.job import Enqueued, Json, NewJob, UniqueWhile
-from onefold.model.moment import from_micros
+from onefold.model.moment import MICROSECOND, from_micros
 from onefold.model.schedule import Broken, CatchUp, Schedule, Tick, Ticked, job_of, wish
 from onefold.operations import schedules
 from onefold.operations.enqueue import enqueue
@@ -239,8 +239,10 @@ class Ticker:
             look = yield Transaction(schedules.look, write=False)
         self._warn(broken)
         self._tell(ticks)
-        next_at = None if look.next_at is None else from_micros(look.next_at)
-        return Ticked(tuple(ticks), next_at, tuple(broken))
+        if look.next_at is None:
+            return Ticked(tuple(ticks), broken=tuple(broken))
+        wait = (look.next_at - look.now) * MICROSECOND
+        return Ticked(tuple(ticks), from_micros(look.next_at), wait, tuple(broken))
 
     def _warn(self, broken: Sequence[Broken]) -> None:
         """Once: the look is repeated, and another process may be able to read it."""

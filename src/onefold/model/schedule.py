@@ -162,6 +162,8 @@ class Ticked(msgspec.Struct, frozen=True):
     """Those that have got a job by this look."""
     next_at: datetime | None = None
     """When the next tick is due, as far as is known now."""
+    wait: timedelta | None = None
+    """How long that is by the database's clock: this machine's may differ."""
     broken: tuple[Broken, ...] = ()
     """Schedules that this process cannot read; another one may."""
 

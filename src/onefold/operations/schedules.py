@@ -48,17 +48,20 @@ class Look(msgspec.Struct, frozen=True):
 
     due: tuple[int, ...]
     next_at: int | None
+    now: int
+    """By the database's clock."""
 
 
 def look(sql: Sql) -> Operation[Look]:
     """What there is to do: all that most looks come to."""
     due: list[int] = []
     ahead: list[int] = []
+    now = 0
     for shard in range(sql.shards):
-        ((is_due, next_at),) = yield sql("next_ticks", shard=shard)
+        ((is_due, next_at, now),) = yield sql("next_ticks", shard=shard)
         due += [shard] if is_due else []
         ahead += [] if next_at is None else [next_at]
-    return Look(tuple(due), min(ahead, default=None))
+    return Look(tuple(due), min(ahead, default=None), now)
 
 
 class Looked(msgspec.Struct, frozen=True):

@@ -57,6 +57,7 @@ class TestTicks:
         ticked = subject.engine.tick()
         assert ticked.ticks == ()
         assert ticked.next_at == made.next_tick == subject.clock.now + MICROSECOND
+        assert ticked.wait == MICROSECOND
         assert stored(subject) == 0
 
     def test_a_tick_has_its_job_when_it_is_due(self, subject: Subject) -> None:
@@ -84,7 +85,8 @@ class TestTicks:
 
     def test_without_schedules_there_is_nothing_to_come_for(self, subject: Subject) -> None:
         ticked = subject.engine.tick()
-        assert (ticked.ticks, ticked.next_at, ticked.broken) == ((), None, ())
+        assert (ticked.ticks, ticked.broken) == ((), ())
+        assert (ticked.next_at, ticked.wait) == (None, None)
 
     def test_the_schedule_remembers_its_last_tick(self, subject: Subject) -> None:
         assert subject.schedule("hourly", HOURLY).last_tick is None
