@@ -47,7 +47,7 @@ class Ledger:
         """`lose` is called where the job turns out to be somebody else's."""
         self.conductor = conductor
         self.job = job
-        self.delivery = Delivery(job.id, job.fence)
+        self.delivery: Delivery = Delivery(job.id, job.fence)
         self._lose = lose
         self._mutex = threading.Lock()
         self._counts: Counter[str] = Counter()
