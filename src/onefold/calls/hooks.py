@@ -50,6 +50,9 @@ class Hooks:
         """Entered around each enqueue; the carrier is asked inside."""
         self.around: list[Around[Job]] = []
         """Entered around each handler; use `running`, which survives them."""
+        self.in_processes: Callable[[Hooks], None] | None = None
+        """Called in each process for isolated handlers, with the hooks that are used there. It is
+        sent to them: a function of a module, or a `partial` of one."""
 
     @property
     def wanted(self) -> bool:

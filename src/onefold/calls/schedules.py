@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onefold.operations.schedules import Look, Looked
     from onefold.operations.statement import Operation, Sql
 
-log = logging.getLogger("onefold")
+log: logging.Logger = logging.getLogger("onefold")
 
 
 class ScheduledOptions(TypedDict, total=False):

@@ -8,11 +8,12 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from onefold.model.canonical import decode_payload
 from onefold.model.event import JobEnded, WriteFenced
 from onefold.model.lifecycle import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from onefold.calls.hooks import Hooks
     from onefold.job import DeclaredJob
@@ -30,7 +31,10 @@ OUTCOMES: Final[dict[Event, JobOutcome]] = {
     Event.HAND_BACK: "handed back",
 }
 
-log = logging.getLogger("onefold.worker")
+SHOWN: Final = 200
+"""Characters of an error's message in a line of the log."""
+
+log: logging.Logger = logging.getLogger("onefold.worker")
 
 
 class Afterwards:
@@ -57,7 +61,7 @@ class Afterwards:
         job = held.job
         log.warning(
             "Job %s (%s) ended here after its lease was lost; its end was refused (fence %d).",
-            job.id, job.kind, job.fence,
+            job.id, job.kind, job.fence, extra=_known(job),
         )  # fmt: skip
         if self._hooks.wanted:
             self._hooks.tell(WriteFenced(job.id, job.kind, job.fence))
@@ -77,10 +81,12 @@ class Afterwards:
         if outcome == "retried":
             level = logging.WARNING
         job = held.job
+        error = None if word.error is None else decode_payload(word.error)
         log.log(
             level, "Job %s (%s) was %s in attempt %d: %s",
             job.id, job.kind, "buried" if outcome == "dead" else outcome, job.attempt,
-            word.error_type or word.reason or "as asked",
+            _why(word, error),
+            extra=_known(job, error),
         )  # fmt: skip
 
     def dead(self, tenant: str, job_id: str, declared: DeclaredJob[..., Any] | None) -> None:
@@ -106,3 +112,18 @@ class Afterwards:
         """Let what was begun end."""
         if self._calls:
             await asyncio.gather(*self._calls, return_exceptions=True)
+
+
+def _known(job: Job, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a record says of its job beside the sentence, for logs that programs read."""
+    known: dict[str, Any] = {"job_id": job.id, "kind": job.kind, "attempt": job.attempt}
+    if error is not None and error.get("traceback"):
+        # Not exc_info: the handler may have run in another process.
+        known["exception"] = f"{error['traceback']}{error.get('type')}: {error.get('message')}"
+    return known
+
+
+def _why(word: Verdict, error: Mapping[str, Any] | None) -> str:
+    message = str((error or {}).get("message") or "").partition("\n")[0]
+    parts = [part for part in (word.error_type, message[:SHOWN]) if part]
+    return ": ".join(parts) or word.reason or "as asked"

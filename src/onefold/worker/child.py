@@ -24,8 +24,10 @@ from onefold.worker import verdict
 from onefold.worker.handler import call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
+    from onefold.calls.hooks import Hooks
     from onefold.worker.verdict import Verdict
 
 
@@ -57,7 +59,7 @@ READY: Final = b""
 _orders = msgspec.msgpack.Decoder(Order)
 
 
-def main(connection: Connection) -> None:
+def main(connection: Connection, prepare: Callable[[Hooks], None] | None = None) -> None:
     """The life of a child."""
     # Signals go to the whole group of processes; what becomes of us is the parent's to say. Not
     # SIG_IGN, which programs that a handler starts would inherit.
@@ -68,7 +70,7 @@ def main(connection: Connection) -> None:
     connection.send_bytes(READY)
     while True:
         order = _orders.decode(orders.get())
-        connection.send_bytes(msgspec.msgpack.encode(obey(order)))
+        connection.send_bytes(msgspec.msgpack.encode(obey(order, prepare)))
 
 
 def _receive(connection: Connection, orders: SimpleQueue[bytes]) -> None:
@@ -80,10 +82,14 @@ def _receive(connection: Connection, orders: SimpleQueue[bytes]) -> None:
             os._exit(0)
 
 
-def obey(order: Order) -> Answer:
+def obey(order: Order, prepare: Callable[[Hooks], None] | None = None) -> Answer:
     """Find the handler and call it."""
     job = Job.from_row(order.job)
     declared = find(order.module, order.name)
+    hooks = declared.conductor.hooks
+    if prepare is not None and hooks.in_processes is None:
+        hooks.in_processes = prepare
+        prepare(hooks)
     run = Run(
         declared.conductor, job, lease=order.lease, worker=order.worker, deadline=order.deadline
     )
@@ -91,7 +97,7 @@ def obey(order: Order) -> Answer:
         args, kwargs = declared.bind(job, run)
     except InvalidInput as error:
         return _answer(verdict.on_bad_payload(error), run)
-    word = call(declared, job, declared.conductor.hooks, args, kwargs)
+    word = call(declared, job, hooks, args, kwargs)
     return _answer(word, run)
 
 

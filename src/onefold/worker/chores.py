@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from onefold.errors import OnefoldError
 from onefold.model.claim import Won, claim_key, want
 from onefold.model.event import LeasesExpired
-from onefold.model.moment import to_micros
 from onefold.operations import claims
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from onefold.operations.endings import RescuedJob
     from onefold.worker.settings import WorkerSettings
 
-log = logging.getLogger("onefold.worker")
+log: logging.Logger = logging.getLogger("onefold.worker")
 
 LONGEST: Final = timedelta(minutes=5)
 TICK: Final = 15.0
@@ -78,9 +77,7 @@ class Chores:
                 log.warning("Schedules could not be looked at: %s", error)
                 pause = TICK
             else:
-                now = self._conductor.now()
-                due = None if ticked.next_at is None else to_micros(ticked.next_at, "next_at")
-                pause = TICK if due is None else min(TICK, (due - now) / 1_000_000)
+                pause = TICK if ticked.wait is None else min(TICK, ticked.wait.total_seconds())
             await asyncio.sleep(max(pause, 0.0) + random.random() * JITTER)
 
     async def _repeat(self, chore: Chore) -> None:

@@ -45,7 +45,7 @@ class Executor:
         # Every handler begins in a copy of this: what one sets, the next must not see.
         self._context: Context = copy_context()
         self._threads = Threads("onefold-handler", settings.concurrency)
-        self._processes = Processes(self._loop)
+        self._processes = Processes(self._loop, conductor.hooks)
         self._done: deque[Held] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 

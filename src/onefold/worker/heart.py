@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onefold.model.delivery import Delivery
     from onefold.worker.settings import WorkerSettings
 
-log = logging.getLogger("onefold.worker")
+log: logging.Logger = logging.getLogger("onefold.worker")
 
 
 class Heart:

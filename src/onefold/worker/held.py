@@ -29,9 +29,9 @@ class Held:
 
     def __init__(self, job: Job, declared: DeclaredJob[..., object]) -> None:
         """Taken just now."""
-        self.job = job
-        self.declared = declared
-        self.delivery = Delivery(job.id, job.fence)
+        self.job: Job = job
+        self.declared: DeclaredJob[..., object] = declared
+        self.delivery: Delivery = Delivery(job.id, job.fence)
         self.run: Run | None = None
         """What the handler is given, once it runs."""
         self.started: float | None = None

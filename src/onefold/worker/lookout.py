@@ -33,7 +33,7 @@ UNHEARD: Final = 1.0
 BLOCKED: Final = 0.5
 """Seconds until a queue at its limit is asked again: what frees it may be on another machine."""
 
-log = logging.getLogger("onefold.worker")
+log: logging.Logger = logging.getLogger("onefold.worker")
 
 
 class Lookout:

@@ -21,13 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
+    from onefold.calls.hooks import Hooks
+
 _answers = msgspec.msgpack.Decoder(Answer)
 
 
 class Child:
     """One process, and the job that it runs now."""
 
-    def __init__(self, loop: AbstractEventLoop, over: Callable[[Child], None]) -> None:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        over: Callable[[Child], None],
+        prepare: Callable[[Hooks], None] | None,
+    ) -> None:
         """Starts; `over` is told when it can take another job, or is gone."""
         self._loop = loop
         self._over = over
@@ -38,7 +45,7 @@ class Child:
         ours, theirs = spawn.Pipe()
         self._connection: Connection[Any, Any] = ours
         self._process = spawn.Process(
-            target=child.main, args=(theirs,), name="onefold-child", daemon=True
+            target=child.main, args=(theirs, prepare), name="onefold-child", daemon=True
         )
         self._process.start()
         theirs.close()
@@ -106,18 +113,22 @@ class Child:
 class Processes:
     """Children, as many as have something to do, and those that wait for more."""
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
+    def __init__(self, loop: AbstractEventLoop, hooks: Hooks) -> None:
         """No process is started yet."""
         self._loop = loop
+        self._hooks = hooks
         self._idle: list[Child] = []
         self._all: set[Child] = set()
 
     def submit(self, order: Order, answered: Callable[[Verdict, bool], None]) -> Child:
         """Have a child run it."""
-        chosen = self._idle.pop() if self._idle else Child(self._loop, self._over)
+        chosen = self._idle.pop() if self._idle else self._started()
         self._all.add(chosen)
         chosen.run(order, answered)
         return chosen
+
+    def _started(self) -> Child:
+        return Child(self._loop, self._over, self._hooks.in_processes)
 
     def _over(self, chosen: Child) -> None:
         if chosen.is_gone:

@@ -37,7 +37,7 @@ REPORT: Final = 1_000
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 
-log = logging.getLogger("onefold.worker")
+log: logging.Logger = logging.getLogger("onefold.worker")
 
 
 class Asked(NamedTuple):

@@ -29,7 +29,7 @@ HEALTHY: Final = 60.0
 MUST_CHANGE: Final = 2
 """The status of a command that would fail again and again until somebody changes it."""
 
-log = logging.getLogger("onefold.supervisor")
+log: logging.Logger = logging.getLogger("onefold.supervisor")
 
 
 class Supervisor:

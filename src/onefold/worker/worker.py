@@ -39,7 +39,7 @@ MARGIN: Final = 0.2
 LONGEST_MARGIN: Final = 5.0
 RESTART: Final = 1.0
 
-log = logging.getLogger("onefold.worker")
+log: logging.Logger = logging.getLogger("onefold.worker")
 
 
 class Worker:
