@@ -252,7 +252,7 @@ class Attempt:
         self, ledger: Ledger, options: StepOptions, function: Callable[..., Any], asked: Asked
     ) -> None:
         """Nothing is known yet."""
-        self.name = asked.name
+        self.name: str = asked.name
         self._ledger = ledger
         self._options = options
         self._function = function
