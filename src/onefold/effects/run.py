@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
@@ -20,7 +20,7 @@ from onefold.calls.claims import lock_key
 from onefold.calls.engine import Engine
 from onefold.effects.claims import AsyncRunLock, JobClaims, RunLock
 from onefold.effects.ledger import Asked, Ledger
-from onefold.effects.steps import Steps, step_inside, third_party_key
+from onefold.effects.steps import Stepping, step_inside, third_party_key
 from onefold.effects.transaction import Transaction
 from onefold.effects.values import encoded
 from onefold.errors import LeaseLost, UsageError
@@ -45,7 +45,7 @@ _LOGGER: Final = logging.getLogger("onefold.run")
 _UNSET: Final[Any] = object()
 
 
-class Run(Steps):
+class Run(Stepping):
     """One delivery of a job: what its handler needs to do everything once."""
 
     def __init__(
@@ -64,17 +64,32 @@ class Run(Steps):
         """When the handler is stopped; None where it may take as long as it likes."""
         self.result: Any = _UNSET
         """Set it inside `transaction()` to have it stored as the job's result."""
-        self.log: logging.LoggerAdapter[logging.Logger] = _RunLog(
-            _LOGGER, {"job_id": job.id, "kind": job.kind, "attempt": job.attempt}
-        )
-        """A logger whose records carry the job's id, its kind and the attempt."""
         self._conductor = conductor
         self._lease = lease
-        self._lost = threading.Event()
+        self._lost = False
         self._completing = False
         self._completed = False
-        self._claims = JobClaims(conductor, job, self.check)
-        super().__init__(Ledger(conductor, job, self.lose), self.check, {})
+        self._options = {}
+
+    # A run is made for every job, and most need little of it.
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose records carry the job's id, its kind and the attempt."""
+        job = self.job
+        return _RunLog(_LOGGER, {"job_id": job.id, "kind": job.kind, "attempt": job.attempt})
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._steps
+
+    @cached_property
+    def _steps(self) -> Ledger:
+        return Ledger(self._conductor, self.job, self.lose)
+
+    @cached_property
+    def _claims(self) -> JobClaims:
+        return JobClaims(self._conductor, self.job, self.check)
 
     @property
     def id(self) -> str:
@@ -99,7 +114,7 @@ class Run(Steps):
     @property
     def lost(self) -> bool:
         """True where the job is no longer ours: cancelled, or given to somebody else."""
-        return self._lost.is_set()
+        return self._lost
 
     @property
     def completed(self) -> bool:
@@ -118,7 +133,7 @@ class Run(Steps):
 
     def lose(self) -> None:
         """The database has said that the job is no longer ours."""
-        self._lost.set()
+        self._lost = True
 
     def mark_lost(self) -> bool:
         """The heart saw the lease go: every effect from here on is refused.
@@ -127,7 +142,7 @@ class Run(Steps):
         """
         if self._completing or self._completed:
             return False
-        self._lost.set()
+        self._lost = True
         return True
 
     def key(self, name: str | None = None, key: str | None = None) -> str:
@@ -186,7 +201,7 @@ class Run(Steps):
         """`onefold.lock`, which counts as lost once the job is."""
         self.check()
         key = claim_key(self.job.tenant, "lock", "", lock_key(name))
-        return RunLock(self._conductor, key, ttl, wait, is_lost=self._lost.is_set)
+        return RunLock(self._conductor, key, ttl, wait, is_lost=lambda: self._lost)
 
     def alock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
@@ -194,7 +209,7 @@ class Run(Steps):
         """`lock` for `async with`."""
         self.check()
         key = claim_key(self.job.tenant, "lock", "", lock_key(name))
-        return AsyncRunLock(self._conductor, key, ttl, wait, is_lost=self._lost.is_set)
+        return AsyncRunLock(self._conductor, key, ttl, wait, is_lost=lambda: self._lost)
 
     def heartbeat(self) -> datetime:
         """Extend the job's lease now; answers until when. `LeaseLost` where it is not ours."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, cast, overload
@@ -73,24 +74,23 @@ def step_inside(ledger: Ledger) -> StepName | None:
     return here[1] if here is not None and here[0] is ledger else None
 
 
-class Steps:
-    """The steps of a run, done as its options say."""
+class Stepping(ABC):
+    """Something that has steps: a run, or a run with options."""
 
-    def __init__(self, ledger: Ledger, check: Callable[[], None], options: StepOptions) -> None:
-        """`check` raises where the run must not go on."""
-        given.options(options, StepOptions.__optional_keys__)
-        _check_attempts(options.get("attempts"), options.get("backoff"))
-        given.flag(options.get("unsafe", False), "unsafe")
-        verify = options.get("verify")
-        if verify is not None and not callable(verify):
-            raise InvalidInput("verify", f"must be a function, got {verify!r}")
-        self._ledger = ledger
-        self._check = check
-        self._options = options
+    _options: StepOptions
+
+    @property
+    @abstractmethod
+    def _ledger(self) -> Ledger:
+        """The steps of the job."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise where the run must not go on."""
 
     def using(self, **options: Unpack[StepOptions]) -> Steps:
         """The same with other options: `run.using(unsafe=True, verify=look_up).step(…)`."""
-        return Steps(self._ledger, self._check, {**self._options, **options})
+        return Steps(self._ledger, self.check, {**self._options, **options})
 
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Do something once per job: its result is stored, and a rerun is given it.
@@ -98,7 +98,7 @@ class Steps:
         What it returns is what was stored, read back: the first run and a rerun see the same. Where
         the run dies in the middle of it, it is done again, unless it is `unsafe`.
         """
-        self._check()
+        self.check()
         if step_inside(self._ledger) is not None:
             return function(*args, **kwargs)
         attempt = self._attempt(name, function, args, kwargs)
@@ -111,7 +111,7 @@ class Steps:
             except Exception as error:
                 if not conductor.run(attempt.failed(error)):
                     raise
-                self._check()
+                self.check()
             else:
                 conductor.run(attempt.done(value))
         return cast("R", attempt.answer())
@@ -143,7 +143,7 @@ class Steps:
         self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Any:
         """`step`, awaited: coroutine functions here, plain ones in a thread."""
-        self._check()
+        self.check()
         if step_inside(self._ledger) is not None:
             return await _called(function, args, kwargs)
         attempt = self._attempt(name, function, args, kwargs)
@@ -156,7 +156,7 @@ class Steps:
             except Exception as error:
                 if not await conductor.arun(attempt.failed(error)):
                     raise
-                self._check()
+                self.check()
             else:
                 await conductor.arun(attempt.done(value))
         return attempt.answer()
@@ -222,7 +222,7 @@ class Steps:
     def _transaction(
         self, name: str, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> Attempt:
-        self._check()
+        self.check()
         if (outer := step_inside(self._ledger)) is not None:
             raise UsageError(
                 f"The step {outer.label!r} is running, and a step inside of it is a part of it: the"
@@ -245,6 +245,30 @@ class Steps:
         return Attempt(self._ledger, self._options, function, Asked(found, digest, takeover))
 
 
+class Steps(Stepping):
+    """The steps of a run, done as its options say."""
+
+    def __init__(self, ledger: Ledger, check: Callable[[], None], options: StepOptions) -> None:
+        """`check` raises where the run must not go on."""
+        given.options(options, StepOptions.__optional_keys__)
+        _check_attempts(options.get("attempts"), options.get("backoff"))
+        given.flag(options.get("unsafe", False), "unsafe")
+        verify = options.get("verify")
+        if verify is not None and not callable(verify):
+            raise InvalidInput("verify", f"must be a function, got {verify!r}")
+        self._options = options
+        self._of_the_run = ledger
+        self._check = check
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._of_the_run
+
+    def check(self) -> None:
+        """Raise `LeaseLost` where the job is no longer ours."""
+        self._check()
+
+
 class Attempt:
     """One step that was asked for, from the look at what is known to its end."""
 
@@ -252,7 +276,7 @@ class Attempt:
         self, ledger: Ledger, options: StepOptions, function: Callable[..., Any], asked: Asked
     ) -> None:
         """Nothing is known yet."""
-        self.name: str = asked.name
+        self.name: StepName = asked.name
         self._ledger = ledger
         self._options = options
         self._function = function
