@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from onefold import Enqueued, EnqueuedMany, Job, NewJob, Page
-from onefold.model.identity import new_id
 from onefold.model.job import STATE_WORDS, StateWord
 from onefold.model.lifecycle import State
+from tests.fixtures.rows import job_row
 
 NOW = 1_772_366_400_000_000
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -18,36 +18,7 @@ HOUR = 3_600_000_000
 
 
 def job(**fields: Any) -> Job:
-    row: dict[str, Any] = {
-        "id": new_id(),
-        "shard": 0,
-        "tenant": "",
-        "queue": "default",
-        "kind": "email",
-        "state_number": 0,
-        "priority": 0,
-        "run_at_micros": NOW,
-        "attempt": 0,
-        "max_attempts": 8,
-        "fence": 0,
-        "lease_until_micros": None,
-        "worker": None,
-        "payload_text": '{"to":42}',
-        "unique_key": None,
-        "unique_kind": None,
-        "generation": 0,
-        "created_at_micros": NOW,
-        "ended_at_micros": None,
-        "keep_until_micros": None,
-        "expires_at_micros": None,
-        "result_text": None,
-        "error_text": None,
-        "reason": None,
-        "options_text": None,
-        "read_at_micros": NOW,
-    }
-    assert not fields.keys() - row.keys()
-    return Job.from_row(list({**row, **fields}.values()))
+    return Job.from_row(job_row(**{"payload_text": '{"to":42}', **fields}))
 
 
 def test_the_words_of_states_are_in_the_order_of_their_numbers() -> None:

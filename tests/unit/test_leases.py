@@ -49,6 +49,7 @@ def test_postgres_takes_by_one_statement() -> None:
         "limit": 6,
         "worker": "w",
         "lease": 86_400_000_000,
+        "unknown": [],
     }
     assert run.result == []
 

@@ -11,16 +11,14 @@ import pytest
 from onefold import ConflictingOptions, Exponential, Fixed, InvalidInput, NewJob, Retention, Unique
 from onefold.model.claim import ClaimKey
 from onefold.model.identity import hash12, hash_of, shard_of
+from onefold.model.options import Options, backoff_of, read_options
 from onefold.model.request import (
     INSERT_COLUMNS,
     PAYLOAD_BYTES,
-    Options,
     Prepared,
-    backoff_of,
     placed,
     prepare,
     prepare_all,
-    read_options,
 )
 from onefold.model.retry import DEFAULT_BACKOFF
 from onefold.model.unique import request_fingerprint
@@ -58,6 +56,7 @@ def test_a_bare_job_has_the_defaults_and_no_key() -> None:
         "unique_for": None,
         "expires_at": None,
         "options": None,
+        "group_key": None,
     }
 
 

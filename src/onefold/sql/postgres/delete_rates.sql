@@ -1,16 +1,17 @@
 -- Forget buckets that are full: one that is missing is.
 delete from onefold.rate as r
-using (
-    select f.queue, f.group_key
-    from onefold.rate as f
-    where
-        f.shard = :shard::smallint
-        and f.full_at <= coalesce(
-            :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
-        )
-    order by f.queue, f.group_key
-    limit :limit::integer
-    for update skip locked
-) as full_
-where r.shard = :shard::smallint and r.queue = full_.queue and r.group_key = full_.group_key
+where
+    r.shard = :shard::smallint
+    and (r.queue, r.group_key) in (
+        select f.queue, f.group_key
+        from onefold.rate as f
+        where
+            f.shard = :shard::smallint
+            and f.full_at <= coalesce(
+                :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
+            )
+        order by f.queue, f.group_key
+        limit :limit::integer
+        for update skip locked
+    )
 returning r.group_key

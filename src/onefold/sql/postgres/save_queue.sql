@@ -1,5 +1,5 @@
 -- Say what a queue's limits are. What the code declares gives way to what an operator has said.
-insert into onefold.queue as queue (
+insert into onefold.queue (
     shard, name, declared, controlled, ordered, concurrency, rate_count, rate_period,
     group_concurrency, group_rate_count, group_rate_period, updated_at
 )
