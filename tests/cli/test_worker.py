@@ -62,13 +62,14 @@ def test_a_worker_says_where_it_works_on_what_and_what_it_promises(
     assert worker.stop() == 0
     assert (place.schema if place.on_postgres else "onefold.db") in report
     assert "Queues: email, default (at most 5)" in report
-    assert "Kinds: fail, greet, wait_for" in report
+    assert "Kinds: fail, greet, greet_apart, wait_for" in report
     assert "7 handlers at once" in report
     assert "at least once" in report
 
 
-def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place) -> None:
-    job_id = enqueue(place, "greet", name="ann")
+@pytest.mark.parametrize("kind", ["greet", "greet_apart"])
+def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place, kind: str) -> None:
+    job_id = enqueue(place, kind, name="ann")
     worker = start("shop:onefold", "--log-format", "json", "--name", "w-1")
 
     line = worker.wait_for_json("hello ann")
@@ -81,11 +82,24 @@ def test_lines_of_json_tell_what_a_job_did(start: Start, place: Place) -> None:
         "logger": "app",
         "message": "hello ann",
         "job_id": job_id,
-        "kind": "greet",
+        "kind": kind,
         "attempt": 1,
         "worker": "w-1",
     }
     assert state(place, job_id) == "completed"
+
+
+def test_a_job_that_fails_is_logged_with_what_it_raised(start: Start, place: Place) -> None:
+    job_id = enqueue(place, "fail")
+    worker = start("shop:onefold", "--log-format", "json")
+
+    line = worker.wait_for_json("was retried")
+
+    assert worker.stop() == 0
+    assert line["level"] == "warning"
+    assert (line["job_id"], line["kind"], line["attempt"]) == (job_id, "fail", 1)
+    assert "ValueError: no such luck" in line["message"]
+    assert "in fail" in line["exception"]
 
 
 def test_a_job_that_runs_may_end_when_the_worker_is_stopped(

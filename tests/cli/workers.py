@@ -38,7 +38,12 @@ async def wait_for(path: str) -> None:
         await asyncio.sleep(0.01)
 
 
-@onefold.job(max_attempts=1)
+@onefold.job(isolation="process")
+def greet_apart(name: str) -> None:
+    log.info("hello %s", name)
+
+
+@onefold.job
 def fail() -> None:
     raise ValueError("no such luck")
 """

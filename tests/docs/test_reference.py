@@ -20,7 +20,9 @@ from onefold.calls.engine import Engine
 from onefold.calls.jobs import CallOptions
 from onefold.calls.schedules import ScheduleOptions
 from onefold.cli.commands import app
+from onefold.cli.config import KEYS
 from onefold.model.lifecycle import POISON_DELIVERIES, mermaid
+from onefold.worker.settings import WorkerOptions
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name_of, prose
 
 ERRORS = sorted(
@@ -77,6 +79,8 @@ def test_every_setting_is_in_the_reference() -> None:
         *CallOptions.__annotations__,
         *ClaimOptions.__annotations__,
         *OnceOptions.__annotations__,
+        *WorkerOptions.__annotations__,
+        *KEYS,
         *ScheduleOptions.__optional_keys__,
     }
 

@@ -11,7 +11,7 @@ from onefold.calls.jobs import FindOptions  # noqa: TC001 - read by typer
 from onefold.cli import written
 from onefold.cli.describing import SHORT, job_value, problem, when
 from onefold.cli.desk import Desk, at_desk
-from onefold.cli.expanding import expanded
+from onefold.cli.expanding import Expand, expanded
 from onefold.cli.jobs import found_job, show_job
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def read_filters(
     return cast("FindOptions", {**ALL, **filters})
 
 
-filtered = expanded("filters", read_filters)
+filtered: Expand = expanded("filters", read_filters)
 """Gives a command the options that say which dead letters are meant."""
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from onefold import ConflictingOptions, Onefold, UsageError
 from onefold.cli.describing import json_text
-from onefold.cli.expanding import expanded
+from onefold.cli.expanding import Expand, expanded
 from onefold.cli.loading import load_app
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def open_desk(
     return Desk(onefold, tenant, as_json=as_json)
 
 
-at_desk = expanded("desk", open_desk)
+at_desk: Expand = expanded("desk", open_desk)
 """Gives a command its desk, and the options that say where it is."""
 
 

@@ -7,19 +7,22 @@ command by the parameters of the function that makes its value.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 
-def expanded(
-    name: str, make: Callable[..., Any]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+Command: TypeAlias = Callable[..., None]
+Expand: TypeAlias = Callable[[Command], Command]
+
+
+def expanded(name: str, make: Callable[..., Any]) -> Expand:
     """Give a command the options of `make` in place of its parameter `name`."""
 
-    def expand(command: Callable[..., None]) -> Callable[..., None]:
+    def expand(command: Command) -> Command:
         shared = _parameters(make)
         own = [parameter for parameter in _parameters(command) if parameter.name != name]
         names = [parameter.name for parameter in shared]

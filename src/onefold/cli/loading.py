@@ -13,7 +13,7 @@ from onefold import InvalidInput, Onefold, UsageError
 if TYPE_CHECKING:
     from types import ModuleType
 
-log = logging.getLogger("onefold.cli")
+log: logging.Logger = logging.getLogger("onefold.cli")
 
 
 def load_app(target: str) -> Onefold:

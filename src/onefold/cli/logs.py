@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onefold import Job
+    from onefold.calls.hooks import Hooks
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
@@ -52,6 +53,16 @@ def configure(form: str, level: str, *, worker: str | None = None) -> None:
     root.addHandler(handler)
     root.setLevel(level.upper())
     logging.captureWarnings(capture=True)
+
+
+def follow(hooks: Hooks, *, form: str, level: str, worker: str) -> None:
+    """Log what runs here, with the job in whose handler it happens.
+
+    An application that has said how it wants its logs, when it was imported, has them so.
+    """
+    if not logging.getLogger().handlers:
+        configure(form, level, worker=worker)
+    hooks.around.append(AroundJob)
 
 
 def _handler(form: str) -> logging.Handler:
@@ -111,6 +122,12 @@ class _Knows(logging.Filter):
 
 class TextFormatter(logging.Formatter):
     """A line, with the job at its end where there is one and the line does not name it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and below it what a handler has raised, wherever that was."""
+        text = super().format(record)
+        raised = record.__dict__.get("exception")
+        return f"{text}\n{raised}" if isinstance(raised, str) else text
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """The line without its traceback."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -18,9 +19,10 @@ from onefold.worker.settings import worker_settings
 from onefold.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onefold import Onefold
+    from onefold.calls.hooks import Hooks
     from onefold.worker.settings import WorkerOptions, WorkerSettings
 
 MOST_PROCESSES: Final = 1000
@@ -112,8 +114,9 @@ def worker(
         raise typer.Exit(Supervisor(_command, processes, settings.grace).run())
     if member.line is not None:
         lifeline.hold(member.line, settings.grace)
+    follow = partial(logs.follow, form=log_format, level=log_level, worker=settings.name)
     logs.configure(log_format, log_level, worker=settings.name)
-    _work(load_app(app), settings, supervised=member.line is not None)
+    _work(load_app(app), settings, follow, supervised=member.line is not None)
 
 
 class _Member(NamedTuple):
@@ -177,7 +180,14 @@ def _blamed(error: InvalidInput, context: typer.Context) -> InvalidInput:
     return type(error)(where, error.reason)
 
 
-def _work(onefold: Onefold, settings: WorkerSettings, *, supervised: bool) -> None:
-    onefold.hooks.around.append(logs.AroundJob)
+def _work(
+    onefold: Onefold,
+    settings: WorkerSettings,
+    follow: Callable[[Hooks], None],
+    *,
+    supervised: bool,
+) -> None:
+    follow(onefold.hooks)
+    onefold.hooks.in_processes = follow
     options = cast("WorkerOptions", msgspec.structs.asdict(settings))
     run_until_signal(lambda: onefold.worker(**options), onefold.aclose, supervised=supervised)
