@@ -185,6 +185,8 @@ def test_a_status_says_whose_fault_it_is(error: OnefoldError) -> None:
             assert error.status == 400
         case SerializationConflict() | Conflict():
             assert 404 <= error.status < 500
+        case WorkFailed():
+            assert error.status == 500
         case _:
             assert error.status == 503
 
