@@ -30,6 +30,11 @@ def test_the_demo_tells_a_story_of_facts(onefold_command: Run) -> None:
         "its word is refused: lost",
         "the second delivery finishes: accepted",
         "the publish key still answers with the same id",
+        "there is no receipt",
+        "the job is completed, in attempt ",
+        "there is one receipt, of that attempt",
+        "its history tells of those before, whose leases have ended",
+        "told to stop (SIGTERM), the worker ends in peace",
         "the import ran once",
     ):
         assert any(fact in told for told in facts), fact
@@ -52,9 +57,11 @@ def test_the_demo_keeps_a_file_that_was_named_and_may_use_it_again(
 
     with closing(sqlite3.connect(tmp_path / "demo.db")) as connection:
         invoices = connection.execute("select count(*) from demo_invoice").fetchone()
+        receipts = connection.execute("select number from demo_receipt").fetchall()
         jobs = connection.execute("select kind, count(*) from onefold_job group by kind").fetchall()
     assert invoices == (2,)
-    assert dict(jobs) == {"invoice.email": 2, "stripe.process": 2}
+    assert len(receipts) == 2
+    assert dict(jobs) == {"charge": 2, "invoice.email": 2, "stripe.process": 2}
 
 
 def test_the_demo_leaves_nothing_behind(onefold_command: Run, tmp_path: Path) -> None:

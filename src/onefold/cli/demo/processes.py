@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sqlite3
@@ -10,7 +11,7 @@ from datetime import timedelta
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
-from onefold import Fixed, Onefold
+from onefold import Fixed, Onefold, Run
 from onefold.cli.demo.facts import PromiseBroken
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ class Actor:
         self._process.join(PATIENCE)
         return self._process.exitcode
 
+    def stop(self) -> int | None:
+        """Ask it to end, as a service manager does; answers with its exit code."""
+        self._process.terminate()
+        self._process.join(PATIENCE)
+        return self._process.exitcode
+
     def close(self) -> None:
         """Leave nothing behind, frozen processes included."""
         self.kill()
@@ -124,3 +131,21 @@ def work(url: str, queue: str, lease: timedelta, parent: Connection) -> None:
         parent.recv()
         (ended,) = onefold.engine.finish([job])
         parent.send(ended.status)
+
+
+def run_worker(url: str, queue: str, lease: timedelta, parent: Connection) -> None:
+    """A worker whose handler waits to be told, between its rows and their commit."""
+    logging.getLogger("onefold").addHandler(logging.NullHandler())  # the story has its own words
+    onefold = Onefold(url)
+
+    @onefold.job
+    def charge(run: Run, order: str) -> None:
+        with run.transaction() as tx:
+            tx.execute(
+                "insert into demo_receipt (number, attempt) values (?, ?)", [order, run.attempt]
+            )
+            run.result = {"attempt": run.attempt}
+            parent.send(run.attempt)
+            parent.recv()
+
+    onefold.run_worker(queues=[queue], lease=lease)

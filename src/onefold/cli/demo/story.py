@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
-from onefold import Onefold, __version__
+from onefold import Fixed, Onefold, __version__
 from onefold.cli.demo.facts import PromiseBroken
 from onefold.cli.demo.processes import (
     CONTEXT,
@@ -21,6 +21,7 @@ from onefold.cli.demo.processes import (
     deliver,
     enqueue_event,
     invoice,
+    run_worker,
     work,
 )
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from onefold.cli.demo.stage import Stage
 
 LEASE = timedelta(milliseconds=200)
+WORKERS_LEASE = timedelta(seconds=1)
 
 
 class Set(NamedTuple):
@@ -43,6 +45,7 @@ class Set(NamedTuple):
     event: str
     queue: str
     mail: str
+    orders: str
 
 
 def tell(stage: Stage, path: Path, *, processes: int) -> None:
@@ -52,24 +55,34 @@ def tell(stage: Stage, path: Path, *, processes: int) -> None:
     stage.open(f"Onefold {__version__} on one SQLite file, {path}")
     with Onefold(url) as onefold:
         scene = Set(
-            onefold, url, path, run, event=f"evt_{run}", queue=f"webhooks-{run}", mail=f"mail-{run}"
+            onefold,
+            url,
+            path,
+            run,
+            event=f"evt_{run}",
+            queue=f"webhooks-{run}",
+            mail=f"mail-{run}",
+            orders=f"orders-{run}",
         )
         onefold.migrate()
-        _make_invoice_table(path)
+        _make_tables(path)
 
         job_id = _delivered_at_once(stage, scene, processes)
         _killed_in_mid_transaction(stage, scene)
         _to_the_commit(stage, scene)
         _frozen_worker(stage, scene, job_id)
         _delivered_late(stage, scene, job_id)
+        _killed_worker(stage, scene)
         _done_once(stage, scene)
 
 
-def _make_invoice_table(path: Path) -> None:
+def _make_tables(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
             "create table if not exists demo_invoice (number text primary key, total integer)"
         )
+        # Without a key: nothing but Onefold keeps a second receipt out.
+        connection.execute("create table if not exists demo_receipt (number text, attempt integer)")
 
 
 def _delivered_at_once(stage: Stage, scene: Set, processes: int) -> str:
@@ -177,6 +190,44 @@ def _delivered_late(stage: Stage, scene: Set, job_id: str) -> None:
     stage.fact(f"that job is {answer.state}", holds=answer.state == "completed")
     stored = scene.onefold.find(queue=scene.queue)
     stage.fact("nothing was enqueued", holds=len(stored) == 1)
+
+
+def _killed_worker(stage: Stage, scene: Set) -> None:
+    stage.chapter("A worker is killed in the middle of a job")
+    order = scene.onefold.enqueue(
+        "charge", {"order": scene.run}, queue=scene.orders, backoff=Fixed(timedelta(0))
+    )
+    with actor(run_worker, scene.url, scene.orders, WORKERS_LEASE) as doomed:
+        doomed.hear()
+        stage.say(f"Process {doomed.pid} is a worker. Its handler has inserted a receipt, inside")
+        stage.say("of run.transaction(), and is killed before the commit.")
+        code = doomed.kill()
+    stage.fact("it ended by SIGKILL", holds=code == -signal.SIGKILL)
+    stage.fact("there is no receipt", holds=not _receipts(scene))
+    with actor(run_worker, scene.url, scene.orders, WORKERS_LEASE) as second:
+        attempt = second.hear()
+        stage.say(f"Process {second.pid} is another worker. It has rescued the job, and runs it.")
+        second.go_on()
+        result = order.result(timeout=timedelta(seconds=PATIENCE))
+        stage.fact(
+            f"the job is completed, in attempt {attempt}", holds=result == {"attempt": attempt}
+        )
+        stage.fact("there is one receipt, of that attempt", holds=_receipts(scene) == [attempt])
+        *vanished, last = scene.onefold.attempts(order.id)
+        for each in (*vanished, last):
+            stage.detail(f"attempt {each.number}   {each.worker:<30} {each.outcome}")
+        stage.fact(
+            "its history tells of those before, whose leases have ended",
+            holds={each.outcome for each in vanished} == {"lease expired"},
+        )
+        code = second.stop()
+    stage.fact("told to stop (SIGTERM), the worker ends in peace", holds=code == 0)
+
+
+def _receipts(scene: Set) -> list[int]:
+    with closing(sqlite3.connect(scene.path)) as connection:
+        query = "select attempt from demo_receipt where number = ?"
+        return [attempt for (attempt,) in connection.execute(query, (scene.run,))]
 
 
 def _done_once(stage: Stage, scene: Set) -> None:
