@@ -1,7 +1,7 @@
 """Chores: rescue, prune, sweep, fold. Any worker may do them, and one at a time does.
 
 A claim with the length of the interval says who: an efficiency, not a promise. Two at once would do
-no harm.
+no harm, but nobody at all would: a claim whose worker died must not outlast the interval either.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from onefold.errors import OnefoldError
+from onefold.errors import LeaseLost, OnefoldError
 from onefold.model.claim import Won, claim_key, want
 from onefold.model.event import LeasesExpired
 from onefold.operations import claims
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
-LONGEST: Final = timedelta(minutes=5)
 TICK: Final = 15.0
 """Seconds after which schedules that somebody made meanwhile are seen."""
 JITTER: Final = 0.2
@@ -92,7 +92,7 @@ class Chores:
     async def once(self, chore: Chore) -> bool:
         """Do it, unless somebody has done it within its interval; True where it was done."""
         key = claim_key("", "chore", "", chore.name)
-        wanted = want(key, lease=LONGEST, takeover="rerun", retention=chore.every * 0.9)
+        wanted = want(key, lease=chore.every, takeover="rerun", retention=chore.every * 0.9)
         answer: Answer = await self._conductor.database.atransact(
             lambda sql: claims.claim(sql, wanted)
         )
@@ -102,7 +102,11 @@ class Chores:
             await chore.do()
         finally:
             settlement = claims.Settlement(answer.claim, None)
-            await self._conductor.database.atransact(lambda sql: claims.settle(sql, [settlement]))
+            # It took longer than its interval, and somebody else has begun it meanwhile.
+            with suppress(LeaseLost):
+                await self._conductor.database.atransact(
+                    lambda sql: claims.settle(sql, [settlement])
+                )
         return True
 
     async def _rescue(self) -> None:

@@ -1,0 +1,7 @@
+"""Real worker processes on real databases, and their deaths."""
+
+from tests.fixtures.place import place, postgres_place
+from tests.fixtures.shards import empty
+from tests.kill.workers import shop
+
+__all__ = ["empty", "place", "postgres_place", "shop"]

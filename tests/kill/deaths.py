@@ -1,0 +1,112 @@
+"""Moments at which a worker process kills itself: SIGKILL, so that nothing tidies up.
+
+Handlers tell of the moments that are theirs, the worker's events of some, and the drivers of the
+rest: in the doomed process alone their execute functions are wrapped, and statements are known by
+the comment that they begin with.
+"""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from onefold import Onefold, Run
+from onefold.events import Event, JobEnded, JobStarted
+from tests.crash.injector import Watch, first_word, wrap
+from tests.kill.jobs import die
+
+TAKE, FINISH, HEARTBEAT, RESCUE = (
+    "-- Lease up to", "-- Complete deliveries", "-- Extend the leases", "-- Running jobs whose",
+)  # fmt: skip
+LOOK_AGAIN = 0.01
+
+
+class Death(NamedTuple):
+    """What is to happen to a worker process, the first time that its moment comes."""
+
+    moment: str = ""
+    """Of a handler, in the first delivery of its job: the next one comes through."""
+    gate: Path | None = None
+    """Where it is given, a handler does not die at its moment: it waits until this file exists."""
+    statement: str = ""
+    """How the comment of a statement begins: die before it; with `inside`, before its commit."""
+    inside: bool = False
+    number: int = 0
+    """Die before the statement with this number."""
+    event: Any = None
+    """Die when it is told."""
+
+    def reach(self, moment: str, run: Run) -> bool:
+        """A handler has come this far; True where it is to wait here."""
+        if moment != self.moment or run.fence > 1:
+            return False
+        if self.gate is None:
+            die()
+        return True
+
+    def wait(self) -> None:
+        while not self._is_open():
+            threading.Event().wait(LOOK_AGAIN)
+
+    async def await_(self) -> None:
+        while not self._is_open():  # noqa: ASYNC110 - another process opens it
+            await asyncio.sleep(LOOK_AGAIN)
+
+    def _is_open(self) -> bool:
+        return self.gate is not None and self.gate.exists()
+
+    def arm(self, onefold: Onefold) -> None:
+        """In the process that is to die."""
+        if self.event is not None:
+            onefold.subscribe(self._hear)
+        if self.statement or self.number:
+            watch = StatementWatch(self)
+            watch.wrap_drivers()
+            watch.armed = True
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, self.event):
+            die()
+
+
+class StatementWatch(Watch):
+    """Knows statements by how they begin, too."""
+
+    def __init__(self, death: Death) -> None:
+        super().__init__(None, death.number)
+        self._death = death
+        self._seen = False
+
+    def wrap_drivers(self) -> None:
+        super().wrap_drivers()
+        wrap(psycopg.AsyncConnection, "_exec_command", self.tick)
+
+    def tick(self, statement: object) -> None:
+        super().tick(statement)
+        text = statement.decode() if isinstance(statement, bytes) else str(statement)
+        if self._seen and first_word(text) == "commit":
+            die()
+        if self._death.statement and text.lstrip().startswith(self._death.statement):
+            if not self._death.inside:
+                die()
+            self._seen = True
+
+
+NEVER = Death()
+NOWHERE = Path("/nowhere")
+"""A gate that never opens: handlers are held until the process dies."""
+
+MOMENTS = {
+    "before the take": Death(statement=TAKE),
+    "after the take": Death(event=JobStarted),
+    "when the handler begins": Death("began"),
+    "in the middle of the effect": Death("inside"),
+    "after the effect": Death("effected"),
+    "before the finish": Death(statement=FINISH),
+    "during the finish": Death(statement=FINISH, inside=True),
+    "after the finish": Death(event=JobEnded),
+    "before a heartbeat": Death("began", NOWHERE, statement=HEARTBEAT),
+    "during a heartbeat": Death("began", NOWHERE, statement=HEARTBEAT, inside=True),
+}

@@ -1,0 +1,121 @@
+"""Worker processes: started in a moment, told how to die, and killed, stopped and woken up."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.place import Place
+from tests.fixtures.soak import SOAK
+from tests.kill import audit
+from tests.kill.deaths import NEVER, Death
+from tests.kill.jobs import Scene, declare
+from tests.kill.ledger import Ledger
+from tests.race.crew import processes
+
+PATIENCE = 600.0 if SOAK else 50.0
+LEASE = timedelta(seconds=1)
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    """Look until it is so; a test that waits in vain says for what."""
+    deadline = time.monotonic() + PATIENCE
+    look = threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {PATIENCE:g} seconds in vain: {what}")
+        look.wait(0.01)
+
+
+def work(place: Place, ledger: Ledger, death: Death, options: dict[str, Any]) -> None:
+    """The life of a worker process."""
+    with place.open() as onefold:
+        declare(onefold, Scene(place, ledger, death))
+        death.arm(onefold)
+        onefold.run_worker(**options)
+
+
+class Worker:
+    """One process, as its operator sees it."""
+
+    def __init__(self, target: Callable[..., None], *arguments: object) -> None:
+        self._process = processes().Process(target=target, args=arguments)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        self.dies()
+
+    def dies(self) -> None:
+        """Come back when it has been killed, by itself or by anybody."""
+        self._process.join(PATIENCE)
+        assert self._process.exitcode == -signal.SIGKILL, self._process.exitcode
+
+    def stop(self) -> None:
+        """Stop it as an operator does."""
+        self.signal(signal.SIGTERM)
+        self._process.join(PATIENCE)
+        assert self._process.exitcode == 0, self._process.exitcode
+
+    def clean_up(self) -> None:
+        """Whatever is left of it."""
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+
+
+class Shop:
+    """A database, a ledger, and the workers of one test."""
+
+    def __init__(self, place: Place, folder: Path) -> None:
+        self.place = place
+        self.ledger = Ledger(folder / "ledger")
+        self._workers: list[Worker] = []
+        audit.install(place)
+
+    def start(self, death: Death = NEVER, *, place: Place | None = None, **options: Any) -> Worker:
+        """A worker with all handlers; `place` is another way to the same database."""
+        options = {
+            "lease": LEASE, "poll": timedelta(milliseconds=200), "concurrency": 4,
+            "grace": timedelta(seconds=20), **options,
+        }  # fmt: skip
+        return self.hire(work, place or self.place, self.ledger, death, options)
+
+    def hire(self, target: Callable[..., None], *arguments: object) -> Worker:
+        """A process of any other sort."""
+        self._workers.append(Worker(target, *arguments))
+        return self._workers[-1]
+
+    def drain(self, *queues: str) -> None:
+        """Have a healthy worker do all that is left."""
+        worker = self.start(queues=queues or ("default",), concurrency=8)
+        until(lambda: not audit.unfinished(self.place), "for all jobs to end")
+        worker.stop()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.clean_up()
+
+
+@pytest.fixture
+def shop(place: Place, tmp_path: Path) -> Iterator[Shop]:
+    """Each database in turn."""
+    shop = Shop(place, tmp_path)
+    yield shop
+    shop.close()
