@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from onefold import Delivery, Onefold, Retention
-from onefold.claims import Won
+from onefold.effects.run import Run
 from onefold.model.lifecycle import Event
 from onefold.operations.endings import Ending
 from tests.crash.scenario import DAY, HOUR, Options, Scenario
@@ -105,12 +105,12 @@ class _Gone(_Remembered):
             self.enqueue(onefold, unique_key=f"{self.key} {number}", **self.options)
             for number in range(3)
         ]
-        for job_id in self.ids:
-            for surface in ("step", "once"):
-                answer = onefold.claim(job_id, "0:charge#0", surface=surface)
-                assert isinstance(answer, Won)
-                onefold.settle(answer.claim)
-        onefold.engine.retry(self.take(onefold), after=0 * HOUR)
+        for job in (taken := self.take(onefold)):
+            run = Run(onefold._conductor, job, lease=HOUR, worker="crash")  # pyright: ignore[reportPrivateUsage]
+            run.step("charge", lambda: "receipt")
+            with run.once("mail"):
+                pass
+        onefold.engine.retry(taken, after=0 * HOUR)
         self.taken = self.take(onefold)
 
     def check(self, onefold: Onefold) -> None:
