@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,12 +16,9 @@ from rich.logging import RichHandler
 
 from onefold import InvalidInput
 from onefold.model.failure import printable, shown
+from onefold.worker.handler import running
 
 if TYPE_CHECKING:
-    from contextvars import Token
-    from types import TracebackType
-
-    from onefold import Job
     from onefold.calls.hooks import Hooks
 
 FORMATS: Final = ("text", "json")
@@ -35,8 +31,6 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
     "taskName",
 }
 """What every record has. All else was said by somebody."""
-
-_running: ContextVar[Job | None] = ContextVar("onefold_running", default=None)
 
 
 def configure(form: str, level: str, *, worker: str | None = None) -> None:
@@ -55,14 +49,10 @@ def configure(form: str, level: str, *, worker: str | None = None) -> None:
     logging.captureWarnings(capture=True)
 
 
-def follow(hooks: Hooks, *, form: str, level: str, worker: str) -> None:
-    """Log what runs here, with the job in whose handler it happens.
-
-    An application that has said how it wants its logs, when it was imported, has them so.
-    """
+def configure_here(_: Hooks, *, form: str, level: str, worker: str) -> None:
+    """The same in a process for isolated handlers, unless the application has said how it logs."""
     if not logging.getLogger().handlers:
         configure(form, level, worker=worker)
-    hooks.around.append(AroundJob)
 
 
 def _handler(form: str) -> logging.Handler:
@@ -80,29 +70,6 @@ def _handler(form: str) -> logging.Handler:
     return handler
 
 
-class AroundJob:
-    """Entered around each handler: from here on, a record knows its job."""
-
-    def __init__(self, job: Job) -> None:
-        """Of the handler that is about to run."""
-        self._job = job
-        self._token: Token[Job | None] | None = None
-
-    def __enter__(self) -> None:
-        """In the context of the handler: its task, or its thread."""
-        self._token = _running.set(self._job)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """The context may be used again."""
-        if self._token is not None:
-            _running.reset(self._token)
-
-
 class _Knows(logging.Filter):
     """Adds what is known where a record is made, unless it says so itself."""
 
@@ -112,7 +79,7 @@ class _Knows(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         fields = record.__dict__
-        job = _running.get()
+        job = running.get()
         if job is not None and "job_id" not in fields:
             fields.update(job_id=job.id, kind=job.kind, attempt=job.attempt)
         if self._worker is not None:

@@ -19,11 +19,9 @@ from onefold.worker.settings import worker_settings
 from onefold.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from onefold import Onefold
-    from onefold.calls.hooks import Hooks
-    from onefold.worker.settings import WorkerOptions, WorkerSettings
+    from onefold.worker.settings import WorkerOptions
 
 MOST_PROCESSES: Final = 1000
 AS_PROCESS: Final = "--as-process"
@@ -114,9 +112,16 @@ def worker(
         raise typer.Exit(Supervisor(_command, processes, settings.grace).run())
     if member.line is not None:
         lifeline.hold(member.line, settings.grace)
-    follow = partial(logs.follow, form=log_format, level=log_level, worker=settings.name)
     logs.configure(log_format, log_level, worker=settings.name)
-    _work(load_app(app), settings, follow, supervised=member.line is not None)
+    onefold = load_app(app)
+    onefold.hooks.in_processes = partial(
+        logs.configure_here, form=log_format, level=log_level, worker=settings.name
+    )
+    run_until_signal(
+        lambda: onefold.worker(**cast("WorkerOptions", msgspec.structs.asdict(settings))),
+        onefold.aclose,
+        supervised=member.line is not None,
+    )
 
 
 class _Member(NamedTuple):
@@ -178,16 +183,3 @@ def _blamed(error: InvalidInput, context: typer.Context) -> InvalidInput:
         case _:
             return error
     return type(error)(where, error.reason)
-
-
-def _work(
-    onefold: Onefold,
-    settings: WorkerSettings,
-    follow: Callable[[Hooks], None],
-    *,
-    supervised: bool,
-) -> None:
-    follow(onefold.hooks)
-    onefold.hooks.in_processes = follow
-    options = cast("WorkerOptions", msgspec.structs.asdict(settings))
-    run_until_signal(lambda: onefold.worker(**options), onefold.aclose, supervised=supervised)

@@ -17,7 +17,7 @@ from onefold.model.event import JobStarted, Redelivered
 from onefold.model.moment import MICROSECOND
 from onefold.worker import verdict
 from onefold.worker.child import Order
-from onefold.worker.handler import call, meaning, said
+from onefold.worker.handler import call, meaning, running, said
 from onefold.worker.processes import Processes
 from onefold.worker.threads import Threads
 
@@ -46,7 +46,7 @@ class Executor:
         self._context: Context = copy_context()
         self._threads = Threads("onefold-handler", settings.concurrency)
         self._processes = Processes(self._loop, conductor.hooks)
-        self._done: deque[Held] = deque()
+        self._done: deque[tuple[Held, Verdict | None]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, held: Held) -> None:
@@ -99,6 +99,7 @@ class Executor:
     async def _attend(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         declared = held.declared
         value: Any = None
+        running.set(held.job)
         try:
             # What leaves the handler passes through the hooks, outcomes that it returns included.
             with self._hooks.running(held.job), meaning(declared):
@@ -112,8 +113,8 @@ class Executor:
 
     def _start_thread(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         def work() -> None:
-            held.verdict = self._call(held, args, kwargs)
-            self._done.append(held)
+            # Not written down here: the loop may have given this thread up, and said so.
+            self._done.append((held, self._call(held, args, kwargs)))
             self._loop.call_soon_threadsafe(self._collect)
 
         errand = self._threads.submit(work, self._context.copy())
@@ -147,8 +148,7 @@ class Executor:
 
     def _collect(self) -> None:
         while self._done:
-            held = self._done.popleft()
-            self._over(held, held.verdict)
+            self._over(*self._done.popleft())
 
     def _stopped(self, held: Held, error: BaseException) -> Verdict | None:
         """What an interrupted handler means: its own doing, or ours."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onefold.model.outcome import Outcome
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+running: ContextVar[Job | None] = ContextVar("onefold_running", default=None)
+"""The job whose handler this is, for logs. Set, and never reset: a handler has its own context."""
+
 
 def call(
     declared: DeclaredJob[..., Any],
@@ -29,6 +33,7 @@ def call(
 ) -> Verdict:
     """What the handler's end means; what is no Exception, save SystemExit, passes through."""
     value: Any = None
+    running.set(job)
     try:
         # What leaves the handler passes through the hooks, outcomes that it returns included.
         with hooks.running(job), meaning(declared):
