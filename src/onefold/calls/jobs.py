@@ -340,6 +340,7 @@ class JobCalls(HistoryCalls):
         while True:
             size = BATCH if limit is None else min(BATCH, limit - count)
             page: Page
+            deleted: int
             page, deleted = yield Transaction(
                 _delete_page(self._tenant, wanted, limit=size, after=cursor)
             )
