@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from rich.console import Console
+from rich.highlighter import NullHighlighter
 from rich.logging import RichHandler
 
 from onefold import InvalidInput
@@ -61,7 +62,11 @@ def _handler(form: str) -> logging.Handler:
         handler.setFormatter(JsonFormatter())
     elif sys.stderr.isatty():
         handler = RichHandler(
-            console=Console(stderr=True), show_path=False, omit_repeated_times=False
+            console=Console(stderr=True),
+            show_path=False,
+            omit_repeated_times=False,
+            log_time_format="%X",
+            highlighter=NullHighlighter(),
         )
         handler.setFormatter(TextFormatter("%(message)s"))
     else:
