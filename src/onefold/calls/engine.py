@@ -21,7 +21,6 @@ from onefold.model.delivery import (
     results_by_id,
     take_order,
 )
-from onefold.model.job import Job
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
 from onefold.operations import endings, leases, maintenance, queues
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.databases import Build
-    from onefold.model.job import Json
+    from onefold.model.job import Job, Json
     from onefold.model.schedule import Ticked
     from onefold.operations.endings import Ending, Rescued
     from onefold.operations.leases import Finish
@@ -250,14 +249,7 @@ def _finishes(
 ) -> list[leases.Finish]:
     named = deliveries(jobs)
     stored = results_by_id(results, named)
-    return [
-        leases.Finish(delivery, stored.get(delivery.id), plain=_is_plain(job))
-        for delivery, job in zip(named, jobs, strict=True)
-    ]
-
-
-def _is_plain(job: Job | Delivery) -> bool:
-    return isinstance(job, Job) and job.options_text is None
+    return [leases.Finish(delivery, stored.get(delivery.id)) for delivery in named]
 
 
 def _heartbeat(jobs: Sequence[Job | Delivery], lease: timedelta) -> Procedure[list[Beat]]:

@@ -59,7 +59,7 @@ class TestClaims:
     def test_tenants_surfaces_scopes_and_keys_never_meet(self, subject: Subject) -> None:
         subject.settle(win(subject))
         assert isinstance(subject.tenant("acme").claim("import", "k"), Won)
-        assert isinstance(subject.claim("import", "k", surface="cron"), Won)
+        assert isinstance(subject.claim("import", "k", surface="webhook"), Won)
         assert isinstance(subject.claim("export", "k"), Won)
         assert isinstance(subject.claim("import", "other"), Won)
         assert isinstance(subject.claim("import", "k"), Replay)

@@ -44,7 +44,8 @@ class TestFinish:
         assert (done.state, done.result) == ("completed", {"sent": True, "ids": [1, 2]})
         assert (done.attempt, done.fence) == (1, 1)
         assert done.ended_at == subject.clock.now
-        assert (done.lease_until, done.worker) == (None, None)
+        assert done.lease_until is None
+        assert done.worker == job.worker  # whose delivery it was
 
     def test_a_job_without_a_result_has_none(self, subject: Subject) -> None:
         subject.enqueue("email")
