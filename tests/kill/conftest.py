@@ -2,6 +2,6 @@
 
 from tests.fixtures.place import place, postgres_place
 from tests.fixtures.shards import empty
-from tests.kill.workers import shop
+from tests.kill.workers import postgres_shop, shop, sqlite_shop
 
-__all__ = ["empty", "place", "postgres_place", "shop"]
+__all__ = ["empty", "place", "postgres_place", "postgres_shop", "shop", "sqlite_shop"]

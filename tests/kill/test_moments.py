@@ -11,13 +11,13 @@ from tests.kill.workers import Shop, until
 ROUNDS = repetitions(1, soak=60)
 STATEMENTS = repetitions(7, soak=1)
 """Every how many statements a worker dies; in `make soak` before each one."""
-LIVES = repetitions(1, soak=3)
+LIVES = repetitions(1, soak=5)
 
 
 @pytest.mark.timeout(120)
 def test_a_worker_killed_at_any_moment_loses_nothing_and_doubles_nothing(shop: Shop) -> None:
-    ids: list[str] = []
     for _ in range(ROUNDS):
+        ids: list[str] = []
         with shop.place.open() as onefold:
             for moment in MOMENTS:
                 ids += enqueue(onefold, len(KINDS), queue=moment)
@@ -27,26 +27,28 @@ def test_a_worker_killed_at_any_moment_loses_nothing_and_doubles_nothing(shop: S
         shop.drain(*MOMENTS)
 
         audit.check(shop.place, shop.ledger, ids)
+        shop.clear()
 
 
 @pytest.mark.timeout(120)
 def test_a_worker_killed_before_any_statement_loses_nothing_and_doubles_nothing(
     shop: Shop,
 ) -> None:
-    ids: list[str] = []
-    queues: list[str] = []
     for _ in range(LIVES):
+        ids: list[str] = []
+        queues: list[str] = []
         number, is_done = 1, False
         while not is_done:
-            queues.append(f"{len(queues)}")
+            queues.append(f"before {number}")
             with shop.place.open() as onefold:
                 ids += enqueue(onefold, len(KINDS), queue=queues[-1])
             is_done = _die_before(shop, number, queues[-1])
             number += STATEMENTS
         assert number > len(KINDS)
-    shop.drain(*queues)
+        shop.drain(*queues)
 
-    audit.check(shop.place, shop.ledger, ids)
+        audit.check(shop.place, shop.ledger, ids)
+        shop.clear()
 
 
 def _die_before(shop: Shop, number: int, queue: str) -> bool:

@@ -4,7 +4,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.place import Place
+from tests.fixtures.shards import found
 from tests.fixtures.soak import SOAK
 from tests.kill import audit
 from tests.kill.deaths import NEVER, Death
@@ -102,20 +104,71 @@ class Shop:
         self._workers.append(Worker(target, *arguments))
         return self._workers[-1]
 
-    def drain(self, *queues: str) -> None:
+    def drain(self, *queues: str, **options: Any) -> None:
         """Have a healthy worker do all that is left."""
-        worker = self.start(queues=queues or ("default",), concurrency=8)
+        worker = self.start(queues=queues or ("default",), **{"concurrency": 8, **options})
         until(lambda: not audit.unfinished(self.place), "for all jobs to end")
         worker.stop()
+
+    def clear(self) -> None:
+        """Forget all that was done, for another round."""
+        for worker in self._workers:
+            worker.clean_up()
+        self._workers.clear()
+        self.ledger.path.unlink(missing_ok=True)
+        with self.place.connection() as connection:
+            for name in ("job", "attempt", "claim"):
+                connection.execute(f"delete from {self.place.table(name)}")
+            connection.execute(f"delete from {self.place.effects}")
+
+    def end_leases(self) -> None:
+        """The time of everything that is running is over, as far as the database knows."""
+        with self.place.connection() as connection:
+            table = self.place.table("job")
+            connection.execute(f"update {table} set lease_until = 1 where state = 1")
+        with self.place.open() as onefold:
+            onefold.engine.rescue()
+
+    def has_lease(self, worker: str) -> bool:
+        """Whether anything is still leased to a worker of this name."""
+        now = time.time_ns() // 1_000
+        query = "select count(*) from {job} where state = 1"
+        held = f"{query} and worker = '{worker}' and lease_until > {now}"
+        return self.place.rows(held) != [(0,)]
 
     def close(self) -> None:
         for worker in self._workers:
             worker.clean_up()
 
 
+@contextmanager
+def opened(place: Place, folder: Path) -> Generator[Shop]:
+    """A shop for as long as it is needed."""
+    shop = Shop(place, folder)
+    try:
+        yield shop
+    finally:
+        shop.close()
+
+
 @pytest.fixture
 def shop(place: Place, tmp_path: Path) -> Iterator[Shop]:
     """Each database in turn."""
-    shop = Shop(place, tmp_path)
-    yield shop
-    shop.close()
+    with opened(place, tmp_path) as shop:
+        yield shop
+
+
+@pytest.fixture
+def postgres_shop(postgres_place: Place, tmp_path: Path) -> Iterator[Shop]:
+    """PostgreSQL alone."""
+    with opened(postgres_place, tmp_path) as shop:
+        yield shop
+
+
+@pytest.fixture
+def sqlite_shop(sqlite_url: str, tmp_path: Path) -> Iterator[Shop]:
+    """SQLite alone."""
+    place = Place(sqlite_url)
+    found(place, 1)
+    with opened(place, tmp_path) as shop:
+        yield shop

@@ -1,0 +1,62 @@
+"""A job that kills every worker it is given to is buried; its neighbours are all done."""
+
+import pytest
+
+from onefold import Onefold, Run
+from tests.fixtures.place import Place
+from tests.fixtures.soak import repetitions
+from tests.kill import audit
+from tests.kill.deaths import NEVER
+from tests.kill.jobs import AT_ONCE, KINDS, Scene, declare, die, enqueue
+from tests.kill.ledger import Ledger
+from tests.kill.workers import LEASE, Shop, until
+
+ROUNDS = repetitions(1, soak=20)
+
+
+def work_with_poison(place: Place, ledger: Ledger, name: str) -> None:
+    """The life of a worker that has one handler too many."""
+    scene = Scene(place, ledger, NEVER)
+    with place.open() as onefold:
+        declare(onefold, scene)
+        declare_poison(onefold, scene)
+        onefold.run_worker(lease=LEASE, poll=LEASE / 5, concurrency=4, name=name)
+
+
+def declare_poison(onefold: Onefold, scene: Scene) -> None:
+    @onefold.job
+    def poison(run: Run) -> None:
+        scene.note("poison", run)
+        die()
+
+
+@pytest.mark.timeout(120)
+def test_a_job_that_kills_its_worker_five_times_is_buried_and_its_neighbours_are_done(
+    shop: Shop,
+) -> None:
+    for _ in range(ROUNDS):
+        with shop.place.open() as onefold:
+            ids = enqueue(onefold, 3 * len(KINDS))
+            poison = onefold.enqueue("poison", max_attempts=100, priority=-1).id
+            ids += enqueue(onefold, 3 * len(KINDS))
+
+        deaths = 0
+        while audit.unfinished(shop.place):
+            worker = shop.hire(work_with_poison, shop.place, shop.ledger, f"{deaths}")
+            until(
+                lambda worker=worker: not worker.is_alive or not audit.unfinished(shop.place),
+                "for a worker to die, or to have done everything",
+            )
+            deaths += not worker.is_alive
+
+        with shop.place.open() as onefold:
+            buried = onefold.get(poison)
+            assert buried is not None
+            history = onefold.attempts(poison)
+            assert onefold.delete(poison)
+        assert (buried.state, buried.reason) == ("dead", "poison")
+        assert [attempt.outcome for attempt in history] == ["lease expired"] * 5
+        assert [line.fence for line in shop.ledger.lines("poison")] == [1, 2, 3, 4, 5]
+        assert deaths == 5
+        audit.check(shop.place, shop.ledger, ids)
+        shop.clear()
