@@ -5,10 +5,12 @@
 3. Where a page uses Django, the default database of its project is `dsn`, too.
 4. A console shows `$ onefold …` and its output; `...` stands for anything. What only a reader can
    run (pip, make) is fenced as `sh`.
+5. An example that begins with `# name.py` is that file, too: what follows can import it.
 """
 
 import doctest
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -75,9 +77,21 @@ def evaluate_console(example: Example) -> None:
         assert same or not wanted.strip(), f"{command}\nshould print\n{wanted}\nbut prints\n{got}"
 
 
+def write_files(page: Path, folder: Path) -> list[str]:
+    """The files that a page shows; answers with the names of their modules."""
+    modules: list[str] = []
+    for text in blocks(page, "python"):
+        if named := re.match(r"# (\w+)\.py\n", text):
+            modules.append(named[1])
+            (folder / f"{named[1]}.py").write_text(text)
+    return modules
+
+
 PARSERS = (PythonCodeBlockParser(), CodeBlockParser("console", evaluate_console))
 
 
+# A page of many commands starts many interpreters.
+@pytest.mark.timeout(300)
 # A short example closes nothing, and Python 3.13 warns of that.
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -88,7 +102,10 @@ def test_the_examples_of_a_page_run(
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv("ONEFOLD_DATABASE", raising=False)
+    for module in write_files(page, tmp_path):
+        sys.modules.pop(module, None)
     document = Document.parse(str(page), *PARSERS)
     if "dsn" in page.read_text():
         document.namespace["dsn"] = request.getfixturevalue("dsn")
