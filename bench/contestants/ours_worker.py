@@ -34,13 +34,13 @@ def rest(url: str) -> str:
 
 def work(shift: Shift, counter: Counter) -> None:
     """Run a worker without end."""
-    onefold: Any = Onefold(shift.url)
+    onefold = Onefold(shift.url)
 
+    @onefold.job(kind=KIND)
     async def send(user: int, template: str, note: str) -> None:
         del template, note
         counter.count(monotonic_ns() - user)
 
-    onefold.job(kind=KIND)(send)
     onefold.run_worker(queues=["default"], concurrency=int(shift.options["concurrency"]))
 
 

@@ -73,8 +73,11 @@ def drain(order: Order, watch: Stopwatch) -> None:
         while not all(counts) or sum(counts) < early:
             hired.glance()
             counts = hired.tally.counts
+        left = early + jobs - sum(counts)
+        if left <= 0:
+            raise RuntimeError("Everything was done before the watch was started: too few jobs.")
         at_first = hired.resident_bytes()
-        with watch.running(early + jobs - sum(counts), hired.cpu_seconds):
+        with watch.running(left, hired.cpu_seconds):
             while sum(hired.tally.counts) < early + jobs or rest():
                 hired.glance()
         at_last = hired.resident_bytes()
