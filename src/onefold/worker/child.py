@@ -97,6 +97,8 @@ def obey(order: Order, prepare: Callable[[Hooks], None] | None = None) -> Answer
         args, kwargs = declared.bind(job, run)
     except InvalidInput as error:
         return _answer(verdict.on_bad_payload(error), run)
+    except Exception as error:  # noqa: BLE001 - a payload may run code of its types
+        return _answer(verdict.on_error(error), run)
     word = call(declared, job, hooks, args, kwargs)
     return _answer(word, run)
 

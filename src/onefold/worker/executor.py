@@ -7,6 +7,7 @@ import time
 from collections import deque
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,9 +51,15 @@ class Executor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, held: Held) -> None:
-        """Begin; a payload that does not fit ends at once."""
-        timeout = _timeout(held)
+        """Begin; what keeps it from beginning is the end of this delivery, and of no other."""
         held.started = time.monotonic()
+        try:
+            self._begin(held)
+        except Exception as error:  # noqa: BLE001 - a payload may run code of its types
+            self._over(held, verdict.on_error(error))
+
+    def _begin(self, held: Held) -> None:
+        timeout = _timeout(held)
         if held.declared.wants_run:
             held.run = self._run(held, timeout)
         try:
@@ -94,7 +101,14 @@ class Executor:
         task = self._loop.create_task(work, context=self._context.copy())
         held.stop = task.cancel
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._attended, held))
+
+    def _attended(self, held: Held, task: asyncio.Task[None]) -> None:
+        """However its task has ended: a lease would be kept for ever, and a place."""
+        self._tasks.discard(task)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if not held.is_over and error is not None:
+            self._over(held, self._stopped(held, error))
 
     async def _attend(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         declared = held.declared

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onefold.errors import UsageError
 from onefold.model.outcome import Outcome
 from onefold.worker import verdict
 
@@ -47,6 +49,12 @@ def said(value: T) -> T:
     """What a handler returned; an outcome is raised, as if it had been all along."""
     if isinstance(value, Outcome):
         raise value
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise UsageError(
+            "The handler returned a coroutine, which nobody awaits: nothing was done. Declare the"
+            " async function itself, or let what is put around it be async too."
+        )
     return value
 
 

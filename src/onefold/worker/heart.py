@@ -61,6 +61,10 @@ class Heart:
                 # Nothing is lost yet: the fence decides, and we try again sooner.
                 log.warning("The heartbeat failed: %s", error)
                 failing = True
+            except Exception:
+                # A heart that stops costs everybody their leases, whatever stopped it.
+                log.exception("The heartbeat failed.")
+                failing = True
             else:
                 failing = False
                 if lost and not loop.is_closed():

@@ -33,8 +33,10 @@ class Errand:
         self.given_up: bool = False
 
     def run(self) -> None:
-        """In a thread of the crew."""
+        """In a thread of the crew; one that was given up before it began is not begun."""
         with self._lock:
+            if self.given_up:
+                return
             self._thread = threading.get_ident()
         try:
             self._context.run(self._work)
