@@ -102,7 +102,7 @@ def test_the_examples_of_a_page_run(
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delenv("ONEFOLD_DATABASE", raising=False)
     for module in write_files(page, tmp_path):
         sys.modules.pop(module, None)

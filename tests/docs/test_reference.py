@@ -14,13 +14,25 @@ import pytest
 from typer.main import get_command
 
 import onefold
-from onefold import NewJob, Onefold, Tenant, Within, claims, errors, events, testing
+from onefold import (
+    Enqueuer,
+    NewJob,
+    Onefold,
+    Tenant,
+    Within,
+    Worker,
+    claims,
+    errors,
+    events,
+    testing,
+)
 from onefold.calls.claims import ClaimOptions, OnceOptions
 from onefold.calls.engine import Engine
 from onefold.calls.jobs import CallOptions
 from onefold.calls.schedules import ScheduleOptions
 from onefold.cli.commands import app
 from onefold.cli.config import KEYS
+from onefold.declaration import DeclareOptions
 from onefold.model.lifecycle import POISON_DELIVERIES, mermaid
 from onefold.worker.settings import WorkerOptions
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name_of, prose
@@ -50,7 +62,7 @@ def test_every_public_name_is_in_the_reference(module: object) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("kind", [Onefold, Tenant, Within, Engine])
+@pytest.mark.parametrize("kind", [Onefold, Tenant, Within, Engine, Enqueuer, Worker])
 def test_every_public_method_is_in_the_reference(kind: type) -> None:
     methods = {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
     twins = {f"a{name}" for name in methods}
@@ -79,6 +91,7 @@ def test_every_setting_is_in_the_reference() -> None:
         *CallOptions.__annotations__,
         *ClaimOptions.__annotations__,
         *OnceOptions.__annotations__,
+        *DeclareOptions.__annotations__,
         *WorkerOptions.__annotations__,
         *KEYS,
         *ScheduleOptions.__optional_keys__,
