@@ -124,21 +124,29 @@ def claims(onefold: Onefold) -> str:
 def once(onefold: Onefold) -> None:
     """A context manager and a decorator that keeps the arguments."""
     with onefold.once("import", "k") as claim:
-        assert_type(claim, OnceClaim | None)
+        assert_type(claim, OnceClaim)
+    with onefold.once("import", "k", busy="skip") as maybe:
+        assert_type(maybe, OnceClaim | None)
 
     @onefold.once("square")
     def square(number: int, *, twice: bool = False) -> int:
         return number * number * (2 if twice else 1)
 
-    assert_type(square(2, twice=True), int | None)
+    assert_type(square(2, twice=True), int)
     square("two")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
     @onefold.aonce("fetch")
     async def fetch(url: str) -> bytes:
         return url.encode()
 
-    checked: Callable[[str], Awaitable[bytes | None]] = fetch
+    checked: Callable[[str], Awaitable[bytes]] = fetch
     del checked
+
+    @onefold.once("cube", busy="skip")
+    def cube(number: int) -> int:
+        return number**3
+
+    assert_type(cube(2), int | None)
 
 
 def locks(onefold: Onefold) -> None:

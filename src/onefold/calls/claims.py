@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import AsyncOnce, Once, OnceSettings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Unpack
 
-    from onefold.calls.once import BusyPolicy, Verify
+    from onefold.calls.once import BusyPolicy, OnceClaim, Verify
 
 LEASE: Final = timedelta(seconds=60)
 SURFACE: Final = "once"
@@ -61,17 +61,22 @@ class ClaimOptions(TypedDict, total=False):
     """How long the outcome is remembered; until told, by default."""
 
 
-class OnceOptions(ClaimOptions, total=False):
+class AttemptOptions(ClaimOptions, total=False):
     """How `once` runs something."""
 
     verify: Verify | None
     """Finds out what became of a vanished attempt."""
     issued_at: datetime | None
     """When the message was made: refused if older than what the ledger remembers."""
-    busy: BusyPolicy
-    """`raise` (the default), or `skip`: None instead of a claim."""
     wait: timedelta | None
     """How long to wait while somebody else is at work."""
+
+
+class OnceOptions(AttemptOptions, total=False):
+    """The same, and what is done where somebody else is at work."""
+
+    busy: BusyPolicy
+    """`raise` (the default), or `skip`: None instead of a claim."""
 
 
 class ClaimCalls:
@@ -173,12 +178,30 @@ class ClaimCalls:
         """`force_release`, awaited."""
         return await self._conductor.arun(_force(self._key(scope, key, surface), Holding.FREE))
 
+    @overload
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        busy: Literal["raise"] = "raise",
+        **options: Unpack[AttemptOptions],
+    ) -> Once[OnceClaim]: ...
+    @overload
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        busy: Literal["skip"],
+        **options: Unpack[AttemptOptions],
+    ) -> Once[OnceClaim | None]: ...
     def once(
         self,
         name: str,
         key: str | Callable[..., str] | None = None,
         **options: Unpack[OnceOptions],
-    ) -> Once:
+    ) -> Once[Any]:
         """Run something once per key, and remember its result.
 
         A context manager (`with onefold.once("import", digest) as claim:`) or a decorator. A
@@ -187,12 +210,30 @@ class ClaimCalls:
         """
         return Once(self._settings(name, key, options))
 
+    @overload
+    def aonce(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        busy: Literal["raise"] = "raise",
+        **options: Unpack[AttemptOptions],
+    ) -> AsyncOnce[OnceClaim]: ...
+    @overload
+    def aonce(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        busy: Literal["skip"],
+        **options: Unpack[AttemptOptions],
+    ) -> AsyncOnce[OnceClaim | None]: ...
     def aonce(
         self,
         name: str,
         key: str | Callable[..., str] | None = None,
         **options: Unpack[OnceOptions],
-    ) -> AsyncOnce:
+    ) -> AsyncOnce[Any]:
         """`once` for `async with` and for coroutine functions."""
         return AsyncOnce(self._settings(name, key, options))
 

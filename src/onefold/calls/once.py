@@ -15,7 +15,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import msgspec
 
@@ -59,6 +69,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Entered_co = TypeVar("Entered_co", bound="OnceClaim | None", covariant=True)
+"""What a body is given: a claim, or None as well where a busy key is skipped."""
 
 BusyPolicy: TypeAlias = Literal["raise", "skip"]
 
@@ -326,10 +338,10 @@ class _Once:
         return type(self)(replace(self._settings, key=key))
 
 
-class Once(_Once):
+class Once(_Once, Generic[Entered_co]):
     """`once` for `with`, and for functions."""
 
-    def __enter__(self) -> OnceClaim | None:
+    def __enter__(self) -> Entered_co:
         """Claim the key. None where it is busy and `busy="skip"`."""
         conductor, verify = self._settings.conductor, self._settings.verify
         with self._entering():
@@ -339,7 +351,7 @@ class Once(_Once):
                 if verdict is None:
                     break
                 answer = conductor.run(self._verified(answer, verdict))
-            return self._enter(answer)
+            return cast("Entered_co", self._enter(answer))
 
     def __exit__(
         self,
@@ -351,6 +363,10 @@ class Once(_Once):
         with self._leaving():
             self._settings.conductor.run(self._leave(error))
 
+    @overload
+    def __call__(self: Once[OnceClaim], function: Callable[P, R]) -> Callable[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]: ...
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Decorate: the second call with the same key gets the first one's result."""
         if inspect.iscoroutinefunction(function):
@@ -368,10 +384,10 @@ class Once(_Once):
         return wrapper
 
 
-class AsyncOnce(_Once):
+class AsyncOnce(_Once, Generic[Entered_co]):
     """`once` for `async with`, and for coroutine functions."""
 
-    async def __aenter__(self) -> OnceClaim | None:
+    async def __aenter__(self) -> Entered_co:
         """Claim the key. None where it is busy and `busy="skip"`."""
         conductor, verify = self._settings.conductor, self._settings.verify
         with self._entering():
@@ -383,7 +399,7 @@ class AsyncOnce(_Once):
                 if verdict is None:
                     break
                 answer = await conductor.arun(self._verified(answer, verdict))
-            return self._enter(answer)
+            return cast("Entered_co", self._enter(answer))
 
     async def __aexit__(
         self,
@@ -395,6 +411,12 @@ class AsyncOnce(_Once):
         with self._leaving():
             await self._settings.conductor.arun(self._leave(error))
 
+    @overload
+    def __call__(
+        self: AsyncOnce[OnceClaim], function: Callable[P, Awaitable[R]]
+    ) -> Callable[P, Awaitable[R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]: ...
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
         """Decorate: the second call with the same key gets the first one's result."""
         if not inspect.iscoroutinefunction(function):

@@ -13,7 +13,7 @@ import logging
 import random
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID, uuid4
 
 from onefold.calls.claims import lock_key
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
     from typing import Unpack
 
-    from onefold.calls.claims import OnceOptions
+    from onefold.calls.claims import AttemptOptions, OnceOptions
     from onefold.calls.lock import AsyncLock, Lock
-    from onefold.calls.once import AsyncOnce, Once
+    from onefold.calls.once import AsyncOnce, Once, OnceClaim
     from onefold.calls.procedure import Conductor, Procedure
     from onefold.model.job import Job
     from onefold.model.step import StepRow
@@ -184,16 +184,52 @@ class Run(Stepping):
         """The transaction has been committed, or has not."""
         self._completing, self._completed = False, completed
 
-    def once(self, key: str | Callable[..., str], **options: Unpack[OnceOptions]) -> Once:
+    @overload
+    def once(
+        self,
+        key: str | Callable[..., str],
+        *,
+        busy: Literal["raise"] = "raise",
+        **options: Unpack[AttemptOptions],
+    ) -> Once[OnceClaim]: ...
+    @overload
+    def once(
+        self,
+        key: str | Callable[..., str],
+        *,
+        busy: Literal["skip"],
+        **options: Unpack[AttemptOptions],
+    ) -> Once[OnceClaim | None]: ...
+    def once(self, key: str | Callable[..., str], **options: Unpack[OnceOptions]) -> Once[Any]:
         """Do something at most once for this job: `with run.once("mail") as claim: …`.
 
         As `onefold.once`, for keys of this job's own. A failure gives the key back.
         """
-        return self._claims.once(self.job.id, key, **options)
+        once: Callable[..., Once[Any]] = self._claims.once
+        return once(self.job.id, key, **options)
 
-    def aonce(self, key: str | Callable[..., str], **options: Unpack[OnceOptions]) -> AsyncOnce:
+    @overload
+    def aonce(
+        self,
+        key: str | Callable[..., str],
+        *,
+        busy: Literal["raise"] = "raise",
+        **options: Unpack[AttemptOptions],
+    ) -> AsyncOnce[OnceClaim]: ...
+    @overload
+    def aonce(
+        self,
+        key: str | Callable[..., str],
+        *,
+        busy: Literal["skip"],
+        **options: Unpack[AttemptOptions],
+    ) -> AsyncOnce[OnceClaim | None]: ...
+    def aonce(
+        self, key: str | Callable[..., str], **options: Unpack[OnceOptions]
+    ) -> AsyncOnce[Any]:
         """`once` for `async with` and for coroutine functions."""
-        return self._claims.aonce(self.job.id, key, **options)
+        aonce: Callable[..., AsyncOnce[Any]] = self._claims.aonce
+        return aonce(self.job.id, key, **options)
 
     def lock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
