@@ -49,7 +49,7 @@ format: $(VENV)/.dev ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix
 
 soak: $(VENV)/.dev ## run races, crashes and models at length
-	ONEFOLD_SOAK=1 $(BIN)/pytest --timeout=3600 tests/race tests/crash tests/model tests/cron
+	ONEFOLD_SOAK=1 $(BIN)/pytest --timeout=3600 tests/race tests/crash tests/model tests/cron tests/examples
 
 bench: $(BENCH_VENV)/.bench ## measure Onefold beside raw SQL and its peers (ONLY=enqueue: a part)
 	@$(BENCH_VENV)/bin/python -m bench
@@ -59,7 +59,7 @@ lock: $(VENV)/.uv ## bring uv.lock in step with pyproject.toml (UPGRADE=1: newes
 
 clean: ## remove the environment, caches and builds
 	rm -rf $(VENV) $(BENCH_VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps: a file of .venv is newer than what it was made from, or it is made again.
 

@@ -1,0 +1,86 @@
+"""The examples as a reader runs them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import examples
+from tests.cli.workers import Process
+from tests.examples.stories import STORIES, World
+
+ROOT = Path(examples.__file__).parent.parent
+
+TOLD = {
+    "existence_check": [
+        "invoices/1.txt: Invoice for order 1",
+        "invoices/2.txt: Invoice for order 2",
+    ],
+    "upsert": ["product 1 is found as 'green tea'"],
+    "third_party_key": ["order 1: charges-1", "order 1: transfers-2"],
+    "lock": ["the report of 2030-01-01 has 3 lines", "the report of 2030-01-02 has 3 lines"],
+    "cached_result": ["parcel 1 has labels-1", "parcel 2 has labels-2"],
+    "ledger": ["account 1 has 500 cents", "account 2 has 700 cents"],
+    "unique_constraint": ["user 1 has 100 points", "user 2 has 100 points"],
+}
+
+
+def _run(name: str, folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    inherited = {name: os.environ[name] for name in os.environ if "ONEFOLD" not in name}
+    return subprocess.run(
+        [sys.executable, "-m", "examples.handlers", name],
+        cwd=folder,
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+
+def test_every_example_can_be_run() -> None:
+    assert set(TOLD) == {story.example for story in STORIES}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_an_example_tells_of_effects_that_are_there_once(name: str, world: World) -> None:
+    folder = world.folder.parent
+    done = _run(name, folder, ONEFOLD_DATABASE=world.place.url)
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    told = TOLD[name]
+    if name == "third_party_key":  # whose turn comes first is nobody's promise
+        assert [line[:-1] for line in lines[-2:]] == [line[:-1] for line in told]
+    elif name == "cached_result":
+        assert {line[-8:] for line in lines[-2:]} == {"labels-1", "labels-2"}
+    else:
+        assert lines[-len(told) :] == told
+    assert " is dead" not in done.stdout
+
+
+def test_an_example_uses_a_file_where_it_is_told_of_no_database(tmp_path: Path) -> None:
+    done = _run("ledger", tmp_path)
+
+    assert done.stdout.splitlines()[-2:] == TOLD["ledger"]
+    assert (tmp_path / "examples.db").exists()
+
+
+def test_an_example_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) -> None:
+    done = _run("prayer", tmp_path)
+
+    assert done.returncode == 1
+    assert "python -m examples.handlers existence_check|upsert" in done.stderr
+
+
+def test_the_worker_of_the_command_line_knows_all_of_them(world: World) -> None:
+    worker = Process(ROOT, "examples.handlers:onefold", ONEFOLD_DATABASE=world.place.url)
+    try:
+        line = worker.wait_for("Kinds:")
+        assert worker.stop() == 0
+    finally:
+        worker.kill()
+
+    assert all(story.kind in line for story in STORIES)

@@ -1,0 +1,83 @@
+"""Every handler of the examples, delivered twice: after each other, and late."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+from onefold import Cancel, Job, LeaseLost, Run
+from tests.examples.stories import Story, World, ready
+
+LEASE = timedelta(seconds=60)
+
+
+class Deliveries:
+    """Takes jobs, and runs them, as a worker does; but when it is told to."""
+
+    def __init__(self, handlers: ModuleType) -> None:
+        self.onefold = handlers.onefold
+
+    def take(self) -> Job:
+        job: Job
+        (job,) = self.onefold.engine.take(worker="test", lease=LEASE)
+        return job
+
+    def take_again(self, job: Job) -> Job:
+        self.onefold.engine.retry([job], after=timedelta(0))
+        return self.take()
+
+    def run(self, job: Job) -> Any:
+        """What the handler returned; an outcome or an error that it may end by is no error."""
+        declared = self.onefold.jobs.get(job.kind)
+        run = Run(self.onefold._conductor, job, lease=LEASE, worker="test")
+        args, kwargs = declared.bind(job, run)
+        try:
+            value = declared.function(*args, **kwargs)
+            return asyncio.run(value) if declared.is_async else value
+        except Cancel:
+            return None
+        except Exception as error:
+            if not declared.forgives(error):
+                raise
+            return None
+
+    def finish(self, job: Job, value: Any) -> None:
+        self.onefold.engine.finish([job], results={job.id: value})
+
+    def is_done(self, job: Job) -> bool:
+        return bool(self.onefold.get(job.id).state == "completed")
+
+
+def test_a_job_that_is_delivered_twice_has_its_effect_once(
+    story: Story, world: World, handlers: ModuleType
+) -> None:
+    job_id = ready(story, world, handlers, 1)
+    deliveries = Deliveries(handlers)
+
+    job = deliveries.take()
+    deliveries.run(job)
+    if not deliveries.is_done(job):
+        job = deliveries.take_again(job)
+        value = deliveries.run(job)
+        if not deliveries.is_done(job):
+            deliveries.finish(job, value)
+
+    assert story.effects(world, 1, job_id) == story.once
+
+
+def test_a_worker_that_wakes_up_late_adds_nothing(
+    story: Story, world: World, handlers: ModuleType
+) -> None:
+    job_id = ready(story, world, handlers, 1)
+    deliveries = Deliveries(handlers)
+
+    late = deliveries.take()
+    job = deliveries.take_again(late)
+    value = deliveries.run(job)
+    if not deliveries.is_done(job):
+        deliveries.finish(job, value)
+    with suppress(LeaseLost):
+        deliveries.run(late)
+
+    assert story.effects(world, 1, job_id) == story.once
