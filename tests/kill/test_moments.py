@@ -1,20 +1,18 @@
 """A worker is killed at each moment of its work: nothing is lost, and nothing is doubled."""
 
-import pytest
-
 from tests.fixtures.soak import repetitions
 from tests.kill import audit
 from tests.kill.deaths import MOMENTS, RESCUE, Death
 from tests.kill.jobs import KINDS, enqueue
-from tests.kill.workers import Shop, until
+from tests.kill.workers import Shop, at_length, until
 
-ROUNDS = repetitions(1, soak=60)
-STATEMENTS = repetitions(7, soak=1)
+ROUNDS = repetitions(1, soak=40)
+STATEMENTS = repetitions(11, soak=1)
 """Every how many statements a worker dies; in `make soak` before each one."""
-LIVES = repetitions(1, soak=5)
+LIVES = repetitions(1, soak=3)
 
 
-@pytest.mark.timeout(120)
+@at_length
 def test_a_worker_killed_at_any_moment_loses_nothing_and_doubles_nothing(shop: Shop) -> None:
     for _ in range(ROUNDS):
         ids: list[str] = []
@@ -30,7 +28,7 @@ def test_a_worker_killed_at_any_moment_loses_nothing_and_doubles_nothing(shop: S
         shop.clear()
 
 
-@pytest.mark.timeout(120)
+@at_length
 def test_a_worker_killed_before_any_statement_loses_nothing_and_doubles_nothing(
     shop: Shop,
 ) -> None:

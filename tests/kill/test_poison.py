@@ -1,17 +1,18 @@
 """A job that kills every worker it is given to is buried; its neighbours are all done."""
 
-import pytest
+from datetime import timedelta
 
-from onefold import Onefold, Run
+from onefold import Fixed, Onefold, Run
 from tests.fixtures.place import Place
 from tests.fixtures.soak import repetitions
 from tests.kill import audit
 from tests.kill.deaths import NEVER
-from tests.kill.jobs import AT_ONCE, KINDS, Scene, declare, die, enqueue
+from tests.kill.jobs import KINDS, Scene, declare, die, enqueue
 from tests.kill.ledger import Ledger
-from tests.kill.workers import LEASE, Shop, until
+from tests.kill.workers import LEASE, Shop, Worker, at_length, until
 
-ROUNDS = repetitions(1, soak=20)
+SOON = Fixed(timedelta(milliseconds=100))
+ROUNDS = repetitions(1, soak=8)
 
 
 def work_with_poison(place: Place, ledger: Ledger, name: str) -> None:
@@ -30,24 +31,27 @@ def declare_poison(onefold: Onefold, scene: Scene) -> None:
         die()
 
 
-@pytest.mark.timeout(120)
+def dies(shop: Shop, worker: Worker) -> bool:
+    """Whether a worker dies before everything is done."""
+    is_done = "for a worker to die, or to have done everything"
+    until(lambda: not worker.is_alive or not audit.unfinished(shop.place), is_done)
+    return not worker.is_alive
+
+
+@at_length
 def test_a_job_that_kills_its_worker_five_times_is_buried_and_its_neighbours_are_done(
     shop: Shop,
 ) -> None:
     for _ in range(ROUNDS):
         with shop.place.open() as onefold:
             ids = enqueue(onefold, 3 * len(KINDS))
-            poison = onefold.enqueue("poison", max_attempts=100, priority=-1).id
+            poison = onefold.enqueue("poison", priority=-1, backoff=SOON).id
             ids += enqueue(onefold, 3 * len(KINDS))
 
         deaths = 0
         while audit.unfinished(shop.place):
             worker = shop.hire(work_with_poison, shop.place, shop.ledger, f"{deaths}")
-            until(
-                lambda worker=worker: not worker.is_alive or not audit.unfinished(shop.place),
-                "for a worker to die, or to have done everything",
-            )
-            deaths += not worker.is_alive
+            deaths += dies(shop, worker)
 
         with shop.place.open() as onefold:
             buried = onefold.get(poison)

@@ -3,20 +3,18 @@
 import random
 import signal
 
-import pytest
-
 from tests.fixtures.soak import repetitions
 from tests.kill import audit
 from tests.kill.jobs import enqueue
-from tests.kill.workers import Shop, Worker, until
+from tests.kill.workers import Shop, Worker, at_length, until
 
-ROUNDS = repetitions(1, soak=200)
+ROUNDS = repetitions(1, soak=60)
 JOBS = 160
 BLOWS = 4
 """In each round. A fifth in a row, and a job would rightly be thought of as poison."""
 
 
-@pytest.mark.timeout(120)
+@at_length
 def test_workers_that_are_killed_and_stopped_at_random_lose_nothing_and_double_nothing(
     shop: Shop,
 ) -> None:

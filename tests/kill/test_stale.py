@@ -4,6 +4,7 @@ import signal
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from tests.kill import audit
 from tests.kill.deaths import Death
@@ -86,7 +87,7 @@ def test_a_stopped_worker_that_keeps_everybody_from_writing_goes_on_where_it_was
     audit.check(shop.place, shop.ledger, [job_id])
 
 
-def _begin(shop: Shop, hold: Death, **options: object) -> tuple[list[str], Worker]:
+def _begin(shop: Shop, hold: Death, **options: Any) -> tuple[list[str], Worker]:
     """A worker whose handlers have all begun, and wait at the gate."""
     with shop.place.open() as onefold:
         ids = enqueue(onefold, COUNT)

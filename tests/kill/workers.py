@@ -14,7 +14,7 @@ import pytest
 
 from tests.fixtures.place import Place
 from tests.fixtures.shards import found
-from tests.fixtures.soak import SOAK
+from tests.fixtures.soak import SOAK, repetitions
 from tests.kill import audit
 from tests.kill.deaths import NEVER, Death
 from tests.kill.jobs import Scene, declare
@@ -23,6 +23,9 @@ from tests.race.crew import processes
 
 PATIENCE = 600.0 if SOAK else 50.0
 LEASE = timedelta(seconds=1)
+
+at_length = pytest.mark.timeout(repetitions(120, soak=7_200))
+"""For tests that kill and wait for leases to end, again and again."""
 
 
 def until(condition: Callable[[], Any], what: str) -> None:
@@ -69,6 +72,11 @@ class Worker:
         self._process.join(PATIENCE)
         assert self._process.exitcode == -signal.SIGKILL, self._process.exitcode
 
+    def end(self) -> None:
+        """Kill it, unless it is dead already."""
+        self._process.kill()
+        self.dies()
+
     def stop(self) -> None:
         """Stop it as an operator does."""
         self.signal(signal.SIGTERM)
@@ -106,7 +114,7 @@ class Shop:
 
     def drain(self, *queues: str, **options: Any) -> None:
         """Have a healthy worker do all that is left."""
-        worker = self.start(queues=queues or ("default",), **{"concurrency": 8, **options})
+        worker = self.start(queues=queues or ("default",), concurrency=8, **options)
         until(lambda: not audit.unfinished(self.place), "for all jobs to end")
         worker.stop()
 

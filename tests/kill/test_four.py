@@ -1,0 +1,126 @@
+"""Four worker processes at once: every tick of a schedule has one job, and no limit is exceeded."""
+
+import random
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+from onefold import Limit, NewJob, Onefold, Run
+from tests.cron.due import set_next_tick
+from tests.fixtures.place import Place
+from tests.fixtures.soak import repetitions
+from tests.kill import audit
+from tests.kill.deaths import NEVER, Death
+from tests.kill.jobs import AT_ONCE, Scene
+from tests.kill.ledger import Ledger
+from tests.kill.workers import LEASE, Shop, Worker, at_length, until
+
+WORKERS = 4
+ROUNDS = repetitions(1, soak=30)
+DAYS = repetitions(60, soak=200)
+JOBS = repetitions(80, soak=3_000)
+GROUPS = 5
+OF_ALL, OF_A_GROUP = 3, 2
+WORK = 0.002
+"""Seconds that a handler takes, so that there is something to overlap."""
+
+
+def work_by_the_clock(place: Place, ledger: Ledger, death: Death) -> None:
+    """The life of a worker that has a schedule to look after."""
+    with place.open() as onefold:
+        declare_tick(onefold, Scene(place, ledger, death))
+        death.arm(onefold)
+        onefold.run_worker(lease=LEASE, poll=LEASE / 5, concurrency=4)
+
+
+def declare_tick(onefold: Onefold, scene: Scene) -> None:
+    @onefold.cron("0 0 * * *", catch_up="all", catch_up_most=1_000)
+    @onefold.job(max_attempts=100, backoff=AT_ONCE)
+    def tick(run: Run) -> None:
+        with run.transaction() as tx:
+            tx.execute(scene.row(run))
+
+
+@at_length
+def test_every_tick_has_one_job_and_one_effect_whoever_dies(shop: Shop) -> None:
+    place, dice = shop.place, random.Random()
+    with place.open() as onefold:
+        declare_tick(onefold, Scene(place, shop.ledger, NEVER))
+        onefold.declare_schedules()
+    for _ in range(ROUNDS):
+        start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        start -= timedelta(days=DAYS)
+        set_next_tick(place, start)
+
+        deaths = [Death(number=dice.randrange(1, 150)) for _ in range(WORKERS)]
+        for worker in [work_for(shop, death) for death in deaths]:
+            until(lambda worker=worker: not worker.is_alive or _is_done(place), "for a death")  # type: ignore[misc]
+            worker.end()
+        healthy = [work_for(shop, NEVER) for _ in range(WORKERS)]
+        until(lambda: _is_done(place), "for all ticks to have been run")
+        for worker in healthy:
+            worker.stop()
+
+        check_ticks(place, start)
+        shop.clear()
+
+
+def work_for(shop: Shop, death: Death) -> Worker:
+    return shop.hire(work_by_the_clock, shop.place, shop.ledger, death)
+
+
+def check_ticks(place: Place, start: datetime) -> None:
+    """One job for each tick, and one row for each job, by the delivery that completed it."""
+    with place.open() as onefold:
+        (schedule,) = onefold.schedules()
+        ticks = Counter(job.tick for job in onefold.find(limit=10_000))
+    assert schedule.last_tick is not None
+    days = (schedule.last_tick - start).days + 1
+    assert days >= DAYS
+    assert ticks == dict.fromkeys((start + n * timedelta(days=1) for n in range(days)), 1)
+    rows = place.rows("select job_id, fence from {effects}", effects=place.effects)
+    assert sorted(rows) == sorted((job.id, job.fence) for job in audit.jobs(place))
+
+
+def _is_done(place: Place) -> bool:
+    now = int(datetime.now(UTC).timestamp() * 1_000_000)
+    due = place.rows(f"select count(*) from {{schedule}} where next_tick <= {now}")
+    return due == [(0,)] and not audit.unfinished(place)
+
+
+def work_within_limits(place: Place, ledger: Ledger) -> None:
+    """The life of a worker whose handlers come and go; no lease ends meanwhile."""
+    with place.open() as onefold:
+        declare_visit(onefold, ledger)
+        onefold.run_worker(lease=100 * LEASE, poll=LEASE / 5, concurrency=4)
+
+
+def declare_visit(onefold: Onefold, ledger: Ledger) -> None:
+    @onefold.job
+    def visit(run: Run) -> None:
+        ledger.note("enter", run.id, run.fence, run.job.group_key)
+        threading.Event().wait(WORK)
+        ledger.note("leave", run.id, run.fence, run.job.group_key)
+
+
+def test_no_limit_is_exceeded_by_all_of_them_together(shop: Shop) -> None:
+    with shop.place.open() as onefold:
+        onefold.set_limits(
+            "default",
+            limit=Limit(concurrency=OF_ALL),
+            group_limit=Limit(concurrency=OF_A_GROUP),
+        )
+        jobs = [NewJob("visit", group_key=f"{n % GROUPS}") for n in range(JOBS)]
+        ids = [answer.id for answer in onefold.enqueue_many(jobs)]
+
+    workers = [shop.hire(work_within_limits, shop.place, shop.ledger) for _ in range(WORKERS)]
+    until(lambda: not audit.unfinished(shop.place), "for all jobs to end")
+    for worker in workers:
+        worker.stop()
+
+    inside: Counter[str] = Counter()
+    for line in shop.ledger.lines():
+        inside[line.value] += 1 if line.word == "enter" else -1
+        assert sum(inside.values()) <= OF_ALL
+        assert inside[line.value] <= OF_A_GROUP
+    assert sorted(line.job_id for line in shop.ledger.lines("leave")) == sorted(ids)

@@ -1,0 +1,88 @@
+"""PostgreSQL is restarted, killed, and cut off while workers run: they wait for it, and go on."""
+
+import random
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.proxy import Proxy
+from tests.fixtures import postgres_keeper
+from tests.fixtures.place import Place
+from tests.fixtures.postgres import PostgresServer
+from tests.fixtures.shards import found
+from tests.fixtures.soak import repetitions
+from tests.kill import audit
+from tests.kill.jobs import KINDS, enqueue
+from tests.kill.workers import Shop, at_length, opened, until
+
+ROUNDS = repetitions(1, soak=12)
+CUTS = repetitions(6, soak=30)
+JOBS = repetitions(160, soak=320)
+BLOWS = repetitions(2, soak=3)
+"""In each round: each may cost every lease, and five in a row would be poison."""
+
+
+def under_load(shop: Shop, blow: Callable[[], None], blows: int, **options: Any) -> None:
+    """Two workers, and blows at random moments; both live on, and do everything."""
+    dice = random.Random()
+    with shop.place.open() as onefold:
+        ids = enqueue(onefold, JOBS)
+    workers = [shop.start(**options) for _ in range(2)]
+    for left in sorted((dice.randrange(JOBS) for _ in range(blows)), reverse=True):
+        until(lambda left=left: audit.unfinished(shop.place) <= left, "for some jobs to end")  # type: ignore[misc]
+        blow()
+    until(lambda: not audit.unfinished(shop.place), "for all jobs to end")
+
+    for worker in workers:
+        worker.stop()
+    audit.check(shop.place, shop.ledger, ids)
+    shop.clear()
+
+
+@pytest.fixture
+def own_shop(own_postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
+    """On a server of its own."""
+    place = Place(own_postgres.url)
+    found(place, 1)
+    with opened(place, tmp_path) as shop:
+        yield shop
+
+
+@at_length
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restarted", "killed"])
+def test_workers_outlive_their_server(
+    own_shop: Shop, own_postgres: PostgresServer, how: signal.Signals
+) -> None:
+    def restart() -> None:
+        postgres_keeper.stop(own_postgres._folder, how)
+        own_postgres.start()
+
+    for _ in range(ROUNDS):
+        under_load(own_shop, restart, BLOWS)
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[Proxy]:
+    """A wire to the server that all tests share."""
+    proxy = Proxy(postgres_url)
+    yield proxy
+    proxy.close()
+
+
+@at_length
+def test_workers_outlive_their_connections(postgres_shop: Shop, proxy: Proxy) -> None:
+    for _ in range(ROUNDS):
+        wire = postgres_shop.place._replace(url=proxy.url)
+        under_load(postgres_shop, proxy.cut, CUTS, place=wire)
+
+
+@at_length
+def test_answers_that_are_lost_are_asked_for_again(postgres_shop: Shop, proxy: Proxy) -> None:
+    """The commit went through, and the worker cannot know."""
+    for _ in range(ROUNDS):
+        wire = postgres_shop.place._replace(url=proxy.url)
+        under_load(postgres_shop, proxy.lose_answers, CUTS, place=wire)
+    assert proxy.lost >= len(KINDS) // 2
