@@ -32,6 +32,10 @@ UNHEARD: Final = 1.0
 """Seconds between looks where no bell can be heard."""
 BLOCKED: Final = 0.5
 """Seconds until a queue at its limit is asked again: what frees it may be on another machine."""
+BUSY: Final = 0.25
+"""Seconds between looks while there is enough to take: other queues may have something, too."""
+DOUBLINGS: Final = 8
+"""How often a pause is doubled where a look promised more than there was."""
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
@@ -50,13 +54,15 @@ class Lookout:
         self._lease = span(settings.lease, "lease")
         self._plain: set[str] = set(settings.queues)
         """Queues that may have jobs without limits or groups."""
-        self._controlled: set[str] = set()
-        """Queues that may have others."""
+        self._controlled: dict[str, None] = {}
+        """Queues that may have others, in the order in which they are asked."""
         self._known_controlled: set[str] = set()
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._next_look: float | None = None
+        self._last_look = -BUSY
         self._in_vain = 0
+        self._stopped = False
 
     def ring(self, queue: str | None) -> None:
         """Somebody has stored jobs, or done something."""
@@ -64,7 +70,7 @@ class Lookout:
             self._look_in(0.0)
         elif queue in self._settings.queues:
             if queue in self._known_controlled:
-                self._controlled.add(queue)
+                self._controlled[queue] = None
             self._plain.add(queue)
             self._in_vain = 0
             self._wake()
@@ -87,23 +93,31 @@ class Lookout:
         """A queue that gave less than it was asked for has no more for now."""
         if len(taken) >= order.limit:
             self._in_vain = 0
+            self._look_in(BUSY)
             return
         self._in_vain = 0 if taken else self._in_vain + 1
         for queue, most in order.queues.items():
             if sum(job.queue == queue for job in taken) < most:
                 self._plain.discard(queue)
         # What comes next, and when? Where a look promised more than there was, later and later.
-        self._look_in(min(SOON * 2**self._in_vain, LATE))
+        self._look_in(min(SOON * 2 ** min(self._in_vain, DOUBLINGS), LATE))
+
+    def came_back(self) -> None:
+        """Jobs of ours are queued again, some for a time that only a look can tell."""
+        self._look_in(SOON)
 
     def controlled(self) -> list[str]:
-        """Queues to be asked by themselves, each once."""
-        asked, self._controlled = list(self._controlled), set()
-        return asked
+        """Queues to be asked by themselves; those that waited longest come first."""
+        return list(self._controlled)
+
+    def asked_controlled(self, queue: str) -> None:
+        """It is being asked; what it gives tells whether to ask again."""
+        self._controlled.pop(queue, None)
 
     def taken_controlled(self, queue: str, asked: int, taken: TakenUnderControl) -> None:
         """A queue at its limit is asked again later; one that gave all may have more."""
         if len(taken.jobs) >= asked:
-            self._controlled.add(queue)
+            self._controlled[queue] = None
             self._wake()
             return
         wait = BLOCKED if taken.wait is None else min(taken.wait / 1_000_000, BLOCKED)
@@ -112,16 +126,21 @@ class Lookout:
     def freed(self, queue: str) -> None:
         """A job of this queue has ended here: its limit may allow another."""
         if queue in self._known_controlled:
-            self._controlled.add(queue)
+            self._controlled[queue] = None
 
     async def run(self) -> None:
-        """Look when told to, and when nobody has for a while. Until cancelled."""
+        """Look when told to, and when nobody has for a while. Until stopped."""
         while True:
             await self._pause()
             self._wanted.clear()
             self._next_look = None
-            if self._plain:
-                continue  # a take is about to tell more
+            if self._stopped:
+                return
+            if self._plain and (left := self._last_look + BUSY - _now()) > 0:
+                # A take is about to tell more; not of all queues, though, nor if there is no room.
+                self._look_in(left)
+                continue
+            self._last_look = _now()
             try:
                 outlooks = await self._engine.alook(list(self._settings.queues))
             except DatabaseError as error:
@@ -133,6 +152,11 @@ class Lookout:
                 if self._plain or self._controlled:
                     self._wake()
 
+    def stop(self) -> None:
+        """Look no more: a look that is cut short would cost a connection."""
+        self._stopped = True
+        self._look_in(0.0)
+
     def _consider(self, outlook: Outlook) -> None:
         queue = outlook.queue
         by_itself = not outlook.paused and (outlook.controlled or outlook.due_grouped)
@@ -140,7 +164,7 @@ class Lookout:
         if outlook.paused:
             return
         if outlook.due_grouped or (outlook.due and outlook.controlled):
-            self._controlled.add(queue)
+            self._controlled[queue] = None
         if outlook.due and not outlook.controlled:
             self._plain.add(queue)
         if outlook.next_at is not None:
@@ -148,20 +172,19 @@ class Lookout:
 
     def _look_in(self, seconds: float) -> None:
         """Look after so long, unless a look comes sooner."""
-        at = asyncio.get_running_loop().time() + seconds
+        at = _now() + seconds
         if self._next_look is None or at < self._next_look:
             self._next_look = at
             self._wanted.set()
 
     async def _pause(self) -> None:
         """Until a look is due. Jittered: idle workers must not look in step."""
-        loop = asyncio.get_running_loop()
         poll = self._settings.poll.total_seconds() if self._bell.is_heard else UNHEARD
-        latest = loop.time() + poll * (0.75 + random.random() / 2)
+        latest = _now() + poll * (0.75 + random.random() / 2)
         while True:
             self._wanted.clear()
             due = latest if self._next_look is None else min(latest, self._next_look)
-            left = due - loop.time()
+            left = due - _now()
             if left <= 0:
                 return
             # Not wait_for: in Python 3.11 it may swallow a cancellation.
@@ -170,3 +193,7 @@ class Lookout:
                     await self._wanted.wait()
             except TimeoutError:
                 return
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

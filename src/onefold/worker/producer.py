@@ -77,6 +77,9 @@ class Producer:
         self._asked_of: Counter[str] = Counter()
         """The same, of queues that may have so many here and no more."""
         self._under_way: set[asyncio.Task[None]] = set()
+        self._flying = 0
+        """Flights among what is under way; queues that are asked by themselves are none."""
+        self._controlled_is_next = False
         self._wake = asyncio.Event()
         self._unknown: set[str] = set()
         self._stopping = False
@@ -180,15 +183,28 @@ class Producer:
             self._ended.append(held)
 
     def _launch(self) -> None:
-        while len(self._under_way) < FLIGHTS and not self._grounded:
+        if self._grounded:
+            return
+        # In turns: where there is more to do than room for it, neither may have it all.
+        if self._controlled_is_next:
+            self._ask_controlled()
+        while self._flying < FLIGHTS:
             reports, self._ended = self._ended[:REPORT], self._ended[REPORT:]
             order = self._order()
             if not reports and order is None:
                 break
+            if order is not None:
+                self._controlled_is_next = True
+            self._flying += 1
             self._track(self._fly(reports, order, self._asking(order)))
+        self._ask_controlled()
 
+    def _ask_controlled(self) -> None:
+        """Queues with limits, or with groups, as far as there is room."""
         for queue in self.lookout.controlled():
             if (room := min(self._room(), self._limits().get(queue, 0))) > 0:
+                self._controlled_is_next = False
+                self.lookout.asked_controlled(queue)
                 self._track(self._take_controlled(queue, self._ask(room, {queue: room})))
 
     def _asking(self, order: TakeOrder | None) -> Asked:
@@ -258,6 +274,7 @@ class Producer:
         else:
             self._pause = FIRST_PAUSE
         finally:
+            self._flying -= 1
             self._answered(asked)
 
     def _ground(self, error: DatabaseError) -> None:
@@ -293,6 +310,7 @@ class Producer:
     async def _report(self, others: list[Held]) -> None:
         endings = [held.verdict.ending(held.delivery) for held in others if held.verdict]
         self._settle(others, await self._engine.aend(endings))
+        self.lookout.came_back()
 
     async def _finish_and_take(self, finished: list[Held], order: TakeOrder | None) -> None:
         finishes = [

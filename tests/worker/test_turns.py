@@ -1,0 +1,134 @@
+"""Who gets a worker's places: no queue waits for as long as another has something to do."""
+
+import asyncio
+from datetime import timedelta
+
+from onefold import Limit, Onefold, Retry, Run
+from onefold.model.delivery import TakeOrder
+from onefold.worker.lookout import Lookout
+from onefold.worker.settings import worker_settings
+from tests.fixtures.place import Place
+from tests.worker.stage import ended, opened, perform, until, working
+
+NEVER = timedelta(hours=1)
+
+
+class TestBesideABacklog:
+    def test_jobs_of_a_limited_queue_run(self, place: Place) -> None:
+        with opened(place) as onefold:
+            onefold.queue("limited", limit=Limit(concurrency=1))
+            ran = asyncio.Event()
+            _never_done(onefold, until_=ran)
+
+            @onefold.job(queue="limited")
+            async def rare() -> None:
+                ran.set()
+
+            async def play() -> None:
+                async with working(onefold, queues=["default", "limited"], concurrency=2):
+                    await ended(onefold, (await rare.aenqueue()).id)
+
+            perform(play, onefold)
+
+    def test_jobs_of_several_limited_queues_run_in_turn(self, place: Place) -> None:
+        with opened(place) as onefold:
+            for queue in ("one", "two", "three"):
+                onefold.queue(queue, limit=Limit(concurrency=100))
+            ran = asyncio.Event()
+            for queue in ("one", "two"):
+                _never_done(onefold, until_=ran, queue=queue)
+
+            @onefold.job(queue="three")
+            async def rare() -> None:
+                ran.set()
+
+            async def play() -> None:
+                async with working(onefold, queues=["one", "two", "three"], concurrency=1):
+                    await ended(onefold, (await rare.aenqueue()).id)
+
+            perform(play, onefold)
+
+    def test_jobs_with_a_group_run(self, place: Place) -> None:
+        with opened(place) as onefold:
+            ran = asyncio.Event()
+            _never_done(onefold, until_=ran)
+
+            @onefold.job
+            async def rare() -> None:
+                ran.set()
+
+            async def play() -> None:
+                async with working(onefold, concurrency=2):
+                    enqueued = await rare.using(group_key="a").aenqueue()
+                    await ended(onefold, enqueued.id)
+
+            perform(play, onefold)
+
+
+class TestAWorkersOwnLimits:
+    def test_a_queue_that_has_all_it_may_have_here_keeps_no_other_waiting(
+        self, place: Place
+    ) -> None:
+        with opened(place) as onefold:
+            begun, may_end = asyncio.Event(), asyncio.Event()
+
+            @onefold.job
+            async def slow() -> None:
+                begun.set()
+                await may_end.wait()
+
+            @onefold.job(queue="email")
+            async def quick() -> None: ...
+
+            async def play() -> None:
+                for _ in range(3):
+                    await slow.aenqueue()
+                async with working(onefold, queues={"default": 1, "email": None}):
+                    await until(begun.is_set)
+                    later = quick.using(delay=timedelta(milliseconds=50))
+                    await ended(onefold, (await quick.aenqueue()).id, (await later.aenqueue()).id)
+                    assert not may_end.is_set()
+                    may_end.set()
+
+            perform(play, onefold)
+
+
+class TestComingBack:
+    def test_a_retry_is_run_when_it_is_due_though_nobody_rings(self, place: Place) -> None:
+        with opened(place) as onefold:
+
+            @onefold.job
+            async def second_time_lucky(run: Run) -> None:
+                if run.attempt == 1:
+                    raise Retry(timedelta(milliseconds=50))
+
+            async def play() -> None:
+                async with working(onefold, poll=NEVER, chores=False):
+                    await ended(onefold, (await second_time_lucky.aenqueue()).id)
+
+            perform(play, onefold)
+
+    def test_a_worker_may_look_in_vain_for_as_long_as_it_likes(self, place: Place) -> None:
+        with opened(place) as onefold:
+
+            async def play() -> None:
+                await onefold.amigrate()
+                bell = await onefold._conductor.database.abell()
+                lookout = Lookout(onefold.engine, worker_settings({}), bell, lambda: None)
+                order = TakeOrder({"default": 1}, 1, "somebody", 1)
+                for _ in range(2_000):
+                    lookout.taken(order, [])
+
+            perform(play, onefold)
+
+
+def _never_done(onefold: Onefold, *, until_: asyncio.Event, queue: str = "default") -> None:
+    """More jobs than a worker has places for, until something has happened."""
+
+    @onefold.job(kind=f"endless {queue}", queue=queue)
+    async def endless() -> None:
+        if not until_.is_set():
+            await endless.aenqueue()
+
+    for _ in range(20):
+        endless.enqueue()
