@@ -79,7 +79,7 @@ class Worker:
         heart = Heart(engine, self.settings, producer.deliveries, producer.lose)
         background = [
             asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring))),
-            asyncio.create_task(_keep_on("the lookout", lookout.run)),
+            looking := asyncio.create_task(_keep_on("the lookout", lookout.run)),
             *self._chores(engine, afterwards),
         ]
         for line in report(self._conductor, self._registry, self.settings):
@@ -92,6 +92,8 @@ class Worker:
         finally:
             heart.stop()
             executor.close()
+            lookout.stop()
+            await _ended(looking, RESTART)
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -167,10 +169,10 @@ class Worker:
 
 
 async def _keep_on(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Begin anew what must not end: a long log is better than a worker that has gone deaf."""
+    """Begin anew what must not fail: a long log is better than a worker that has gone deaf."""
     while True:
         try:
-            await work()
+            return await work()
         except Exception:
             log.exception("The worker goes on after %s has failed.", name)
         await asyncio.sleep(RESTART)
