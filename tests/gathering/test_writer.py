@@ -134,7 +134,8 @@ class TestWaiting:
 
         async def all_at_once() -> list[Any]:
             calls = (onefold.aenqueue("mail", number) for number in range(8))
-            return await asyncio.gather(*calls, return_exceptions=True)
+            answers: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+            return answers
 
         def ask(number: int) -> Any:
             return onefold.enqueue("mail", number)

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from onefold import Busy, KeyReused, LeaseLost, OutcomeUnknown
 from onefold.calls.lock import Lock
 from onefold.claims import Claim, Done, Mismatch, NotDone, Replay, Unknown, Won
+from onefold.model.claim import Takeover
 from tests.model.claim_model import Attempt, ClaimModel, Place, Said, Wish
 from tests.model.store import LENGTH, SHRINKING, Store, moment, seconds
 
@@ -177,7 +178,7 @@ class ClaimMachine(RuleBasedStateMachine):
                 key,
                 fingerprint=wish.fingerprint,
                 lease=_span(wish.lease),
-                takeover=wish.takeover,  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+                takeover=cast("Takeover", wish.takeover),
                 retention=_span(wish.retention),
                 verify=(lambda _: found[verdict]) if verdict in found else None,
             ) as claim:
