@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import strategies as st
@@ -21,9 +21,11 @@ from hypothesis.stateful import (
 from onefold import Busy, KeyReused, LeaseLost, OutcomeUnknown
 from onefold.calls.lock import Lock
 from onefold.claims import Claim, Done, Mismatch, NotDone, Replay, Unknown, Won
-from onefold.model.claim import Takeover
 from tests.model.claim_model import Attempt, ClaimModel, Place, Said, Wish
 from tests.model.store import LENGTH, SHRINKING, Store, moment, seconds
+
+if TYPE_CHECKING:
+    from onefold.model.claim import Takeover
 
 KEYS = st.sampled_from(["a", "a", "a", "b"])
 WISHES = st.builds(
