@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from onefold import Bury, Onefold, Retry, is_unique_violation
+from onefold import (
+    Bury,
+    Busy,
+    LeaseLost,
+    Onefold,
+    OnefoldError,
+    OutcomeUnknown,
+    Retry,
+    is_unique_violation,
+)
 from onefold.model.rules import ErrorRules, error_rules
+
+BUSY = Busy(key="k", retry_after=timedelta(seconds=1))
 
 
 def outcome(rules: ErrorRules, error: BaseException) -> str | None:
@@ -56,6 +68,14 @@ def is_teapot(error: BaseException) -> bool:
             "bury ValueError",
         ),
         ({"retry_on": (is_teapot,)}, ValueError("a teapot"), "retry"),
+        ({"retry_on": (OSError,)}, BUSY, None),
+        ({"bury_on": (Exception,)}, BUSY, None),
+        ({"done_on": (Exception,)}, BUSY, None),
+        ({"done_on": (OnefoldError,)}, OutcomeUnknown(key="k"), None),
+        ({"retry_on": (OSError,)}, OutcomeUnknown(key="k"), None),
+        ({"done_on": (Exception,)}, LeaseLost("a lock", fence=1), None),
+        ({"done_on": (Busy,)}, BUSY, "done"),
+        ({"retry_on": (Busy,)}, BUSY, "retry"),
     ],
 )
 def test_the_nearest_rule_decides(

@@ -2,17 +2,20 @@
 
 A rule is a class of exceptions, or a function that looks at the error. Of several classes the one
 that is nearest to the error decides; a function is nearer than any class.
+
+`Busy`, `OutcomeUnknown` and `LeaseLost` have a meaning of their own where they leave a handler:
+only a rule that names them is about them, and none that is about errors of all kinds.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from onefold.errors import InvalidInput
+from onefold.errors import Busy, InvalidInput, LeaseLost, OutcomeUnknown
 from onefold.model import given
 from onefold.model.outcome import Bury, Retry
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from onefold.model.outcome import Outcome
 
 ErrorRule: TypeAlias = type[BaseException] | Callable[[BaseException], bool]
+
+OURS: Final = (Busy, LeaseLost, OutcomeUnknown)
+"""Not failures of a handler: not now, not any more, nobody knows."""
 
 
 class ErrorRules(msgspec.Struct, frozen=True):
@@ -45,7 +51,7 @@ class ErrorRules(msgspec.Struct, frozen=True):
             return Bury(type(error).__name__)
         if retry is not None:
             return Retry()
-        if self.retry_on and not self.bury_on:
+        if self.retry_on and not self.bury_on and not isinstance(error, OURS):
             return Bury(type(error).__name__)
         return None
 
@@ -75,6 +81,10 @@ def _distance(rules: Sequence[ErrorRule], error: BaseException) -> int | None:
     found = [
         lineage.index(rule) + 1 if isinstance(rule, type) else 0
         for rule in rules
-        if (isinstance(error, rule) if isinstance(rule, type) else rule(error))
+        if (_names(rule, error) if isinstance(rule, type) else rule(error))
     ]
     return min(found, default=None)
+
+
+def _names(rule: type[BaseException], error: BaseException) -> bool:
+    return isinstance(error, rule) and (not isinstance(error, OURS) or issubclass(rule, OURS))
