@@ -120,6 +120,12 @@ def test_a_full_bucket_gives_all_it_has_and_then_one_after_the_other() -> None:
     assert rate.left(full_at, 100 + 9_000_000) == 3
 
 
+def test_a_bucket_that_was_emptied_by_a_clock_ahead_is_no_emptier_than_empty() -> None:
+    rate = Rate(3, timedelta(seconds=3))
+    assert rate.believed(3_600_000_000, 100) == rate.spent(0, 100, 3)
+    assert rate.believed(2_000_000, 100) == 2_000_000
+
+
 @given(rate=rates, steps=st.lists(st.tuples(st.integers(0, 500), st.integers(0, 60)), max_size=60))
 def test_no_period_ever_sees_more_than_a_full_bucket_and_what_trickles_in(
     rate: Rate, steps: list[tuple[int, int]]

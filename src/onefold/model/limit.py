@@ -52,6 +52,10 @@ class Rate:
         """Microseconds until there is a token in it."""
         return max(0, full_at - (self.count - 1) * self.interval - now)
 
+    def believed(self, full_at: int, now: int) -> int:
+        """When it will be full again, at the latest: what is later was said by another clock."""
+        return min(full_at, now + self.count * self.interval)
+
     def __str__(self) -> str:
         """As it is written: 100/m, 10/30s."""
         for unit, length in reversed(_UNITS.items()):

@@ -25,7 +25,7 @@ from onefold.operations.queues import TakenUnderControl, home_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from onefold.operations.statement import Operation, Row, Sql
+    from onefold.operations.statement import Operation, Row, Sql, Statement
 
 WINDOW: Final = 256
 """Groups that are visited at a time, and due jobs that are few enough to be looked at singly (as
@@ -141,7 +141,7 @@ def _room(sql: Sql, control: Control) -> Operation[Room]:
                 free -= rows[0][0]
         left = min(left, free)
     if control.rate is not None and left:
-        rates = yield from _rates(sql, control, [""])
+        rates = yield from _rates(sql, control, control.rate, [""])
         full_at = rates.get("", 0)
         left = min(left, control.rate.left(full_at, control.now))
     return Room(left, full_at)
@@ -153,9 +153,25 @@ def _wait(control: Control, room: Room) -> int | None:
     return None if rate is None else rate.wait(room.full_at, control.now) or None
 
 
-def _rates(sql: Sql, control: Control, groups: Sequence[str]) -> Operation[dict[str, int]]:
+def _rates(
+    sql: Sql, control: Control, rate: Rate, groups: Sequence[str]
+) -> Operation[dict[str, int]]:
+    """When the buckets will be full, by the group.
+
+    After the clock was set back, some may be said to be empty for longer than an empty one is. This
+    is put right at once: it would be said again at every look, until the old time comes.
+    """
     rows = yield sql("find_rates", shard=control.home, queue=control.queue, groups=list(groups))
-    return {row[0]: row[1] for row in rows}
+    stored = {row[0]: row[1] for row in rows}
+    rates = {group: rate.believed(full_at, control.now) for group, full_at in stored.items()}
+    wrong = [group for group in sorted(rates) if rates[group] != stored[group]]
+    if wrong:
+        yield _save_rates(sql, [(control.home, control.queue, one, rates[one]) for one in wrong])
+    return rates
+
+
+def _save_rates(sql: Sql, rows: Sequence[tuple[int, str, str, int]]) -> Statement:
+    return sql("save_rates", ("shard", "queue", "group_key", "full_at"), rows)
 
 
 def _ungrouped(sql: Sql, control: Control, most: int) -> Operation[list[Candidate]]:
@@ -275,7 +291,7 @@ class _Visit:
                 running.update({row[0]: row[1] for row in rows})
         rates: dict[str, int] = {}
         if control.group_rate is not None:
-            rates = yield from _rates(sql, control, groups)
+            rates = yield from _rates(sql, control, control.group_rate, groups)
         for group in groups:
             self.rooms[group] = self._room_of(running[group], rates.get(group, 0))
         return [group for group in groups if self.rooms[group].left]
@@ -384,5 +400,5 @@ def _spend(
         if wait := rate.wait(full_at, control.now):
             waits.append(wait)
     if rows:
-        yield sql("save_rates", ("shard", "queue", "group_key", "full_at"), rows)
+        yield _save_rates(sql, rows)
     return waits
