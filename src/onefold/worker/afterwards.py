@@ -108,10 +108,14 @@ class Afterwards:
         except Exception:
             log.exception("on_dead failed for job %s.", job_id)
 
-    async def settle(self) -> None:
-        """Let what was begun end."""
+    async def settle(self, seconds: float) -> None:
+        """Let what was begun end, in the time that is left for it."""
         if self._calls:
-            await asyncio.gather(*self._calls, return_exceptions=True)
+            _, late = await asyncio.wait(self._calls, timeout=max(seconds, 0))
+            for call in late:
+                call.cancel()
+            if late:
+                log.error("%d calls of on_dead have not ended in time: given up.", len(late))
 
 
 def _known(job: Job, error: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from contextlib import contextmanager, nullcontext
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from onefold.worker.worker import Worker
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+LATE: Final = 1.0
+"""Seconds beyond the grace after which a process that should have ended is ended."""
+OVER: Final = 0.0
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
@@ -26,19 +30,30 @@ def run_until_signal(
 ) -> None:
     """Run a worker; the first signal stops it, the second ends the process.
 
-    Under a supervisor, the second is the supervisor's to give: a service manager that signals all
-    processes of a group would otherwise be taken for somebody in a hurry. Outside of the main
-    thread there are no signals: it then runs until its process ends.
+    So does the end of the grace, a little later: a handler that keeps the event loop from running,
+    or does not let itself be cancelled, leaves no other way. Under a supervisor, the second is the
+    supervisor's to give: a service manager that signals all processes of a group would otherwise be
+    taken for somebody in a hurry. Outside of the main thread there are no signals: it then runs
+    until its process ends.
     """
-    asyncio.run(_run(make, close, supervised=supervised))
+    told: SimpleQueue[float] = SimpleQueue()
+    threading.Thread(target=_end_late, args=(told,), name="onefold-grace", daemon=True).start()
+    try:
+        asyncio.run(_run(make, close, told, supervised=supervised))
+    finally:
+        told.put(OVER)
 
 
 async def _run(
-    make: Callable[[], Worker], close: Callable[[], Awaitable[None]], *, supervised: bool
+    make: Callable[[], Worker],
+    close: Callable[[], Awaitable[None]],
+    told: SimpleQueue[float],
+    *,
+    supervised: bool,
 ) -> None:
     worker = make()
     try:
-        signals = _Signals(worker, supervised=supervised)
+        signals = _Signals(worker, told, supervised=supervised)
         with signals.heard() if _in_main_thread() else nullcontext():
             await worker.run()
     finally:
@@ -48,8 +63,9 @@ async def _run(
 class _Signals:
     """What signals mean while a worker runs."""
 
-    def __init__(self, worker: Worker, *, supervised: bool) -> None:
+    def __init__(self, worker: Worker, told: SimpleQueue[float], *, supervised: bool) -> None:
         self._worker = worker
+        self._told = told
         self._supervised = supervised
         self._loop = asyncio.get_running_loop()
         self._count = 0
@@ -73,6 +89,7 @@ class _Signals:
     def _hear(self, number: int, _: FrameType | None) -> None:
         self._count += 1
         if self._count == 1:
+            self._told.put(self._worker.settings.grace.total_seconds() + LATE)
             self._loop.call_soon_threadsafe(self._stop, number)
         elif not self._supervised:
             _end_now(number)
@@ -97,3 +114,14 @@ def _end_now(number: int) -> None:
         logging.shutdown()
     finally:
         os._exit(128 + number)
+
+
+def _end_late(told: SimpleQueue[float]) -> None:
+    """In a thread of its own: once told to stop, the process ends, one way or another."""
+    if (seconds := told.get()) == OVER:
+        return
+    try:
+        told.get(timeout=seconds)
+    except Empty:
+        log.error("The grace is over, and a handler would not end: ending now, without it.")  # noqa: TRY400
+        os._exit(1)

@@ -61,6 +61,8 @@ class Worker:
         self._started = asyncio.Event()
         self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._ends_at = 0.0
+        """When the grace is over, by the loop's clock."""
 
     async def run(self) -> None:
         """Until `stop`: then what runs may end within the grace, and the rest is handed back."""
@@ -88,7 +90,7 @@ class Worker:
         self._begun.set()
         try:
             await self._work(producer)
-            await afterwards.settle()
+            await afterwards.settle(self._ends_at - asyncio.get_running_loop().time())
         finally:
             heart.stop()
             executor.close()
@@ -115,10 +117,13 @@ class Worker:
         try:
             await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                return await work  # it can only have failed
+                # It can only have failed, and an application may not hear of it for long.
+                log.critical("The worker has failed, and has ended.", exc_info=work.exception())
+                return await work
             log.info("Stopping: %d jobs are held.", len(producer.held))
             producer.stop()
             grace = self.settings.grace.total_seconds()
+            self._ends_at = asyncio.get_running_loop().time() + grace
             margin = min(grace * MARGIN, LONGEST_MARGIN)
             if await _ended(work, grace - margin):
                 return await work
@@ -129,6 +134,12 @@ class Worker:
                     "%d jobs could not be handed back; they run again when their leases end.",
                     len(producer.held),
                 )
+        except asyncio.CancelledError:
+            # Handlers must not go on without a lease, and others need not wait for it to end.
+            producer.stop()
+            producer.interrupt()
+            await _ended(work, min(self.settings.grace.total_seconds(), LONGEST_MARGIN))
+            raise
         finally:
             for task in (work, stop):
                 task.cancel()

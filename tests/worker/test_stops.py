@@ -1,0 +1,114 @@
+"""Handlers that would not stop, and stops that nobody announced."""
+
+import asyncio
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from onefold import Job, Onefold
+from tests.fixtures.place import Place
+from tests.worker.stage import PATIENCE, opened, perform, until, working
+
+PROGRAM = """
+import asyncio, os, signal, threading
+from datetime import timedelta
+from onefold import Onefold
+
+onefold = Onefold({url!r}, schema={schema!r})
+
+def stop_soon() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+@onefold.job
+async def blocks() -> None:
+    stop_soon()
+    threading.Event().wait()
+
+@onefold.job
+async def ignores() -> None:
+    stop_soon()
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+@onefold.job
+async def waits_for_a_thread() -> None:
+    stop_soon()
+    await asyncio.to_thread(threading.Event().wait)
+
+{kind}.enqueue()
+onefold.run_worker(grace=timedelta(milliseconds=300))
+"""
+
+
+@pytest.mark.parametrize("kind", ["blocks", "ignores", "waits_for_a_thread"])
+def test_a_process_ends_after_its_grace_whatever_its_handlers_do(place: Place, kind: str) -> None:
+    program = PROGRAM.format(url=place.url, schema=place.schema, kind=kind)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, "ending now" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_cancelled_worker_hands_back_what_it_runs(place: Place) -> None:
+    with opened(place) as onefold:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+
+        @onefold.job
+        async def endless() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        async def play() -> None:
+            enqueued = await endless.aenqueue()
+            running = asyncio.create_task(onefold.worker().run())
+            await until(begun.is_set)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert stopped.is_set()
+            job = await _get(onefold, enqueued.id)
+            assert (job.state, job.attempt) == ("queued", 0)
+
+        perform(play, onefold)
+
+
+def test_an_on_dead_that_does_not_end_is_given_up_with_the_grace(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(place) as onefold:
+        called = asyncio.Event()
+
+        async def mourn(job: Job) -> None:
+            del job
+            called.set()
+            await asyncio.Event().wait()
+
+        @onefold.job(max_attempts=1, on_dead=mourn)
+        async def fails() -> None:
+            raise ValueError
+
+        async def play() -> None:
+            await fails.aenqueue()
+            async with working(onefold, grace=timedelta(milliseconds=300)):
+                await until(called.is_set)
+
+        perform(play, onefold)
+    assert "on_dead have not ended" in caplog.text
+
+
+async def _get(onefold: Onefold, job_id: str) -> Job:
+    job = await onefold.aget(job_id)
+    assert job is not None
+    return job
