@@ -113,7 +113,12 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     delivery: Delivery
     result: str | None = None
     plain: bool = False
-    """True where the job is known to have no settings of its own."""
+    """True where the job is known to have no retention of its own."""
+
+
+def is_plain(options: str | None) -> bool:
+    """Whether a job's settings say nothing of retention, as the statement sees it: by the text."""
+    return options is None or '"keep"' not in options
 
 
 def finish(

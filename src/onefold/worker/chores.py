@@ -51,6 +51,7 @@ class Chores:
         self._conductor = conductor
         self._engine = engine
         self._hooks: Hooks = conductor.hooks
+        self._stopped = asyncio.Event()
         self.buried: Callable[[RescuedJob], None] = lambda _: None
         """Told of each job that a rescue has buried."""
         rescue_every = min(settings.lease / 4, timedelta(seconds=15))
@@ -62,7 +63,7 @@ class Chores:
         ]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until stopped."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tick())
             for chore in self.chores:
@@ -70,7 +71,7 @@ class Chores:
 
     async def _tick(self) -> None:
         """Every worker looks when a tick is due, and the tick's claim says whose job it is."""
-        while True:
+        while not self._stopped.is_set():
             try:
                 ticked = await self._engine.atick()
             except OnefoldError as error:
@@ -78,16 +79,26 @@ class Chores:
                 pause = TICK
             else:
                 pause = TICK if ticked.wait is None else min(TICK, ticked.wait.total_seconds())
-            await asyncio.sleep(max(pause, 0.0) + random.random() * JITTER)
+            await self._rest(max(pause, 0.0) + random.random() * JITTER)
 
     async def _repeat(self, chore: Chore) -> None:
-        while True:
-            # Jittered, the first time too: workers that start together must not chore together.
-            await asyncio.sleep(chore.every.total_seconds() * (0.5 + random.random()))
+        # Jittered, the first time too: workers that start together must not chore together.
+        while not await self._rest(chore.every.total_seconds() * (0.5 + random.random())):
             try:
                 await self.once(chore)
             except OnefoldError as error:
                 log.warning("The chore %r was not done: %s", chore.name, error)
+
+    async def _rest(self, seconds: float) -> bool:
+        """Until so many seconds have passed, or there is an end of it: True then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Begin no more: a chore that is cut short would cost a connection, and keep its claim."""
+        self._stopped.set()
 
     async def once(self, chore: Chore) -> bool:
         """Do it, unless somebody has done it within its interval; True where it was done."""

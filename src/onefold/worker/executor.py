@@ -48,7 +48,6 @@ class Executor:
         self._threads = Threads("onefold-handler", settings.concurrency)
         self._processes = Processes(self._loop, conductor.hooks)
         self._done: deque[tuple[Held, Verdict | None]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, held: Held) -> None:
         """Begin; what keeps it from beginning is the end of this delivery, and of no other."""
@@ -99,13 +98,12 @@ class Executor:
     def _start_task(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         work = self._attend(held, args, kwargs)
         task = self._loop.create_task(work, context=self._context.copy())
+        # Whoever holds the delivery holds the task, too: the loop alone would forget it.
         held.stop = task.cancel
-        self._tasks.add(task)
         task.add_done_callback(partial(self._attended, held))
 
     def _attended(self, held: Held, task: asyncio.Task[None]) -> None:
         """However its task has ended: a lease would be kept for ever, and a place."""
-        self._tasks.discard(task)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if not held.is_over and error is not None:
             self._over(held, self._stopped(held, error))

@@ -1,7 +1,7 @@
 """The producer: takes jobs, has them run, and reports how they ended.
 
 Both travel in flights: one finishes what has ended and takes what there is room for, in one round
-trip. Two may be under way, so that handlers run while the database works.
+trip. Handlers run meanwhile, on what the last one brought.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections import Counter, deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onefold.errors import DatabaseError
 from onefold.model.lifecycle import Event
 from onefold.worker import verdict
 from onefold.worker.held import Held
+from onefold.worker.pace import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
     from onefold.calls.engine import Engine
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from onefold.worker.lookout import Lookout
     from onefold.worker.settings import WorkerSettings
 
-FLIGHTS: Final = 2
 REPORT: Final = 1_000
 """Deliveries in one flight."""
 FIRST_PAUSE: Final = 0.05
@@ -69,16 +71,21 @@ class Producer:
         self.held: dict[Delivery, Held] = {}
         """Everything that is leased to us and not yet reported."""
         self._ready: deque[Held] = deque()
-        self._ended: list[Held] = []
+        self._finished: list[Held] = []
+        """Ended well, and not yet reported."""
+        self._others: list[Held] = []
+        """Ended otherwise, and not yet reported."""
         self._running = 0
+        self._pace = Pace(settings.prefetch, settings.most_prefetched)
         self._by_queue: Counter[str] = Counter()
         self._asked = 0
         """Jobs that flights under way may bring."""
         self._asked_of: Counter[str] = Counter()
         """The same, of queues that may have so many here and no more."""
         self._under_way: set[asyncio.Task[None]] = set()
-        self._flying = 0
-        """Flights among what is under way; queues that are asked by themselves are none."""
+        self._is_flying = False
+        """One flight at a time: what ends meanwhile goes with the next, all in one commit."""
+        self._is_reporting = False
         self._controlled_is_next = False
         self._wake = asyncio.Event()
         self._unknown: set[str] = set()
@@ -126,8 +133,12 @@ class Producer:
             self._drop(held)
             self._afterwards.lost(held)
         else:
-            self._ended.append(held)
+            self._to_be_reported(held)
+        self._pace.ended()
         self._wake.set()
+
+    def _to_be_reported(self, held: Held) -> None:
+        (self._finished if _finishes(held) else self._others).append(held)
 
     def _complete(self, held: Held) -> None:
         """Its own transaction has said so already; what came after cannot be told any more."""
@@ -180,7 +191,7 @@ class Producer:
         while self._ready:
             held = self._ready.popleft()
             held.is_over, held.verdict = True, verdict.HANDED_BACK
-            self._ended.append(held)
+            self._others.append(held)
 
     def _launch(self) -> None:
         if self._grounded:
@@ -188,16 +199,23 @@ class Producer:
         # In turns: where there is more to do than room for it, neither may have it all.
         if self._controlled_is_next:
             self._ask_controlled()
-        while self._flying < FLIGHTS:
-            reports, self._ended = self._ended[:REPORT], self._ended[REPORT:]
-            order = self._order()
-            if not reports and order is None:
-                break
-            if order is not None:
-                self._controlled_is_next = True
-            self._flying += 1
-            self._track(self._fly(reports, order, self._asking(order)))
+        if not self._is_flying:
+            self._fly_if_needed()
+        if self._others and not self._is_reporting:
+            self._is_reporting = True
+            others, self._others = self._others[:REPORT], self._others[REPORT:]
+            self._track(self._report(others))
         self._ask_controlled()
+
+    def _fly_if_needed(self) -> None:
+        finished, self._finished = self._finished[:REPORT], self._finished[REPORT:]
+        order = self._order()
+        if not finished and order is None:
+            return
+        if order is not None:
+            self._controlled_is_next = True
+        self._is_flying = True
+        self._track(self._fly(finished, order, self._asking(order)))
 
     def _ask_controlled(self) -> None:
         """Queues with limits, or with groups, as far as there is room."""
@@ -240,9 +258,11 @@ class Producer:
         return self.lookout.order(room, self._limits(), tuple(self._unknown))
 
     def _room(self) -> int:
-        if self._stopping or len(self._ready) > self._settings.prefetch // 2:
+        """How many may come beside those that run or wait; what has ended needs none."""
+        prefetch, waiting = self._pace.prefetch, len(self._ready)
+        if self._stopping or waiting > prefetch // 2:
             return 0
-        return self._settings.capacity - len(self.held) - self._asked
+        return self._settings.concurrency + prefetch - self._running - waiting - self._asked
 
     def _limits(self) -> dict[str, int]:
         """How many each queue may give."""
@@ -255,27 +275,43 @@ class Producer:
 
     # --- one flight -----------------------------------------------------------------------------
 
-    async def _fly(self, reports: list[Held], order: TakeOrder | None, asked: Asked) -> None:
+    async def _fly(self, finished: list[Held], order: TakeOrder | None, asked: Asked) -> None:
+        began = time.monotonic()
         try:
-            finished = [held for held in reports if _finishes(held)]
-            others = [held for held in reports if not _finishes(held)]
-            if others:
-                await self._report(others)
-            if finished or order is not None:
+            with self._saying(finished):
                 await self._finish_and_take(finished, order)
+        finally:
+            now = time.monotonic()
+            self._pace.landed(now - began, now)
+            self._is_flying = False
+            self._answered(asked)
+
+    async def _report(self, others: list[Held]) -> None:
+        """Ends otherwise than well may wait for somebody's lock: they do not travel with others."""
+        try:
+            with self._saying(others):
+                endings = [held.verdict.ending(held.delivery) for held in others if held.verdict]
+                self._settle(others, await self._engine.aend(endings))
+                self.lookout.came_back()
+        finally:
+            self._is_reporting = False
+
+    @contextmanager
+    def _saying(self, reports: list[Held]) -> Generator[None]:
+        """Whatever could not be said is said again: an accepted word is answered as `already`."""
+        try:
+            yield
         except DatabaseError as error:
             self._ground(error)
-            # Whatever was not said is said again: an accepted word is answered as `already`.
-            self._ended += [held for held in reports if held.delivery in self.held]
+            for held in reports:
+                if held.delivery in self.held:
+                    self._to_be_reported(held)
         except Exception:
             log.exception("A report was refused; its jobs come back when their leases end.")
             for held in reports:
                 self._drop(held)
         else:
             self._pause = FIRST_PAUSE
-        finally:
-            self._flying -= 1
-            self._answered(asked)
 
     def _ground(self, error: DatabaseError) -> None:
         """Wait a little before the next flight."""
@@ -307,11 +343,6 @@ class Producer:
         finally:
             self._answered(asked)
 
-    async def _report(self, others: list[Held]) -> None:
-        endings = [held.verdict.ending(held.delivery) for held in others if held.verdict]
-        self._settle(others, await self._engine.aend(endings))
-        self.lookout.came_back()
-
     async def _finish_and_take(self, finished: list[Held], order: TakeOrder | None) -> None:
         finishes = [
             held.verdict.finish(held.delivery, held.job) for held in finished if held.verdict
@@ -320,8 +351,12 @@ class Producer:
         if order is not None:
             self.lookout.taken(order, taken)
         self.receive(taken)
-        again = self._settle(finished, ended)
-        if again:
+        if again := self._settle(finished, ended):
+            self._track(self._land(again))
+
+    async def _land(self, again: list[Held]) -> None:
+        """Rows that somebody had locked, or with successors: waited for, one flight's worth."""
+        with self._saying(again):
             finishes = [
                 held.verdict.finish(held.delivery, held.job) for held in again if held.verdict
             ]

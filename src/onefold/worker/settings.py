@@ -43,8 +43,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """In the order they are served, each with the most that runs here at once."""
     concurrency: int
     """Handlers at once."""
-    prefetch: int
-    """Jobs held beside those that run, so that nobody waits for the database."""
+    prefetch: int | None
+    """Jobs held beside those that run; None is as many as end while the database is asked."""
     lease: timedelta
     """How long a job stays ours without a heartbeat."""
     heartbeat: timedelta
@@ -58,9 +58,9 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it also rescues, prunes, sweeps and ticks."""
 
     @property
-    def capacity(self) -> int:
-        """Jobs that may be held."""
-        return self.concurrency + self.prefetch
+    def most_prefetched(self) -> int:
+        """Where the number is left to the worker's pace: no more than this."""
+        return 2 * self.concurrency if self.prefetch is None else self.prefetch
 
 
 def worker_settings(options: WorkerOptions) -> WorkerSettings:
@@ -84,7 +84,7 @@ def worker_settings(options: WorkerOptions) -> WorkerSettings:
     return WorkerSettings(
         queues=_queues(options.get("queues", ("default",))),
         concurrency=concurrency,
-        prefetch=concurrency if prefetch is None else _whole(prefetch, "prefetch", least=0),
+        prefetch=None if prefetch is None else _whole(prefetch, "prefetch", least=0),
         lease=lease,
         heartbeat=beat,
         poll=poll,

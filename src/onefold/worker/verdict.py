@@ -14,7 +14,7 @@ from onefold.model.moment import span
 from onefold.model.names import REASON_BYTES
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
 from onefold.operations.endings import Ending
-from onefold.operations.leases import Finish
+from onefold.operations.leases import Finish, is_plain
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -36,7 +36,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     def finish(self, delivery: Delivery, job: Job) -> Finish:
         """As a completion."""
-        return Finish(delivery, self.result, plain=job.options_text is None)
+        return Finish(delivery, self.result, plain=is_plain(job.options_text))
 
     def ending(self, delivery: Delivery) -> Ending:
         """As any other word."""

@@ -1,4 +1,4 @@
--- Complete deliveries of jobs without settings of their own, and without a successor: there is nothing
+-- Complete deliveries of jobs without a retention of their own, and without a successor: there is nothing
 -- to do after it. Locks the rows in (shard, id) order, and passes over rows that somebody else has locked.
 -- finish_jobs comes back for all that was passed over.
 with held as materialized (
@@ -11,7 +11,7 @@ with held as materialized (
         -- Running, or given up for lost (and not handed back) but taken by nobody since.
         and (j.state = 1 or (j.state = 0 and j.vanished > 0 and j.not_before is not null))
         and j.next is null
-        and j.options is null
+        and (j.options is null or strpos(j.options, '"keep"') = 0)
     order by j.shard, j.id
     for update of j skip locked
 )
