@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FOLDER: Final = Path("build/bench")
 ROUNDS: Final = 3
 LARGEST_SCALE: Final = 1000
-WIDTH: Final = 110
+WIDTH: Final = 130
 
 
 class Settings(msgspec.Struct, frozen=True):
