@@ -44,6 +44,24 @@ async def test_once_is_given_back_by_a_failure(deliveries: Deliveries) -> None:
     assert await once(deliveries.again(run), effect) == {"done": 1}
 
 
+@pytest.mark.parametrize("takeover", ["refuse", "rerun", "resume"])
+async def test_f070_who_has_lost_the_job_claims_nothing_any_more(
+    deliveries: Deliveries, takeover: Any
+) -> None:
+    """Though it does not know: not even what the one that has the job is at work on."""
+    effect = Effect()
+    stale = deliveries.first()
+    run = deliveries.vanish()
+    async with run.once("mail", takeover=takeover) as claim:
+        with pytest.raises(LeaseLost, match="no longer held under fence 1"):
+            await once(stale, effect, takeover=takeover)
+        claim.result = effect(2)
+
+    assert stale.target.lost
+    assert await once(run, effect) == {"done": 2}
+    assert effect.calls == [2]
+
+
 async def vanish_inside(deliveries: Deliveries, **options: Any) -> Any:
     run = deliveries.first()
     with pytest.raises(Interrupted):

@@ -9,7 +9,7 @@ import msgspec
 from onefold.calls.claims import LEASE, ClaimCalls, ClaimOptions
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.procedure import Conductor, Procedure, Transaction
-from onefold.errors import Busy, ConflictingOptions
+from onefold.errors import Busy, ConflictingOptions, LeaseLost
 from onefold.model.claim import (
     JOINED_RETRY,
     Answer,
@@ -20,8 +20,9 @@ from onefold.model.claim import (
     claim_key,
     want,
 )
+from onefold.model.delivery import Delivery
 from onefold.model.identity import hash_of
-from onefold.operations import claims
+from onefold.operations import claims, standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,15 +36,23 @@ class JobClaims(ClaimCalls):
     """Keys that are this job's alone, beside it on its shard.
 
     Nobody else can want them, so what an earlier delivery has left is abandoned as soon as there is
-    a later one: it is met as its takeover says, and not waited for.
+    a later one: it is met as its takeover says, and not waited for. The earlier one may still be
+    there, and not know it: it claims nothing any more.
     """
 
-    def __init__(self, conductor: Conductor, job: Job, check: Callable[[], None]) -> None:
-        """`check` raises where the run must not go on."""
+    def __init__(
+        self,
+        conductor: Conductor,
+        job: Job,
+        check: Callable[[], None],
+        lose: Callable[[], object],
+    ) -> None:
+        """`check` raises where the run must not go on; `lose` is called where the job is gone."""
         self._conductor = conductor
         self._tenant = job.tenant
         self._job = job
         self._check = check
+        self._lose = lose
         self._mine: set[str] = set()
         """Who has claimed something in this run."""
 
@@ -73,13 +82,18 @@ class JobClaims(ClaimCalls):
 
     def _claim(self, wanted: Wanted) -> Procedure[Answer]:
         self._check()
-        answer: Answer = yield Transaction(lambda sql: self._claimed(sql, wanted))
+        try:
+            answer: Answer = yield Transaction(lambda sql: self._claimed(sql, wanted))
+        except LeaseLost:
+            self._lose()
+            raise
         if isinstance(answer, Won):
             self._mine.add(answer.claim.owner)
         return answer
 
     def _claimed(self, sql: Sql, wanted: Wanted) -> Operation[Answer]:
         """Another task of this very run may be at work on it."""
+        yield from standing.hold(sql, Delivery(self._job.id, self._job.fence))
         found = yield from claims.find(sql, wanted.key)
         if found is not None and found.state == Holding.HELD and found.owner in self._mine:
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)

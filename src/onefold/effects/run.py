@@ -89,7 +89,7 @@ class Run(Stepping):
 
     @cached_property
     def _claims(self) -> JobClaims:
-        return JobClaims(self._conductor, self.job, self.check)
+        return JobClaims(self._conductor, self.job, self.check, self.lose)
 
     @property
     def id(self) -> str:
