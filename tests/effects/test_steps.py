@@ -1,6 +1,7 @@
 """Steps: done once, remembered, compared, refused."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +18,7 @@ from onefold import (
     InvalidInput,
     KeyReused,
     LeaseLost,
+    OutcomeUnknown,
     Run,
     StepFailed,
     StepsChanged,
@@ -267,6 +269,65 @@ async def test_f056_steps_of_one_name_are_told_apart_by_their_number(
     assert effect.count == 3
     labels = [step.label for step in deliveries.onefold.steps(run.target.id)]
     assert labels == ["mail", "mail#2", "mail#3"]
+
+
+class Interrupted(BaseException):
+    """As a cancelled task: nobody can say how far it came."""
+
+
+@pytest.mark.parametrize("error", [ValueError, Interrupted])
+async def test_f056_who_asks_again_for_a_step_that_failed_means_that_step(
+    deliveries: Deliveries, error: Any
+) -> None:
+    """In a loop, say: a rerun, where the first try finds the result, must not do it again."""
+    effect = Effect(fails=1, error=error)
+
+    async def charge(run: Any) -> Any:
+        while True:
+            try:
+                return await run.step("charge", effect, 7)
+            except error:
+                continue
+
+    run = deliveries.first()
+    first = await charge(run)
+    run = deliveries.again(run)
+
+    assert await charge(run) == first
+    assert effect.count == 2
+    assert [step.label for step in deliveries.onefold.steps(run.target.id)] == ["charge"]
+
+
+async def test_f056_the_next_of_many_does_not_take_the_place_of_one_that_failed(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect(fails=1)
+
+    async def send(run: Any, number: int) -> None:
+        with suppress(ValueError):
+            await run.step("mail", effect, number)
+
+    run = deliveries.first()
+    for number in range(3):
+        await send(run, number)
+    run = deliveries.again(run)
+    for number in range(3):
+        await send(run, number)
+
+    assert effect.calls == [0, 1, 2, 0]
+
+
+async def test_an_unsafe_step_that_was_interrupted_is_unknown_in_the_same_run_too(
+    deliveries: Deliveries,
+) -> None:
+    effect = Effect(fails=1, error=Interrupted)  # type: ignore[arg-type]
+    run = deliveries.first().using(unsafe=True)
+    with pytest.raises(Interrupted):
+        await run.step("charge", effect)
+
+    with pytest.raises(OutcomeUnknown, match="charge"):
+        await run.step("charge", effect)
+    assert effect.count == 1
 
 
 async def test_f056_steps_with_keys_follow_the_data(deliveries: Deliveries) -> None:

@@ -126,3 +126,27 @@ async def test_f052_on_a_connection_of_any_library(
     await run.using(on=connection.raw).transact("pay", function)
 
     assert effects.numbers == [1]
+
+
+async def test_a_transaction_that_is_tried_again_in_the_same_run_is_the_same_step(
+    deliveries: Deliveries, pay: Any, effects: Effects, colour: Colour
+) -> None:
+    """After a conflict, say: a rerun finds the step where it asks for it first."""
+    run = deliveries.first()
+    with pytest.raises(Failed):
+        await run.transact("pay", _failing(colour), 1)
+    first = await run.transact("pay", pay, 1)
+    run = deliveries.again(run)
+
+    assert await run.transact("pay", pay, 1) == first
+    assert effects.numbers == [1]
+
+
+def _failing(colour: Colour) -> Any:
+    def fail(tx: Any, number: int) -> None:
+        raise Failed(tx, number)
+
+    async def afail(tx: Any, number: int) -> None:
+        raise Failed(tx, number)
+
+    return afail if colour == "async" else fail

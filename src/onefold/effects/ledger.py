@@ -3,7 +3,9 @@
 1. What earlier deliveries have stored is read once, with the first step. Nobody else can add to it
    while the job is ours.
 2. A step that is over is answered from memory.
-3. While everything asked for was over already, the code goes the way it went before. Where it then
+3. Who asks again for a step that was given up in this very run, with the same arguments, means that
+   step, and not the next one of its name: a rerun, in which it succeeds at once, must find it.
+4. While everything asked for was over already, the code goes the way it went before. Where it then
    asks for a step that never was, though another came at this very place, the code has changed.
 """
 
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onefold.calls.procedure import Conductor, Procedure, Transaction
-from onefold.errors import Busy, KeyReused, LeaseLost, StepsChanged
+from onefold.errors import Busy, DatabaseError, KeyReused, LeaseLost, StepsChanged
 from onefold.model.claim import JOINED_RETRY, Holding, Takeover
 from onefold.model.delivery import Delivery
 from onefold.model.identity import new_id
@@ -59,16 +61,37 @@ class Ledger:
         self._replayed: set[str] = set()
         self._goes_the_old_way = not self._is_read
         self._settled = 0
+        self._given_up: dict[tuple[str, str | None], list[int]] = {}
+        """By name and arguments: which of them are not over, and nobody is at work on them."""
+        self._abandoned: set[str] = set()
+        """Who began them."""
 
-    def name(self, name: object, key: object) -> StepName:
-        """The next step of this name, or the one with this key."""
+    def name(self, name: object, key: object, fingerprint: str | None = None) -> StepName:
+        """The step with this key; or the one that was given up; or the next one of this name."""
         found = step_name(name, key=key, occurrence=1, generation=self.job.generation)
         if key is not None:
             return found
         with self._mutex:
-            self._counts[found.name] += 1
-            occurrence = self._counts[found.name]
+            if given_up := self._given_up.get((found.name, fingerprint)):
+                occurrence = given_up.pop(0)
+            else:
+                self._counts[found.name] += 1
+                occurrence = self._counts[found.name]
         return step_name(name, occurrence=occurrence, generation=self.job.generation)
+
+    def give_up(self, asked: Asked, row: StepRow | None) -> None:
+        """A step has ended without being over: whoever asks for it again begins it anew."""
+        with self._mutex:
+            if row is not None:
+                self._abandoned.add(row.owner)
+            if asked.name.key is None:
+                given_up = self._given_up.setdefault((asked.name.name, asked.fingerprint), [])
+                given_up.append(asked.name.occurrence)
+                given_up.sort()
+
+    def is_abandoned(self, row: StepRow) -> bool:
+        """True where whoever began a step is not at work on it any more."""
+        return row.fence != self.delivery.fence or row.owner in self._abandoned
 
     def find(self, asked: Asked) -> Procedure[StepRow | None]:
         """What is known of a step; checks that it may be asked for here."""
@@ -91,7 +114,7 @@ class Ledger:
         while True:
             if row is not None:
                 self._refuse_reused(asked, row)
-                if row.is_held and row.fence == self.delivery.fence:
+                if row.is_held and not self.is_abandoned(row):
                     raise Busy(key=asked.name.label, retry_after=JOINED_RETRY)
             attempts = 1 if row is None else row.notes.attempts + 1
             notes = Notes(attempts, begun=self._settled, failure=row.notes.failure if row else None)
@@ -152,6 +175,17 @@ class Ledger:
             return now
 
         return build
+
+    def has_stored(self, row: StepRow) -> Procedure[bool]:
+        """Whether a commit that failed has succeeded: its answer may be all that was lost."""
+        job = self.job
+        try:
+            found: list[StepRow] = yield Transaction(
+                lambda sql: steps.find(sql, job.id, job.tenant, key=row.key), write=False
+            )
+        except DatabaseError:
+            return False
+        return [one.owner for one in found] == [row.owner]
 
     def adopt(self, row: StepRow) -> None:
         """What is known of a step from now on."""

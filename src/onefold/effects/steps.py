@@ -103,17 +103,18 @@ class Stepping(ABC):
             return function(*args, **kwargs)
         attempt = self._attempt(name, function, args, kwargs)
         conductor = self._ledger.conductor
-        self._begin(attempt)
-        while not attempt.is_over():
-            try:
-                with attempt.inside():
-                    value = function(*args, **kwargs)
-            except Exception as error:
-                if not conductor.run(attempt.failed(error)):
-                    raise
-                self.check()
-            else:
-                conductor.run(attempt.done(value))
+        with attempt.or_given_up():
+            self._begin(attempt)
+            while not attempt.is_over():
+                try:
+                    with attempt.inside():
+                        value = function(*args, **kwargs)
+                except Exception as error:
+                    if not conductor.run(attempt.failed(error)):
+                        raise
+                    self.check()
+                else:
+                    conductor.run(attempt.done(value))
         return cast("R", attempt.answer())
 
     def _begin(self, attempt: Attempt) -> None:
@@ -148,17 +149,18 @@ class Stepping(ABC):
             return await _called(function, args, kwargs)
         attempt = self._attempt(name, function, args, kwargs)
         conductor = self._ledger.conductor
-        await self._abegin(attempt)
-        while not attempt.is_over():
-            try:
-                with attempt.inside():
-                    value = await _called(function, args, kwargs)
-            except Exception as error:
-                if not await conductor.arun(attempt.failed(error)):
-                    raise
-                self.check()
-            else:
-                await conductor.arun(attempt.done(value))
+        with attempt.or_given_up():
+            await self._abegin(attempt)
+            while not attempt.is_over():
+                try:
+                    with attempt.inside():
+                        value = await _called(function, args, kwargs)
+                except Exception as error:
+                    if not await conductor.arun(attempt.failed(error)):
+                        raise
+                    self.check()
+                else:
+                    await conductor.arun(attempt.done(value))
         return attempt.answer()
 
     async def _abegin(self, attempt: Attempt) -> None:
@@ -190,11 +192,17 @@ class Stepping(ABC):
         attempt.refuse_unknown()
         if attempt.is_over():
             return cast("R", attempt.answer())
-        with begin(self._options.get("on"), conductor.database, conductor.clock) as begun:
-            with attempt.inside():
-                value = function(begun.connection, *args, **kwargs)
-            row = begun.write(attempt.recorded(value))
-        attempt.adopt(row)
+        on, row = self._options.get("on"), None
+        with attempt.or_given_up():
+            try:
+                with begin(on, conductor.database, conductor.clock) as begun:
+                    with attempt.inside():
+                        value = function(begun.connection, *args, **kwargs)
+                    row = begun.write(attempt.recorded(value))
+            except Exception:
+                if row is None or not conductor.run(self._ledger.has_stored(row)):
+                    raise
+            attempt.adopt(row)
         return cast("R", attempt.answer())
 
     async def atransact(
@@ -212,11 +220,17 @@ class Stepping(ABC):
         attempt.refuse_unknown()
         if attempt.is_over():
             return cast("R", attempt.answer())
-        async with abegin(self._options.get("on"), conductor.database, conductor.clock) as begun:
-            with attempt.inside():
-                value = await function(begun.connection, *args, **kwargs)
-            row = await begun.awrite(attempt.recorded(value))
-        attempt.adopt(row)
+        on, row = self._options.get("on"), None
+        with attempt.or_given_up():
+            try:
+                async with abegin(on, conductor.database, conductor.clock) as begun:
+                    with attempt.inside():
+                        value = await function(begun.connection, *args, **kwargs)
+                    row = await begun.awrite(attempt.recorded(value))
+            except Exception:
+                if row is None or not await conductor.arun(self._ledger.has_stored(row)):
+                    raise
+            attempt.adopt(row)
         return cast("R", attempt.answer())
 
     def _transaction(
@@ -239,8 +253,8 @@ class Stepping(ABC):
         *,
         passed_before: int = 0,
     ) -> Attempt:
-        found = self._ledger.name(name, self._options.get("key"))
-        digest = fingerprint_of(found.label, function, args, kwargs, passed_before=passed_before)
+        digest = fingerprint_of(name, function, args, kwargs, passed_before=passed_before)
+        found = self._ledger.name(name, self._options.get("key"), digest)
         takeover: Takeover = "refuse" if self._options.get("unsafe") else "rerun"
         return Attempt(self._ledger, self._options, function, Asked(found, digest, takeover))
 
@@ -289,10 +303,9 @@ class Attempt:
         return self._row is not None and self._row.is_settled
 
     def is_unknown(self) -> bool:
-        """True where an earlier delivery has begun it, vanished, and it must not be repeated."""
+        """True where whoever began it has vanished, or given it up, and it must not be repeated."""
         row = self._row
-        fence = self._ledger.delivery.fence
-        return row is not None and row.must_not_rerun and row.fence != fence
+        return row is not None and row.must_not_rerun and self._ledger.is_abandoned(row)
 
     def refuse_unknown(self) -> None:
         """Raise where nobody knows what became of it."""
@@ -307,6 +320,16 @@ class Attempt:
             yield
         finally:
             _inside.reset(token)
+
+    @contextmanager
+    def or_given_up(self) -> Generator[None]:
+        """Whatever ends this before the step is over: the handler may go on, and ask again."""
+        try:
+            yield
+        except BaseException:
+            if not self.is_over():
+                self._ledger.give_up(self._asked, self._row if self._is_begun else None)
+            raise
 
     def look(self) -> Procedure[None]:
         """Find out what is known."""
