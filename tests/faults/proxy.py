@@ -121,12 +121,14 @@ class Wire:
 
     def _commits(self, data: bytes) -> bool:
         """True for a commit, and for an insert that is committed by itself."""
-        by_itself = b"insert into" in data and not self._in_transaction and b"begin" not in data
-        if b"begin" in data:
+        text = data.lower()
+        begins, commits = b"begin" in text, b"commit\0" in text
+        by_itself = b"insert into" in text and not self._in_transaction and not begins
+        if begins:
             self._in_transaction = True
-        if b"commit" in data or b"ROLLBACK" in data:
+        if commits or b"rollback" in text:
             self._in_transaction = False
-        return b"commit" in data or by_itself
+        return commits or by_itself
 
     def _to_client(self) -> None:
         with contextlib.suppress(OSError):

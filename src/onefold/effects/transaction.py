@@ -10,15 +10,16 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Any, Protocol
 
+from onefold.calls import procedure
 from onefold.databases.transactions import abegin, begin
-from onefold.errors import LeaseLost, UsageError
-from onefold.operations import leases
+from onefold.errors import DatabaseError, LeaseLost, UsageError
+from onefold.operations import leases, standing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
     from types import TracebackType
 
-    from onefold.calls.procedure import Conductor
+    from onefold.calls.procedure import Conductor, Procedure
     from onefold.model.delivery import Delivery, Ended
     from onefold.operations.statement import Operation, Sql
 
@@ -100,27 +101,47 @@ class Transaction:
 
     @contextmanager
     def _transact(self) -> Generator[Any]:
-        conductor, completed = self._conductor, False
+        conductor, said, completed = self._conductor, False, False
         try:
             with begin(self._target, conductor.database, conductor.clock) as begun:
                 yield begun.connection
                 result = self._run.begin_completing()
                 begun.write(lambda sql: self._finish(sql, result))
+                said = True
             completed = True
+        except Exception:
+            completed = said and conductor.run(self._is_completed())
+            if not completed:
+                raise
         finally:
             self._run.end_completing(completed=completed)
 
     @asynccontextmanager
     async def _atransact(self) -> AsyncGenerator[Any]:
-        conductor, completed = self._conductor, False
+        conductor, said, completed = self._conductor, False, False
         try:
             async with abegin(self._target, conductor.database, conductor.clock) as begun:
                 yield begun.connection
                 result = self._run.begin_completing()
                 await begun.awrite(lambda sql: self._finish(sql, result))
+                said = True
             completed = True
+        except Exception:
+            completed = said and await conductor.arun(self._is_completed())
+            if not completed:
+                raise
         finally:
             self._run.end_completing(completed=completed)
+
+    def _is_completed(self) -> Procedure[bool]:
+        """Whether a commit that failed has succeeded: its answer may be all that was lost."""
+        try:
+            answer: bool = yield procedure.Transaction(
+                lambda sql: standing.is_completed(sql, self._delivery), write=False
+            )
+        except DatabaseError:
+            return False
+        return answer
 
     def _finish(self, sql: Sql, result: str | None) -> Operation[None]:
         finish = leases.Finish(self._delivery, result)
