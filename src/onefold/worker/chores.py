@@ -1,7 +1,7 @@
 """Chores: rescue, prune, sweep, fold. Any worker may do them, and one at a time does.
 
-A claim with the length of the interval says who: an efficiency, not a promise. Two at once would do
-no harm, but nobody at all would: a claim whose worker died must not outlast the interval either.
+A claim for the length of the interval says who: an efficiency, not a promise. Two at once would do
+no harm, but nobody at all would: a claim whose worker died does not outlast the interval either.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from onefold.errors import LeaseLost, OnefoldError
-from onefold.model.claim import Won, claim_key, want
+from onefold.errors import OnefoldError
 from onefold.model.event import LeasesExpired
-from onefold.operations import claims
+from onefold.model.moment import span
+from onefold.operations import maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from onefold.calls.engine import Engine
     from onefold.calls.hooks import Hooks
     from onefold.calls.procedure import Conductor
-    from onefold.model.claim import Answer
     from onefold.operations.endings import RescuedJob
     from onefold.worker.settings import WorkerSettings
 
@@ -33,6 +32,8 @@ log: logging.Logger = logging.getLogger("onefold.worker")
 TICK: Final = 15.0
 """Seconds after which schedules that somebody made meanwhile are seen."""
 JITTER: Final = 0.2
+SHARE: Final = 0.9
+"""Of its interval, for which a chore belongs to whoever has begun it."""
 
 
 class Chore(NamedTuple):
@@ -102,23 +103,13 @@ class Chores:
 
     async def once(self, chore: Chore) -> bool:
         """Do it, unless somebody has done it within its interval; True where it was done."""
-        key = claim_key("", "chore", "", chore.name)
-        wanted = want(key, lease=chore.every, takeover="rerun", retention=chore.every * 0.9)
-        answer: Answer = await self._conductor.database.atransact(
-            lambda sql: claims.claim(sql, wanted)
+        every = span(chore.every * SHARE, "every")
+        ours: bool = await self._conductor.database.atransact(
+            lambda sql: maintenance.begin_chore(sql, chore.name, every=every)
         )
-        if not isinstance(answer, Won):
-            return False
-        try:
+        if ours:
             await chore.do()
-        finally:
-            settlement = claims.Settlement(answer.claim, None)
-            # It took longer than its interval, and somebody else has begun it meanwhile.
-            with suppress(LeaseLost):
-                await self._conductor.database.atransact(
-                    lambda sql: claims.settle(sql, [settlement])
-                )
-        return True
+        return ours
 
     async def _rescue(self) -> None:
         rescued = await self._engine.arescue()

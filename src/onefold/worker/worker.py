@@ -79,11 +79,11 @@ class Worker:
         producer.executor = executor = Executor(self._conductor, self.settings, producer.over)
         producer.lookout = lookout = Lookout(engine, self.settings, bell, producer.wake)
         heart = Heart(engine, self.settings, producer.deliveries, producer.lose)
-        background = [
-            asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring))),
-            looking := asyncio.create_task(_keep_on("the lookout", lookout.run)),
-            *self._chores(engine, afterwards),
-        ]
+        chores = self._chores(engine, afterwards)
+        listening = asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring)))
+        background = [asyncio.create_task(_keep_on("the lookout", lookout.run))]
+        if self.settings.chores:
+            background.append(asyncio.create_task(_keep_on("the chores", chores.run)))
         for line in report(self._conductor, self._registry, self.settings):
             log.info(line)
         heart.start(asyncio.get_running_loop())
@@ -95,20 +95,19 @@ class Worker:
             heart.stop()
             executor.close()
             lookout.stop()
-            await _ended(looking, RESTART)
-            for task in background:
+            chores.stop()
+            await asyncio.wait(background, timeout=RESTART)
+            for task in (listening, *background):
                 task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            await asyncio.gather(listening, *background, return_exceptions=True)
             log.info("The worker %s has stopped.", self.settings.name)
 
-    def _chores(self, engine: Engine, afterwards: Afterwards) -> list[asyncio.Task[None]]:
-        if not self.settings.chores:
-            return []
+    def _chores(self, engine: Engine, afterwards: Afterwards) -> Chores:
         chores = Chores(self._conductor, engine, self.settings)
         chores.buried = lambda job: afterwards.dead(
             job.tenant, job.id, self._registry.get(job.kind)
         )
-        return [asyncio.create_task(_keep_on("the chores", chores.run))]
+        return chores
 
     async def _work(self, producer: Producer) -> None:
         """Work, and end inside the grace once told to stop."""
