@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from onefold.databases import Ring
 
-LOOK: Final = 0.02
-"""Seconds between two looks. Each costs a few microseconds, and no disk."""
+SHORTEST: Final = 0.01
+LONGEST: Final = 0.05
+"""Seconds between two looks, more while nothing happens. Each costs microseconds, and no disk."""
 
 
 class SqliteBell:
@@ -30,10 +31,12 @@ class SqliteBell:
             seen = _version(connection)
             self.is_heard = True
             ring(None)
+            pause = SHORTEST
             while True:
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.1, LONGEST)
                 if (now := _version(connection)) != seen:
-                    seen = now
+                    seen, pause = now, SHORTEST
                     ring(None)
         finally:
             self.is_heard = False

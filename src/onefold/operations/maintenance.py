@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onefold.model.identity import shard_of
+from onefold.model.identity import hash12, new_id, shard_of
 from onefold.model.lifecycle import State
 from onefold.operations.endings import remove
 from onefold.operations.history import forget
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onefold.operations.statement import Operation, Row, Rows, Sql
+
+
+def begin_chore(sql: Sql, name: str, *, every: int) -> Operation[bool]:
+    """Whether a chore is ours now; somebody else's turn comes when `every` is over."""
+    owner = new_id()
+    shard = hash12("chore", name) % sql.shards
+    statement = sql("begin_chore", shard=shard, chore=name, owner=owner, every=every)
+    rows = yield statement.but(alone=True, waits=False)
+    return bool(rows)
 
 
 class Pruned(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import dropwhile
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -264,10 +265,16 @@ class Sql:
 def _texts(dialect: Dialect, schema: str) -> dict[str, str]:
     folder = files("onefold.sql").joinpath(dialect)
     return {
-        entry.name.removesuffix(".sql"): in_schema(entry.read_text(), schema)
+        entry.name.removesuffix(".sql"): in_schema(_without_comment(entry.read_text()), schema)
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     }
+
+
+def _without_comment(text: str) -> str:
+    """Without the words before it: a driver parses a long text anew every time."""
+    lines = text.splitlines(keepends=True)
+    return "".join(dropwhile(lambda line: line.startswith("--"), lines))
 
 
 def in_schema(text: str, schema: str) -> str:
