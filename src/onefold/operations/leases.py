@@ -169,12 +169,15 @@ def heartbeat(sql: Sql, deliveries: Sequence[Delivery], *, lease: int) -> Operat
     """Extend the leases of deliveries that still have their fence."""
     leases: dict[Delivery, datetime] = {}
     for shard, group in by_shard(sql, deliveries, lambda delivery: delivery.id):
-        rows = yield sql(
+        statement = sql(
             "heartbeat_jobs",
             ("shard", "id", "fence"),
             [(shard, d.id, d.fence) for d in group],
             lease=lease,
         )
+        # Committed by itself: a process that is stopped between a heartbeat and its commit would
+        # keep the rows locked, and nobody could rescue them.
+        rows = yield statement.but(alone=True, waits=True)
         for job_id, fence, until in rows:
             leases[Delivery(job_id, fence)] = from_micros(until)
     return [Beat(d.id, d.fence, leases.get(d)) for d in deliveries]
