@@ -2,10 +2,11 @@
 
 Handlers tell of the moments that are theirs, the worker's events of some, and the drivers of the
 rest: in the doomed process alone their execute functions are wrapped, and statements are known by
-the comment that they begin with.
+what they do.
 """
 
 import asyncio
+import re
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +18,10 @@ from onefold.events import Event, JobEnded, JobStarted
 from tests.crash.injector import Watch, first_word, wrap
 from tests.kill.jobs import die
 
-TAKE, FINISH, HEARTBEAT, RESCUE = (
-    "-- Lease up to", "-- Complete deliveries", "-- Extend the leases", "-- Running jobs whose",
-)  # fmt: skip
+TAKE = r"update\s+\S*job( as j)?\s+set\s+state = 1,"
+FINISH = r"update\s+\S*job( as j)?\s+set\s+state = 2,"
+HEARTBEAT = r"update\s+\S*job( as j)?\s+set\s+lease_until = "
+RESCUE = r"j\.state = 1\s+and j\.lease_until <= "
 LOOK_AGAIN = 0.01
 
 
@@ -31,7 +33,7 @@ class Death(NamedTuple):
     gate: Path | None = None
     """Where it is given, a handler does not die at its moment: it waits until this file exists."""
     statement: str = ""
-    """How the comment of a statement begins: die before it; with `inside`, before its commit."""
+    """What a statement does, as a pattern: die before it; with `inside`, before its commit."""
     inside: bool = False
     number: int = 0
     """Die before the statement with this number."""
@@ -77,7 +79,7 @@ class Death(NamedTuple):
 
 
 class StatementWatch(Watch):
-    """Knows statements by how they begin, too."""
+    """Knows statements by what they do, too."""
 
     def __init__(self, death: Death) -> None:
         super().__init__(None, death.number)
@@ -93,7 +95,7 @@ class StatementWatch(Watch):
         text = statement.decode() if isinstance(statement, bytes) else str(statement)
         if self._seen and first_word(text) == "commit":
             die()
-        if self._death.statement and text.lstrip().startswith(self._death.statement):
+        if self._death.statement and re.search(self._death.statement, text):
             if not self._death.inside:
                 die()
             self._seen = True

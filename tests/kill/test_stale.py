@@ -27,9 +27,9 @@ def test_not_even_in_the_middle_of_its_transactions(postgres_shop: Shop, tmp_pat
 
 def stop_and_wake_up(shop: Shop, hold: Death) -> None:
     """Stop a worker that has begun all jobs, have another do them, and let the first go on."""
-    ids, stopped = _begin(shop, hold, name="stopped")
+    ids, stopped = _begin(shop, hold, name="stopped", chores=False)
 
-    stopped.signal(signal.SIGSTOP)
+    stop(shop, stopped)
     shop.drain(name="healthy")
     hold.open_gate()
     stopped.signal(signal.SIGCONT)
@@ -37,6 +37,14 @@ def stop_and_wake_up(shop: Shop, hold: Death) -> None:
 
     audit.check(shop.place, shop.ledger, ids)
     assert _finished_by(shop) == {"healthy": COUNT}
+
+
+def stop(shop: Shop, worker: Worker) -> None:
+    """Stop a process; if it has SQLite's only lock just then, a moment later."""
+    worker.signal(signal.SIGSTOP)
+    while not shop.can_write():
+        worker.signal(signal.SIGCONT)
+        worker.signal(signal.SIGSTOP)
 
 
 def test_of_two_workers_with_one_job_the_first_is_told_that_it_is_lost(

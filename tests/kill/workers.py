@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +49,24 @@ def work(place: Place, ledger: Ledger, death: Death, options: dict[str, Any]) ->
         onefold.run_worker(**options)
 
 
+def _live(target: Callable[..., None], *arguments: object) -> None:
+    """The life of any process of ours: it ends with the run of the tests, however that ends."""
+    threading.Thread(target=_end_with_the_run, daemon=True).start()
+    target(*arguments)
+
+
+def _end_with_the_run() -> None:
+    run = parent_process()
+    assert run is not None
+    wait([run.sentinel])
+    os._exit(1)
+
+
 class Worker:
     """One process, as its operator sees it."""
 
     def __init__(self, target: Callable[..., None], *arguments: object) -> None:
-        self._process = processes().Process(target=target, args=arguments)
+        self._process = processes().Process(target=_live, args=(target, *arguments))
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -143,6 +159,17 @@ class Shop:
         query = "select count(*) from {job} where state = 1"
         held = f"{query} and worker = '{worker}' and lease_until > {now}"
         return self.place.rows(held) != [(0,)]
+
+    def can_write(self) -> bool:
+        """Whether nobody keeps all others from writing."""
+        if self.place.on_postgres:
+            return True
+        with closing(self.place.connect(wait=timedelta(seconds=1))) as connection:
+            try:
+                connection.execute(self.place.begin)
+            except sqlite3.OperationalError:
+                return False
+        return True
 
     def close(self) -> None:
         for worker in self._workers:
