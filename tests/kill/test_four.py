@@ -16,9 +16,9 @@ from tests.kill.ledger import Ledger
 from tests.kill.workers import LEASE, Shop, Worker, at_length, until
 
 WORKERS = 4
-ROUNDS = repetitions(1, soak=30)
+ROUNDS = repetitions(1, soak=15)
 DAYS = repetitions(60, soak=200)
-JOBS = repetitions(80, soak=3_000)
+JOBS = repetitions(80, soak=1_000)
 GROUPS = 5
 OF_ALL, OF_A_GROUP = 3, 2
 WORK = 0.002
