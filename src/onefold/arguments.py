@@ -19,7 +19,8 @@ from msgspec import inspect as shapes
 
 from onefold.effects.run import Run
 from onefold.errors import InvalidInput
-from onefold.model.canonical import is_object, plain
+from onefold.model.canonical import is_object
+from onefold.model.convert import from_json, is_model, to_json
 from onefold.model.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -66,13 +67,16 @@ class Arguments:
         self._by_position = sum(one.kind is not one.KEYWORD_ONLY for one in taken)
         self._positional = [one for one in self._parameters if one.kind is _POSITIONAL_ONLY]
         self._defaults = {one.name: one.default for one in taken if one.default is not _NO_DEFAULT}
+        self._with_sets = frozenset(name for name, hint in hints.items() if _holds_sets(hint))
         self._shape = _shape(hints)
         self._check_defaults()
 
     def to_payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Json]:
         """The payload of a call; what does not fit the signature is an `InvalidInput`."""
         values = self._bound(args, kwargs)
-        payload = {name: to_json(values[name], name) for name in self.names}
+        payload = {
+            name: to_json(values[name], name, sorts=name in self._with_sets) for name in self.names
+        }
         self._convert(payload)
         return payload
 
@@ -160,20 +164,9 @@ class Result:
             raise InvalidInput("result", f"does not fit its annotation: {error}") from None
 
 
-def to_json(value: Any, field: str) -> Json:
-    """A value as plain JSON; what cannot be is an `InvalidInput` of `field`."""
-    try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_dumped)
-    except InvalidInput as error:
-        raise InvalidInput(field, error.reason) from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(field, f"cannot be written as JSON: {error}") from error
-
-
 def _from_json(members: dict[str, Json], shape: Any) -> dict[str, Any]:
     """Values of plain JSON in their own types."""
-    whole = msgspec.convert({"members": members}, shape, str_keys=True, dec_hook=_validated)
-    converted: dict[str, Any] = whole.members
+    converted: dict[str, Any] = from_json({"members": members}, shape).members
     return converted
 
 
@@ -220,7 +213,7 @@ def _supported(hint: Any, name: str, parameter: str) -> Any:
     if hint is object:
         return Any
     try:
-        customs = [one for one in _custom_types(shapes.type_info(hint)) if not _is_pydantic(one)]
+        customs = [one for one in _custom_types(shapes.type_info(hint)) if not is_model(one)]
     except TypeError as error:
         raise InvalidInput(
             name, f"has an annotation for {parameter} that is refused: {error}"
@@ -234,16 +227,27 @@ def _supported(hint: Any, name: str, parameter: str) -> Any:
     return hint
 
 
+def _holds_sets(hint: Any) -> bool:
+    found = _types_in(shapes.type_info(hint))
+    return any(isinstance(one, shapes.SetType | shapes.FrozenSetType) for one in found)
+
+
 def _custom_types(info: Any) -> Iterator[type]:
     """The classes, however deep, that msgspec does not know."""
+    for one in _types_in(info):
+        if isinstance(one, shapes.CustomType):
+            yield one.cls
+
+
+def _types_in(info: Any) -> Iterator[shapes.Type]:
     seen: set[int] = set()
     left = [info]
     while left:
         one = left.pop()
-        if isinstance(one, shapes.CustomType):
-            yield one.cls
-        elif isinstance(one, shapes.Type | shapes.Field) and id(one) not in seen:
+        if isinstance(one, shapes.Type | shapes.Field) and id(one) not in seen:
             seen.add(id(one))
+            if isinstance(one, shapes.Type):
+                yield one
             left += [getattr(one, field) for field in one.__struct_fields__]
         elif isinstance(one, tuple):
             left += one
@@ -279,18 +283,3 @@ def _misfit(error: msgspec.ValidationError, function: str) -> InvalidInput:
     name = re.split(r"[.\[]", path.removeprefix("."), maxsplit=1)[0]
     where = "" if path.removeprefix(".") == name else f" at {path.removeprefix('.')}"
     return InvalidInput(name or function, f"does not fit {function}: {said}{where}")
-
-
-def _is_pydantic(model: object) -> bool:
-    """Whether a class, or an object, is one of pydantic's, which need not be installed."""
-    return hasattr(model, "model_validate_json") and hasattr(model, "model_dump")
-
-
-def _validated(kind: type, value: Any) -> Any:
-    model: Any = kind
-    # Through JSON, for a strict model takes a date that is text from there only.
-    return model.model_validate_json(msgspec.json.encode(value))
-
-
-def _dumped(value: Any) -> Any:
-    return value.model_dump(mode="json") if _is_pydantic(value) else plain(value)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
-from onefold.arguments import Arguments, Result, to_json
+from onefold.arguments import Arguments, Result
 from onefold.calls.defaults import Said
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import given, names
+from onefold.model.convert import to_json
 from onefold.model.job import NewJob
 from onefold.model.limit import group_key
 from onefold.model.request import prepare
@@ -121,13 +122,15 @@ class Declaration:
             raise UsageError(
                 f"Job {job.id} ({job.kind}) is completed, but what it returned was not kept."
                 " Declare it with store_result=True, or enqueue it with"
-                " using(store_result=True)."
+                " using(store_result=True). A handler that completes its job by run.transaction()"
+                " sets run.result inside of it."
             )
         return self.returned.read(job.result)
 
     def to_json(self, value: Any) -> Json:
         """What the function returned, as it is stored."""
-        return to_json(value, "result")
+        result: Json = to_json(value, "result")
+        return result
 
     def _path(self, path: str) -> tuple[str | int, ...]:
         steps = field_path(path, "group")

@@ -16,7 +16,8 @@ import pytest
 from django.utils.safestring import SafeString
 
 from onefold import Defer, InvalidInput, Retry
-from onefold.arguments import Arguments, Result, to_json
+from onefold.arguments import Arguments, Result
+from onefold.model.convert import to_json
 
 if TYPE_CHECKING:
     import fractions
@@ -55,6 +56,18 @@ class Customer(pydantic.BaseModel):
 
 class Strict(pydantic.BaseModel, strict=True):
     when: datetime
+
+
+class Spelled(pydantic.BaseModel, extra="forbid"):
+    user_id: int = pydantic.Field(alias="userId")
+
+    @pydantic.computed_field
+    def twice(self) -> int:
+        return self.user_id * 2
+
+
+class Login(pydantic.BaseModel):
+    password: pydantic.SecretStr
 
 
 class Foreign:
@@ -186,6 +199,40 @@ def test_a_strict_pydantic_model_takes_its_own_json() -> None:
     strict = Strict(when=datetime(2030, 1, 1, tzinfo=UTC))
 
     assert there_and_back(at, strict) == {"strict": strict}
+
+
+def test_a_pydantic_model_with_aliases_and_computed_fields_comes_back() -> None:
+    def greet(spelled: Spelled) -> None: ...
+
+    spelled = Spelled(userId=7)
+
+    assert there_and_back(greet, spelled) == {"spelled": spelled}
+    assert of(greet).from_payload({"spelled": {"userId": 7}}, None)[1] == {"spelled": spelled}
+
+
+def test_a_secret_of_pydantics_is_refused_for_it_would_not_come_back() -> None:
+    def log_in(login: Login) -> None: ...
+
+    with pytest.raises(InvalidInput, match="login holds a secret in Login"):
+        of(log_in).to_payload((Login(password=pydantic.SecretStr("hush")),), {})
+
+
+@dataclass
+class Tagged:
+    tags: set[str]
+
+
+def test_sets_are_stored_in_one_order_for_keys_are_made_of_them() -> None:
+    def paint(words: set[str], colours: frozenset[Colour], tagged: list[Tagged]) -> None: ...
+
+    words = [f"word {number}" for number in range(50)]
+    payload = of(paint).to_payload((set(words), frozenset(Colour), [Tagged(set(words))]), {})
+
+    assert payload == {
+        "words": sorted(words),
+        "colours": sorted(colour.value for colour in Colour),
+        "tagged": [{"tags": sorted(words)}],
+    }
 
 
 def test_what_pydantic_refuses_is_refused() -> None:

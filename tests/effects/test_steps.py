@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 
 from onefold import (
@@ -70,6 +71,29 @@ async def test_f050_a_result_is_what_its_function_says_in_the_first_run_and_in_a
 
     assert first == [RECEIPT, (1, "a")]
     assert [await run.step("issue", issue), await run.step("pair", pair)] == first
+
+
+class Paid(pydantic.BaseModel, strict=True):
+    at: datetime
+    by: str = pydantic.Field(alias="paidBy")
+
+
+async def test_f050_models_of_pydantic_are_read_back_alone_and_in_lists(
+    deliveries: Deliveries,
+) -> None:
+    paid = Paid(at=datetime(2026, 1, 1, tzinfo=UTC), paidBy="Ada")
+
+    def pay(_: list[Paid]) -> Paid:
+        return paid
+
+    def pay_all() -> dict[str, list[Paid]]:
+        return {"all": [paid]}
+
+    run = deliveries.first()
+    for _ in range(2):
+        assert await run.step("pay", pay, [paid]) == paid
+        assert await run.step("pay all", pay_all) == {"all": [paid]}
+        run = deliveries.again(run)
 
 
 async def test_f050_without_a_hint_both_see_plain_json(deliveries: Deliveries) -> None:

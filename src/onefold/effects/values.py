@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 import msgspec
 
 from onefold.errors import InvalidInput
-from onefold.model.canonical import decode_payload, sorted_payload
+from onefold.model.canonical import decode_payload, is_object, sorted_payload
 from onefold.model.claim import encode_result
+from onefold.model.convert import dumped, from_json, is_model, to_json
 from onefold.model.unique import fingerprint
 
 if TYPE_CHECKING:
@@ -57,25 +58,27 @@ def _bound(
 
 def encoded(value: Any) -> str:
     """The text of a result; `InvalidInput` for what cannot be stored, or is too large."""
-    return encode_result(_plain(value))
+    return encode_result(to_json(value, "result"))
 
 
 def _plain(value: Any) -> Any:
-    """Models of pydantic say themselves how they are written."""
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) and not isinstance(value, type) else value
+    """Models of pydantic say themselves how they are written, inside of lists and the like too."""
+    if is_model(value) and not isinstance(value, type):
+        return dumped(value)
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in cast("Sequence[Any]", value)]
+    if is_object(value):
+        return {key: _plain(one) for key, one in value.items()}
+    return value
 
 
 def decoded(text: str, function: Callable[..., Any]) -> Any:
     """A stored result, as the type that the function says it returns, if that can be had."""
     value, kind = decode_payload(text), _returned(function)
-    validate = getattr(kind, "model_validate", None)
-    if callable(validate):
-        return validate(value)
     if kind in (Any, None, type(None)):
         return value
     try:
-        return msgspec.convert(value, kind, str_keys=True)
+        return from_json(value, kind)
     except (TypeError, msgspec.ValidationError):
         return value
 
