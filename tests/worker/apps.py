@@ -47,6 +47,11 @@ def hang() -> None:
     threading.Event().wait()
 
 
+@onefold.job(isolation="process", max_attempts=3, timeout=timedelta(milliseconds=200))
+def hurry() -> None:
+    """Less time than a process needs to start; more than one attempt, for machines in a sweat."""
+
+
 @onefold.job(isolation="process")
 def write(run: Run, table: str) -> None:
     with run.transaction() as tx:

@@ -55,6 +55,11 @@ def test_what_crashes_hangs_or_leaves_is_counted_and_nobody_else_is_harmed(app: 
     assert errors["fail"]["type"] == "builtins.SystemExit"
 
 
+def test_the_start_of_a_process_is_not_counted_as_time_of_the_handler(app: ModuleType) -> None:
+    (job,) = _run(app, "hurry")
+    assert job.state == "completed"
+
+
 def test_a_transaction_in_a_child_completes_the_job(app: ModuleType, place: Place) -> None:
     with place.connection() as connection:
         connection.execute(f"create table {place.effects} (job_id text primary key)")

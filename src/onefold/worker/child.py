@@ -39,7 +39,8 @@ class Order(msgspec.Struct, frozen=True):
     job: tuple[Any, ...]
     lease: timedelta
     worker: str
-    deadline: datetime | None = None
+    timeout: timedelta | None = None
+    """From when the handler is called: what comes before may take a while in a new process."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -56,6 +57,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 READY: Final = b""
+BEGUN: Final = b"begun"
+"""Said when the handler is about to be called."""
 _orders = msgspec.msgpack.Decoder(Order)
 
 
@@ -70,7 +73,8 @@ def main(connection: Connection, prepare: Callable[[Hooks], None] | None = None)
     connection.send_bytes(READY)
     while True:
         order = _orders.decode(orders.get())
-        connection.send_bytes(msgspec.msgpack.encode(obey(order, prepare)))
+        answer = obey(order, lambda: connection.send_bytes(BEGUN), prepare)
+        connection.send_bytes(msgspec.msgpack.encode(answer))
 
 
 def _receive(connection: Connection, orders: SimpleQueue[bytes]) -> None:
@@ -82,7 +86,9 @@ def _receive(connection: Connection, orders: SimpleQueue[bytes]) -> None:
             os._exit(0)
 
 
-def obey(order: Order, prepare: Callable[[Hooks], None] | None = None) -> Answer:
+def obey(
+    order: Order, begin: Callable[[], None], prepare: Callable[[Hooks], None] | None = None
+) -> Answer:
     """Find the handler and call it."""
     job = Job.from_row(order.job)
     declared = find(order.module, order.name)
@@ -90,9 +96,9 @@ def obey(order: Order, prepare: Callable[[Hooks], None] | None = None) -> Answer
     if prepare is not None and hooks.in_processes is None:
         hooks.in_processes = prepare
         prepare(hooks)
-    run = Run(
-        declared.conductor, job, lease=order.lease, worker=order.worker, deadline=order.deadline
-    )
+    begin()
+    deadline = None if order.timeout is None else datetime.now().astimezone() + order.timeout
+    run = Run(declared.conductor, job, lease=order.lease, worker=order.worker, deadline=deadline)
     try:
         args, kwargs = declared.bind(job, run)
     except InvalidInput as error:

@@ -72,9 +72,13 @@ class Executor:
             self._start_task(held, args, kwargs)
         elif held.declared.isolation == "process":
             self._start_process(held)
+            return  # its time begins when its process has
         else:
             self._start_thread(held, args, kwargs)
-        if timeout is not None:
+        self._set_alarm(held)
+
+    def _set_alarm(self, held: Held) -> None:
+        if (timeout := _timeout(held)) is not None:
             alarm = self._loop.call_later(timeout.total_seconds(), self._time_out, held, timeout)
             held.alarm = alarm
 
@@ -141,21 +145,20 @@ class Executor:
 
     def _start_process(self, held: Held) -> None:
         function = held.declared.function
-        timeout = _timeout(held)
         order = Order(
             function.__module__,
             function.__qualname__,
             msgspec.structs.astuple(held.job),
             self._settings.lease,
             self._settings.name,
-            None if timeout is None else _from_now(timeout),
+            _timeout(held),
         )
 
         def answered(word: Verdict, completed: bool) -> None:  # noqa: FBT001 - a callback
             held.completed = completed
             self._over(held, word)
 
-        child = self._processes.submit(order, answered)
+        child = self._processes.submit(order, partial(self._set_alarm, held), answered)
         held.stop = lambda: self._processes.kill(child)
 
     def _collect(self) -> None:

@@ -6,7 +6,7 @@ it takes nobody with it, and another is started for the next job.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,11 +17,14 @@ from onefold.worker.child import Answer, Order
 from onefold.worker.verdict import Verdict
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
+    from asyncio import AbstractEventLoop, TimerHandle
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from onefold.calls.hooks import Hooks
+
+START: Final = 60.0
+"""Seconds in which a process must have imported what it is to run."""
 
 _answers = msgspec.msgpack.Decoder(Answer)
 
@@ -51,14 +54,22 @@ class Child:
         theirs.close()
         self._order: bytes | None = None
         self._is_ready = False
+        self._late: TimerHandle | None = None
+        self.begun: Callable[[], None] | None = None
         self.answered: Callable[[Verdict, bool], None] | None = None
         """Told how the job went, and whether its own transaction has completed it."""
         self.is_gone: bool = False
         loop.add_reader(ours.fileno(), self._hear)
 
-    def run(self, order: Order, answered: Callable[[Verdict, bool], None]) -> None:
+    def run(
+        self,
+        order: Order,
+        begun: Callable[[], None],
+        answered: Callable[[Verdict, bool], None],
+    ) -> None:
         """Give it a job, at once or as soon as it has started."""
-        self.answered = answered
+        self.begun, self.answered = begun, answered
+        self._late = self._loop.call_later(START, self._bury)
         self._order = msgspec.msgpack.encode(order)
         if self._is_ready:
             self._send()
@@ -81,6 +92,11 @@ class Child:
             self._is_ready = True
             self._send()
             return
+        self._is_in_time()
+        if message == child.BEGUN:
+            if self.begun is not None:
+                self.begun()
+            return
         answer = _answers.decode(message)
         word = Verdict(
             Event[answer.event], answer.result, answer.after, answer.reason, answer.error,
@@ -89,8 +105,12 @@ class Child:
         self._answer(word, completed=answer.completed)
         self._over(self)
 
+    def _is_in_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+
     def _answer(self, word: Verdict, *, completed: bool) -> None:
-        answered, self.answered = self.answered, None
+        answered, self.answered, self.begun = self.answered, None, None
         if answered is not None:
             answered(word, completed)
 
@@ -105,6 +125,7 @@ class Child:
         """Now, whatever it is doing."""
         if not self.is_gone:
             self.is_gone = True
+            self._is_in_time()
             self._loop.remove_reader(self._connection.fileno())
             self._connection.close()
             self._process.kill()
@@ -120,11 +141,16 @@ class Processes:
         self._idle: list[Child] = []
         self._all: set[Child] = set()
 
-    def submit(self, order: Order, answered: Callable[[Verdict, bool], None]) -> Child:
-        """Have a child run it."""
+    def submit(
+        self,
+        order: Order,
+        begun: Callable[[], None],
+        answered: Callable[[Verdict, bool], None],
+    ) -> Child:
+        """Have a child run it; `begun` is told when the handler is called."""
         chosen = self._idle.pop() if self._idle else self._started()
         self._all.add(chosen)
-        chosen.run(order, answered)
+        chosen.run(order, begun, answered)
         return chosen
 
     def _started(self) -> Child:
@@ -140,7 +166,7 @@ class Processes:
 
     def kill(self, chosen: Child) -> None:
         """Stop what it runs; nothing is said about that any more."""
-        chosen.answered = None
+        chosen.answered = chosen.begun = None
         chosen.kill()
         self._all.discard(chosen)
 
