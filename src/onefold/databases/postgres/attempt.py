@@ -32,9 +32,14 @@ PIPELINES: Final = psycopg.Pipeline.is_supported()
 BEGIN: Final = b"begin isolation level read committed"
 COMMIT: Final = b"commit"
 
-# Below the server's deadlock_timeout, a second by default: if somebody must lose, it is us.
-PATIENT: Final = b"set local lock_timeout = 800"
-IMPATIENT: Final = b"set local lock_timeout = 50"
+# Below the server's deadlock_timeout, a second by default: if somebody must lose, it is us. And a
+# process that is frozen between two statements must not keep its rows from those who rescue them.
+_SETTINGS: Final = (
+    b"select set_config('lock_timeout', '%d', true),"
+    b" set_config('idle_in_transaction_session_timeout', '15000', true)"
+)
+PATIENT: Final = _SETTINGS % 800
+IMPATIENT: Final = _SETTINGS % 50
 
 FEW_ROWS: Final = 10
 
