@@ -138,7 +138,7 @@ def test_a_word_about_another_delivery_writes_nothing(state: str, fence: int) ->
     run = Steps(end(SQL, [Ending(Delivery(A, 1), Event.BURY)]))
 
     run.answer("lock_deliveries", [locked_row(A, state=number, fence=fence)])
-    run.answer("delivery_states", [(A, number, fence)])
+    run.answer("delivery_states", [(A, number, fence, None)])
 
     expected = "already" if state == "dead" else "lost"
     assert run.result == [Ended(A, 1, expected, state)]  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
@@ -161,7 +161,7 @@ def test_a_word_said_twice_is_known_by_where_it_left_the_job(
     for state in State:
         run = Steps(end(SQL, [Ending(Delivery(A, 1), event)]))
         run.answer("lock_deliveries", [])
-        run.answer("delivery_states", [(A, state, 1)])
+        run.answer("delivery_states", [(A, state, 1, None)])
         if run.result[0].status == "already":
             already.add(state.word)
 
@@ -177,7 +177,7 @@ def test_of_two_deliveries_of_one_job_only_the_present_one_counts() -> None:
         lock = run.answer("lock_deliveries", [locked_row(A, fence=2)])
         (row,) = moved(run.answer("move_jobs"))
         run.answer("insert_attempts")
-        run.answer("delivery_states", [(A, 0, 2)])
+        run.answer("delivery_states", [(A, 0, 2, None)])
         assert lock.rows == [(0, A)]
         assert row["state"] == State.QUEUED
         assert {ended.fence: ended.status for ended in run.result} == {1: "lost", 2: "accepted"}

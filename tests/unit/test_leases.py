@@ -170,7 +170,7 @@ def test_a_finish_that_did_not_count_is_judged() -> None:
     run = Steps(finish(POSTGRES, [Finish(delivery) for delivery in deliveries]))
 
     run.answer("finish_jobs", [])
-    look = run.answer("delivery_states", [(A, 2, 1), (B, 2, 2), (C, 1, 1)])
+    look = run.answer("delivery_states", [(A, 2, 1, None), (B, 2, 2, None), (C, 1, 1, 9)])
 
     assert look.rows == [(0, job_id) for job_id in sorted([A, B, C, gone])]
     assert run.result == [
@@ -187,7 +187,7 @@ def test_of_two_deliveries_of_one_job_only_the_present_one_counts() -> None:
     for given in ([stale, present], [present, stale]):
         run = Steps(finish(POSTGRES, [Finish(delivery) for delivery in given]))
         run.answer("finish_jobs", [(A, 2, None, False)])
-        run.answer("delivery_states", [(A, 2, 2)])
+        run.answer("delivery_states", [(A, 2, 2, None)])
         assert {ended.fence: ended.status for ended in run.result} == {1: "lost", 2: "accepted"}
 
 
@@ -240,16 +240,28 @@ def test_a_heartbeat_extends_what_still_has_its_fence() -> None:
     run = Steps(heartbeat(POSTGRES, [Delivery(B, 2), Delivery(A, 1)], lease=5))
 
     statement = run.answer("heartbeat_jobs", [(A, 1, NOW + 5)])
+    silent = run.answer("delivery_states", [(B, 1, 3, NOW + 9)])
 
     assert statement.rows == [(0, A, 1), (0, B, 2)]
     assert statement.parameters == {"lease": 5}
+    assert silent.rows == [(0, B)]
     assert run.result == [Beat(B, 2, None), Beat(A, 1, from_micros(NOW + 5))]
+
+
+def test_a_job_that_somebody_has_locked_keeps_the_lease_it_has() -> None:
+    run = Steps(heartbeat(POSTGRES, [Delivery(A, 1), Delivery(B, 1), Delivery(C, 1)], lease=5))
+
+    run.answer("heartbeat_jobs", [])
+    run.answer("delivery_states", [(A, 1, 1, NOW + 2), (B, 4, 1, None)])
+
+    assert [beat.lost for beat in run.result] == [False, True, True]
 
 
 def test_a_stale_delivery_does_not_live_on_the_present_ones_heartbeat() -> None:
     run = Steps(heartbeat(POSTGRES, [Delivery(A, 1), Delivery(A, 2)], lease=5))
 
     run.answer("heartbeat_jobs", [(A, 2, NOW + 5)])
+    run.answer("delivery_states", [(A, 1, 2, NOW + 5)])
 
     assert [beat.lost for beat in run.result] == [True, False]
 
@@ -261,6 +273,7 @@ def test_heartbeats_go_shard_by_shard_in_lock_order() -> None:
 
     for shard in range(4):
         statement = run.answer("heartbeat_jobs", [])
+        run.answer("delivery_states", [])
         assert statement.rows == [(shard, i, 1) for i in sorted(ids[shard])]
 
     assert all(beat.lost for beat in run.result)

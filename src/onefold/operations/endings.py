@@ -226,7 +226,7 @@ def judge(
     states: dict[str, tuple[int, int]] = {}
     for _, wanted in ids_by_shard(sql, [delivery.id for delivery in silent]):
         rows = yield sql("delivery_states", ("shard", "id"), wanted)
-        states.update({job_id: (state, fence) for job_id, state, fence in rows})
+        states.update({job_id: (state, fence) for job_id, state, fence, _ in rows})
 
     def judged(delivery: Delivery) -> Ended:
         if accepted := ended.get(delivery):

@@ -166,7 +166,11 @@ def _after_finish(sql: Sql, shard: int, rows: Rows) -> Operation[None]:
 
 
 def heartbeat(sql: Sql, deliveries: Sequence[Delivery], *, lease: int) -> Operation[list[Beat]]:
-    """Extend the leases of deliveries that still have their fence."""
+    """Extend the leases of deliveries that still have their fence.
+
+    A job that another transaction has locked keeps the lease that it has: nobody can rescue it
+    meanwhile either, and the next heartbeat comes back for it.
+    """
     leases: dict[Delivery, datetime] = {}
     for shard, group in by_shard(sql, deliveries, lambda delivery: delivery.id):
         statement = sql(
@@ -180,4 +184,9 @@ def heartbeat(sql: Sql, deliveries: Sequence[Delivery], *, lease: int) -> Operat
         rows = yield statement.but(alone=True, waits=True)
         for job_id, fence, until in rows:
             leases[Delivery(job_id, fence)] = from_micros(until)
+        if sql.skips_locked and (silent := [(shard, d.id) for d in group if d not in leases]):
+            rows = yield sql("delivery_states", ("shard", "id"), silent)
+            for job_id, state, fence, until in rows:
+                if state == State.RUNNING:
+                    leases[Delivery(job_id, fence)] = from_micros(until)
     return [Beat(d.id, d.fence, leases.get(d)) for d in deliveries]

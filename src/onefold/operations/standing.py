@@ -27,4 +27,4 @@ def is_completed(sql: Sql, delivery: Delivery) -> Operation[bool]:
     """True where this very delivery has completed its job."""
     place = (shard_of(delivery.id, sql.shards), delivery.id)
     rows = yield sql("delivery_states", ("shard", "id"), [place])
-    return [(state, fence) for _, state, fence in rows] == [(State.COMPLETED, delivery.fence)]
+    return [(state, fence) for _, state, fence, _ in rows] == [(State.COMPLETED, delivery.fence)]

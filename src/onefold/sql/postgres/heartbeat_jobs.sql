@@ -1,5 +1,6 @@
 -- Extend the leases of deliveries that still have their fence. HOT: touches no index. Locks the rows in
--- (shard, id) order.
+-- (shard, id) order, and passes over rows that somebody else has locked: one open transaction must not
+-- cost all the others their leases.
 with held as materialized (
     select j.id
     from onefold.job as j
@@ -9,7 +10,7 @@ with held as materialized (
         and j.state = 1
         and j.fence = any(:fence::bigint[])
     order by j.shard, j.id
-    for update of j
+    for update of j skip locked
 )
 update onefold.job as j
 set lease_until = clock.now + :lease::bigint

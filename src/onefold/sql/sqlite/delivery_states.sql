@@ -1,5 +1,5 @@
 -- How the jobs of some deliveries stand now, tombstones included.
-select j.id, j.state, j.fence
+select j.id, j.state, j.fence, j.lease_until
 from (
     select
         json_extract(value, '$[0]') as shard,
