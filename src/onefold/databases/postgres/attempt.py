@@ -32,14 +32,12 @@ PIPELINES: Final = psycopg.Pipeline.is_supported()
 BEGIN: Final = b"begin isolation level read committed"
 COMMIT: Final = b"commit"
 
-# Below the server's deadlock_timeout, a second by default: if somebody must lose, it is us. And a
-# process that is frozen between two statements must not keep its rows from those who rescue them.
-_SETTINGS: Final = (
-    b"select set_config('lock_timeout', '%d', true),"
-    b" set_config('idle_in_transaction_session_timeout', '15000', true)"
-)
-PATIENT: Final = _SETTINGS % 800
-IMPATIENT: Final = _SETTINGS % 50
+# Below the server's deadlock_timeout, a second by default: if somebody must lose, it is us.
+PATIENT: Final = b"set local lock_timeout = 800"
+IMPATIENT: Final = b"set local lock_timeout = 50"
+
+# A process that is frozen between two statements must not keep its rows from those who rescue them.
+AWAKE: Final = b"set local idle_in_transaction_session_timeout = 15000"
 
 FEW_ROWS: Final = 10
 
@@ -139,6 +137,7 @@ class Attempt:
         with self._flight():
             self._connection.execute(BEGIN, prepare=False)
             self._connection.execute(self._patience, prepare=False)
+            self._connection.execute(AWAKE, prepare=False)
             self._begun = True
             rows = execute(self._cursor, statement, self._clock, fetch_rows=not statement.alone)
             if statement.alone:
@@ -209,6 +208,7 @@ class AsyncAttempt:
         async with self._flight():
             await self._connection.execute(BEGIN, prepare=False)
             await self._connection.execute(self._patience, prepare=False)
+            await self._connection.execute(AWAKE, prepare=False)
             self._begun = True
             rows = await aexecute(
                 self._cursor, statement, self._clock, fetch_rows=not statement.alone
