@@ -16,7 +16,7 @@ from tests.kill.ledger import Ledger
 from tests.kill.workers import LEASE, Shop, Worker, at_length, until
 
 WORKERS = 4
-ROUNDS = repetitions(1, soak=15)
+ROUNDS = repetitions(1, soak=40)
 DAYS = repetitions(60, soak=200)
 JOBS = repetitions(80, soak=1_000)
 GROUPS = 5

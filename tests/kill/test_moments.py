@@ -6,10 +6,10 @@ from tests.kill.deaths import MOMENTS, RESCUE, Death
 from tests.kill.jobs import KINDS, enqueue
 from tests.kill.workers import Shop, at_length, until
 
-ROUNDS = repetitions(1, soak=25)
+ROUNDS = repetitions(1, soak=50)
 STATEMENTS = repetitions(11, soak=1)
 """Every how many statements a worker dies; in `make soak` before each one."""
-LIVES = repetitions(1, soak=2)
+LIVES = repetitions(1, soak=4)
 
 
 @at_length

@@ -8,7 +8,7 @@ from tests.kill import audit
 from tests.kill.jobs import enqueue
 from tests.kill.workers import Shop, Worker, at_length, until
 
-ROUNDS = repetitions(1, soak=40)
+ROUNDS = repetitions(1, soak=100)
 JOBS = 160
 BLOWS = 4
 """In each round. A fifth in a row, and a job would rightly be thought of as poison."""

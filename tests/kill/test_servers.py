@@ -18,7 +18,7 @@ from tests.kill import audit
 from tests.kill.jobs import KINDS, enqueue
 from tests.kill.workers import Shop, at_length, opened, until
 
-ROUNDS = repetitions(1, soak=8)
+ROUNDS = repetitions(1, soak=12)
 CUTS = repetitions(6, soak=30)
 JOBS = repetitions(160, soak=320)
 BLOWS = repetitions(2, soak=3)

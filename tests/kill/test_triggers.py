@@ -18,7 +18,7 @@ from tests.kill.ledger import Ledger
 from tests.kill.workers import LEASE, Shop, Worker, at_length, opened, until
 from tests.race.crew import together
 
-ROUNDS = repetitions(1, soak=8)
+ROUNDS = repetitions(1, soak=12)
 KEYS = 4
 REQUESTS = repetitions(40, soak=100)
 DEATHS = 4
