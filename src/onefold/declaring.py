@@ -8,7 +8,6 @@ from typing import (
     Concatenate,
     ParamSpec,
     Protocol,
-    TypeAlias,
     TypeVar,
     overload,
 )
@@ -62,11 +61,6 @@ class RunByName(Protocol[C_co]):
         ...
 
 
-# A ParamSpec cannot lose a parameter that is not its first: what such a function takes is left
-# open to checkers, and checked when it is enqueued.
-RunLater: TypeAlias = "RunSecond[C_co] | RunThird[C_co] | RunByName[C_co]"
-
-
 class Declaring:
     """A decorator for functions, with options or without."""
 
@@ -91,13 +85,32 @@ class Declaring:
     def __call__(
         self, function: RunFirst[P, R], /
     ) -> JobFunction[P, R, Concatenate[Run, P], R]: ...
+    # A ParamSpec cannot lose a parameter that is not its first: what such a function takes is left
+    # open to checkers, and checked when it is enqueued. One protocol an overload: of a union, mypy
+    # may or may not find the one that fits.
     @overload
     def __call__(  # pyright: ignore[reportOverlappingOverload] # not of functions, which have names
-        self, function: RunLater[Coroutine[Any, Any, R]], /
+        self, function: RunSecond[Coroutine[Any, Any, R]], /
     ) -> JobFunction[..., R, ..., Coroutine[Any, Any, R]]: ...
     @overload
     def __call__(  # pyright: ignore[reportOverlappingOverload] # as above
-        self, function: RunLater[R], /
+        self, function: RunSecond[R], /
+    ) -> JobFunction[..., R, ..., R]: ...
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # not of functions, which have names
+        self, function: RunThird[Coroutine[Any, Any, R]], /
+    ) -> JobFunction[..., R, ..., Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # as above
+        self, function: RunThird[R], /
+    ) -> JobFunction[..., R, ..., R]: ...
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # not of functions, which have names
+        self, function: RunByName[Coroutine[Any, Any, R]], /
+    ) -> JobFunction[..., R, ..., Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # as above
+        self, function: RunByName[R], /
     ) -> JobFunction[..., R, ..., R]: ...
     @overload
     def __call__(
