@@ -82,15 +82,19 @@ def _committed(connection: sqlite3.Connection) -> Generator[None]:
     """Commit a transaction at the end of the block, or roll it back."""
     try:
         yield
+        _refuse_ended(connection)
+        connection.execute("commit")
     except BaseException:
-        # A failed statement may have rolled it back already.
+        # A failed statement may have rolled it back already; a failed commit, on a full disk, not.
         if connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("rollback")
         raise
+
+
+def _refuse_ended(connection: Any) -> None:
     if not connection.in_transaction:
         raise UsageError(_ENDED)
-    connection.execute("commit")
 
 
 @contextmanager
@@ -116,13 +120,12 @@ async def alent(connection: Any) -> AsyncGenerator[Any]:
     await connection.execute("begin immediate")
     try:
         yield connection
+        _refuse_ended(connection)
+        await connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
             await connection.execute("rollback")
         raise
-    if not connection.in_transaction:
-        raise UsageError(_ENDED)
-    await connection.execute("commit")
 
 
 def _begun(connection: object) -> WrongConnection:
