@@ -56,7 +56,7 @@ def worker(
         int, _option("PROCESSES", "N", "Processes, each with its own handlers.")
     ] = 1,
     prefetch: Annotated[
-        int | None, _option("PREFETCH", "N", "Jobs held beside those.  [as many as run]")
+        int | None, _option("PREFETCH", "N", "Jobs held beside those.  [by its pace]")
     ] = None,
     lease: Annotated[
         str | None, _option("LEASE", "TIME", "How long a vanished worker keeps its jobs.  [60s]")
