@@ -1,0 +1,49 @@
+"""How many jobs wait beside those that run: pure, and learnt from flight to flight."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onefold.worker.pace import Pace
+
+
+def _after(flights: list[tuple[int, float, float]], *, most: int = 200) -> int:
+    """The number after flights, each with the jobs that ended, its length, and the time between."""
+    pace, now = Pace(None, most), 0.0
+    for ended, took, between in flights:
+        for _ in range(ended):
+            pace.ended()
+        now += between
+        pace.landed(took, now)
+    return pace.prefetch
+
+
+def test_nothing_is_held_before_anything_is_known() -> None:
+    assert Pace(None, 200).prefetch == 0
+
+
+def test_quick_jobs_are_held_ahead() -> None:
+    # A hundred jobs end every five milliseconds, and a flight takes four.
+    assert _after([(100, 0.004, 0.005)] * 10) > 100
+
+
+def test_slow_jobs_are_left_to_others() -> None:
+    # Twenty jobs end every ten seconds.
+    assert _after([(20, 0.004, 10.0)] * 10) == 0
+
+
+def test_a_number_that_somebody_has_fixed_stays() -> None:
+    pace = Pace(7, 7)
+    pace.landed(1.0, 1.0)
+    pace.ended()
+    pace.landed(1.0, 2.0)
+    assert pace.prefetch == 7
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.floats(0, 60), st.floats(0, 3600)), max_size=20),
+    st.integers(0, 500),
+)
+def test_it_is_never_more_than_the_most_and_never_less_than_none(
+    flights: list[tuple[int, float, float]], most: int
+) -> None:
+    assert 0 <= _after(flights, most=most) <= most
