@@ -6,7 +6,9 @@ what they do.
 """
 
 import asyncio
+import os
 import re
+import signal
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from onefold import Onefold, Run
+from onefold.databases.postgres import attempt
 from onefold.events import Event, JobEnded, JobStarted
 from tests.crash.injector import Watch, first_word, wrap
 from tests.kill.jobs import die
@@ -35,6 +38,8 @@ class Death(NamedTuple):
     statement: str = ""
     """What a statement does, as a pattern: die before it; with `inside`, before its commit."""
     inside: bool = False
+    frozen: Path | None = None
+    """Where it is given, the process is stopped at its statement, and says so by this file."""
     number: int = 0
     """Die before the statement with this number."""
     event: Any = None
@@ -69,6 +74,8 @@ class Death(NamedTuple):
         if self.event is not None:
             onefold.subscribe(self._hear)
         if self.statement or self.number:
+            # Seconds of a test, and not a quarter of a minute.
+            attempt.AWAKE = b"set local idle_in_transaction_session_timeout = 1000"  # type: ignore[misc]
             watch = StatementWatch(self)
             watch.wrap_drivers()
             watch.armed = True
@@ -94,11 +101,19 @@ class StatementWatch(Watch):
         super().tick(statement)
         text = statement.decode() if isinstance(statement, bytes) else str(statement)
         if self._seen and first_word(text) == "commit":
-            die()
-        if self._death.statement and re.search(self._death.statement, text):
-            if not self._death.inside:
-                die()
+            self._strike()
+        elif self._death.statement and re.search(self._death.statement, text):
             self._seen = True
+            if not self._death.inside:
+                self._strike()
+
+    def _strike(self) -> None:
+        frozen, self._death, self._seen = self._death.frozen, NEVER, False
+        if frozen is None:
+            die()
+        else:
+            frozen.touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
 
 
 NEVER = Death()

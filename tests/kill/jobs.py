@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
-from onefold import Fixed, NewJob, Onefold, Run
+from onefold import Fixed, NewJob, Onefold, Retention, Run
 from tests.fixtures.place import Place
 from tests.kill.ledger import Ledger
 
@@ -27,6 +27,7 @@ STEPS = {
 """The steps of each kind that has any."""
 AT_LEAST_ONCE = {"ping", "aping"}
 AT_ONCE = Fixed(timedelta(0))
+KEPT = Retention(completed=timedelta(days=2))
 
 
 def die() -> None:
@@ -41,9 +42,16 @@ def enqueue(onefold: Onefold, count: int, *, queue: str = "default") -> list[str
 
 def _new(number: int, queue: str) -> NewJob:
     kind = KINDS[number % len(KINDS)]
-    # Those without settings of their own are finished by a statement of their own.
-    backoff = None if kind in AT_LEAST_ONCE else AT_ONCE
-    return NewJob(kind, {}, queue=queue, max_attempts=100, backoff=backoff)
+    return NewJob(
+        kind,
+        {},
+        queue=queue,
+        max_attempts=100,
+        # Some go by the defaults, and are waited for.
+        backoff=None if kind in AT_LEAST_ONCE else AT_ONCE,
+        # Those that are kept for a time of their own are finished in several round trips.
+        retention=KEPT if kind in STEPS else None,
+    )
 
 
 class Fate(Protocol):

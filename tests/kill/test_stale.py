@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from onefold import NewJob
 from tests.kill import audit
-from tests.kill.deaths import Death
-from tests.kill.jobs import EXACT, KINDS, enqueue
+from tests.kill.deaths import FINISH, Death
+from tests.kill.jobs import AT_ONCE, EXACT, KEPT, KINDS, enqueue
 from tests.kill.workers import Shop, Worker, until
 
 COUNT = len(KINDS)
@@ -93,6 +94,26 @@ def test_a_stopped_worker_that_keeps_everybody_from_writing_goes_on_where_it_was
         worker.stop()
 
     audit.check(shop.place, shop.ledger, [job_id])
+
+
+def test_a_worker_frozen_in_the_middle_of_a_finish_keeps_nobody_from_its_jobs(
+    postgres_shop: Shop, tmp_path: Path
+) -> None:
+    """It has their rows, until the server gives up on it."""
+    shop, frozen = postgres_shop, tmp_path / "frozen"
+    with shop.place.open() as onefold:
+        jobs = [NewJob("aping", retention=KEPT, backoff=AT_ONCE) for _ in range(COUNT)]
+        ids = [answer.id for answer in onefold.enqueue_many(jobs)]
+    freeze = Death(statement=FINISH, inside=True, frozen=frozen)
+    worker = shop.start(freeze, lease=LONG, chores=False)
+    until(frozen.exists, "for the worker to stand still")
+
+    shop.end_leases()
+    shop.drain()
+    worker.signal(signal.SIGCONT)
+    worker.stop()
+
+    audit.check(shop.place, shop.ledger, ids)
 
 
 def _begin(shop: Shop, hold: Death, **options: Any) -> tuple[list[str], Worker]:
