@@ -25,7 +25,7 @@ def report(conductor: Conductor, registry: Registry, settings: WorkerSettings) -
     return [
         f"Worker {settings.name} on {database.label} ({where}{shards}).",
         f"Queues: {queues}. Kinds: {kinds}.",
-        f"{settings.concurrency} handlers at once, up to {settings.most_prefetched} jobs waiting.",
+        f"{settings.concurrency} handlers at once, up to {settings.most_prefetched} jobs ahead.",
         f"A lease lasts {lease:g} s, a stop takes {grace:g} s at most.",
         "Every job is run at least once.",
         "What a handler does in run.transaction(), and each result of run.step(), lands once.",
