@@ -126,7 +126,6 @@ def work_until_interrupted(gathered: GatheredThreads, ring: Callable[[], None]) 
             gathered.run(shared(("main", 0)))
 
 
-@pytest.mark.timeout(300)  # signals come as fast as two busy cores let them
 def test_a_thread_that_is_interrupted_anywhere_leaves_nobody_behind(
     ring: Callable[[], None],
 ) -> None:
