@@ -1,0 +1,1 @@
+"""What is the same under every framework: keys, fingerprints, answers, problems, and the rules."""
