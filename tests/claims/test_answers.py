@@ -48,7 +48,7 @@ async def test_a_held_key_is_busy_until_its_lease_ends(onefold: Coloured, clock:
 async def test_another_fingerprint_is_a_mismatch(onefold: Coloured) -> None:
     await won(onefold, fingerprint="one")
 
-    assert await onefold.claim("import", "k", fingerprint="two") == Mismatch("k")
+    assert await onefold.claim("import", "k", fingerprint="two") == Mismatch("k", "one")
 
 
 async def test_a_vanished_attempt_is_unknown_where_takeover_is_refused(

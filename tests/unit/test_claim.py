@@ -104,13 +104,13 @@ def test_an_attempt_whose_answer_was_lost_finds_its_own_claim() -> None:
 def test_another_request_is_told_so_before_it_is_replayed_or_told_to_wait(state: Holding) -> None:
     seen = found(state=state, fingerprint="theirs", result="1")
 
-    assert decide(seen, wanted(fingerprint="mine")) == Mismatch("k")
+    assert decide(seen, wanted(fingerprint="mine")) == Mismatch("k", "theirs")
 
 
 def test_another_request_is_told_so_even_after_the_first_vanished() -> None:
     seen = found(fingerprint="theirs", lease_until=NOW - 1, takeover=RERUN)
 
-    assert decide(seen, wanted(fingerprint="mine")) == Mismatch("k")
+    assert decide(seen, wanted(fingerprint="mine")) == Mismatch("k", "theirs")
 
 
 @pytest.mark.parametrize(("theirs", "mine"), [("same", "same"), (None, "mine"), ("theirs", None)])

@@ -198,6 +198,8 @@ class Mismatch(msgspec.Struct, frozen=True):
     """The key is known with another request."""
 
     key: str
+    fingerprint: str | None = None
+    """The stored one, for who can tell by it that both mean the same. Not for the one who asked."""
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -229,7 +231,7 @@ def decide(found: Found, wanted: Wanted) -> Answer | TakeOver:
     if found.owner == wanted.id:
         return Won(own(wanted, found.id, found.fence, found.lease_until))
     if _differs(found.fingerprint, wanted.fingerprint):
-        return Mismatch(wanted.key.key)
+        return Mismatch(wanted.key.key, found.fingerprint)
     if state is Holding.SETTLED:
         return Replay(decode_result(found.result), found.id)
     return _decide_held(found, wanted)
