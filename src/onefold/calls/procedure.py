@@ -93,13 +93,14 @@ class Conductor:
 
     def run(self, procedure: Procedure[T]) -> T:
         """Carry out, blocking."""
-        return run(procedure, self._do)
+        return run(procedure, self.perform)
 
     async def arun(self, procedure: Procedure[T]) -> T:
         """Carry out, awaiting."""
-        return await run_async(procedure, self._ado)
+        return await run_async(procedure, self.aperform)
 
-    def _do(self, step: Step) -> Any:
+    def perform(self, step: Step) -> Any:
+        """Carry one step out, blocking."""
         if isinstance(step, Pause):
             return time.sleep(step.seconds)
         if isinstance(step, Gather):
@@ -110,7 +111,8 @@ class Conductor:
             return self.borrowed.transact(step.build, write=step.write)
         return self.database.transact(step.build, write=step.write)
 
-    async def _ado(self, step: Step) -> Any:
+    async def aperform(self, step: Step) -> Any:
+        """Carry one step out, awaiting."""
         if isinstance(step, Pause):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Gather):

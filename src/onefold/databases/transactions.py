@@ -85,6 +85,16 @@ async def abegin(target: object, database: Database, clock: Clock) -> AsyncGener
         yield Begun(connection, borrowed)
 
 
+def is_blocking(target: object) -> bool:
+    """Whether `begin` is for a target, or `abegin`; `WrongConnection` where neither is."""
+    names = _names(target)
+    if any(name in _BLOCKING for name in names):
+        return True
+    if any(name in _AWAITED for name in names):
+        return False
+    raise _unknown(target)
+
+
 def _nothing(sql: Sql) -> Operation[None]:
     """That the connection is to our database is found out with the first operation."""
     del sql
