@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 # What tests need and no wheel brings. `make test DEBIAN_PACKAGES=` installs nothing.
-DEBIAN_PACKAGES ?= pgbouncer
+DEBIAN_PACKAGES ?= pgbouncer chromium
 UV := uv>=0.13.7,<0.14
 
 BIN := $(VENV)/bin
