@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onefold.calls.claims import ClaimCalls
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from onefold.calls.hooks import Hooks
-    from onefold.databases import Clock
+    from onefold.databases import Clock, Database
     from onefold.model.event import Listener
     from onefold.model.limit import Limit
     from onefold.model.retention import Retention
@@ -151,8 +152,8 @@ class Onefold(Tenant, QueueCalls):
             given.flag(prepared_statements, "prepared_statements")
         given.flag(notify, "notify")
         ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
-        database = open_database(
-            url,
+        opened = partial(
+            open_database,
             schema=schema,
             clock=ticks,
             busy_timeout=busy_timeout,
@@ -160,12 +161,16 @@ class Onefold(Tenant, QueueCalls):
             prepared_statements=prepared_statements,
             notifies=notify,
         )
-        super().__init__(Conductor(database, ticks), "")
+        super().__init__(self._conducts(url, opened, ticks), "")
         self.engine: Engine = Engine(self._conductor)
         self.hooks: Hooks = self._conductor.hooks
         self.jobs: Registry = Registry()
         self._queue_limits: dict[str, QueueLimits] = {}
         self.crons: Crons = Crons()
+
+    def _conducts(self, url: str, opened: Callable[[str], Database], clock: Clock) -> Conductor:
+        """Who carries calls out. A framework that names databases in its own way has another."""
+        return Conductor(opened(url), clock)
 
     @property
     def job(self) -> Declaring:

@@ -70,11 +70,16 @@ class Conductor:
         defaults: Defaults | None = None,
     ) -> None:
         """Without `borrowed`, transactions are our own."""
-        self.database = database
+        self._database = database
         self.clock = clock
         self.borrowed = borrowed
         self.hooks: Hooks = Hooks() if hooks is None else hooks
         self.defaults: Defaults = Defaults() if defaults is None else defaults
+
+    @property
+    def database(self) -> Database:
+        """Where it is carried out, unless a connection was lent to us."""
+        return self._database
 
     def lent(self, borrowed: Borrowed | None) -> Conductor:
         """The same, hooks and defaults included, on a connection that was lent to us."""
