@@ -1,0 +1,7 @@
+"""Forms of web pages: a signed key in a hidden field, and pages for what may become of it."""
+
+from onefold.surfaces.forms.freshness import NoStore, WsgiNoStore
+from onefold.surfaces.forms.keys import FormKey, FormKeys, RefusedKey
+from onefold.surfaces.forms.markup import Markup
+
+__all__ = ["FormKey", "FormKeys", "Markup", "NoStore", "RefusedKey", "WsgiNoStore"]

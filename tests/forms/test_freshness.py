@@ -1,0 +1,114 @@
+"""No page with a key is stored (H229)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from typing import Any
+from wsgiref.util import setup_testing_defaults
+
+import httpx
+
+from onefold.surfaces.forms import FormKeys, NoStore, WsgiNoStore
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+
+def get(app: Any) -> httpx.Response:
+    """What an ASGI application answers."""
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=NoStore(app))
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            return await client.get("/")
+
+    return asyncio.run(ask())
+
+
+async def respond(send: Send, body: str) -> None:
+    headers = [(b"cache-control", b"max-age=60"), (b"content-type", b"text/html")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body.encode()})
+
+
+def test_h229_a_page_with_a_key_is_not_stored(keys: FormKeys) -> None:
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await respond(send, keys.hidden_field("order", "a"))
+
+    response = get(app)
+
+    assert response.headers.get_list("cache-control") == ["no-store"]
+    assert response.headers["content-type"] == "text/html"
+
+
+def test_h229_a_page_that_is_rendered_in_a_thread_is_not_stored(keys: FormKeys) -> None:
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await respond(send, await asyncio.to_thread(keys.hidden_field, "order", "a"))
+
+    assert get(app).headers["cache-control"] == "no-store"
+
+
+def test_a_page_without_a_key_is_left_alone() -> None:
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await respond(send, "hello")
+
+    assert get(app).headers.get_list("cache-control") == ["max-age=60"]
+
+
+def test_what_is_no_request_is_left_alone(keys: FormKeys) -> None:
+    seen: list[str] = []
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        seen.append(scope["type"])
+        await send({"type": "lifespan.startup.complete"})
+
+    async def send(message: Message) -> None:
+        seen.append(message["type"])
+
+    async def receive() -> Message:
+        return {"type": "lifespan.startup"}
+
+    asyncio.run(NoStore(app)({"type": "lifespan"}, receive, send))
+
+    assert seen == ["lifespan", "lifespan.startup.complete"]
+
+
+def get_wsgi(app: Wsgi) -> dict[str, str]:
+    """The headers of what a WSGI application answers."""
+    environ: dict[str, Any] = {}
+    setup_testing_defaults(environ)
+    answered: dict[str, str] = {}
+
+    def start_response(status: str, headers: list[tuple[str, str]], error: Any = None) -> None:
+        answered.update(headers)
+
+    for _ in WsgiNoStore(app)(environ, start_response):
+        pass
+    return answered
+
+
+def test_h229_a_page_of_wsgi_with_a_key_is_not_stored(keys: FormKeys) -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        page = keys.hidden_field("order", "a")
+        start_response("200 OK", [("cache-control", "max-age=60"), ("Content-Type", "text/html")])
+        return [page.encode()]
+
+    assert get_wsgi(app) == {"Content-Type": "text/html", "Cache-Control": "no-store"}
+
+
+def test_h229_a_page_of_wsgi_that_is_made_late_is_not_stored(keys: FormKeys) -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        page = keys.hidden_field("order", "a")
+        start_response("200 OK", [("Content-Type", "text/html")])
+        yield page.encode()
+
+    assert get_wsgi(app)["Cache-Control"] == "no-store"
+
+
+def test_a_page_of_wsgi_without_a_key_is_left_alone() -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Cache-Control", "max-age=60")])
+        return []
+
+    assert get_wsgi(app) == {"Cache-Control": "max-age=60"}
