@@ -155,6 +155,13 @@ def release(sql: Sql, claims: Sequence[Claim], *, strict: bool = False) -> Opera
     return released
 
 
+def abandon(sql: Sql, claim: Claim) -> Operation[None]:
+    """Leave a claim as one whose outcome nobody knows: its takeover is `refuse` from now on."""
+    rows = yield sql("abandon_claims", HELD_COLUMNS, [_held_row(sql, claim)])
+    if not rows:
+        raise LeaseLost(f"the key {claim.key.key!r}", fence=claim.fence)
+
+
 def renew(sql: Sql, claim: Claim, *, lease: int) -> Operation[datetime | None]:
     """Extend a lease that has not ended, under the same fence; None where it has."""
     rows = yield sql("renew_claims", (*HELD_COLUMNS, "lease"), [(*_held_row(sql, claim), lease)])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from onefold.calls.procedure import Pause, Transaction
+from onefold.calls.procedure import Gather, Pause, Transaction
 from onefold.databases import Build
 from onefold.databases.transactions import Begun, abegin, begin, is_blocking
 from onefold.operations.run import run, run_async
@@ -50,7 +50,7 @@ class Call(msgspec.Struct, frozen=True):
     arguments: tuple[Any, ...] = ()
 
 
-Step: TypeAlias = Open | Held[Any] | Close | Call | Transaction[Any] | Pause
+Step: TypeAlias = Open | Held[Any] | Close | Call | Transaction[Any] | Gather[Any] | Pause
 """`Transaction` is one of our own, and is committed at once."""
 
 Scene: TypeAlias = "Generator[Step, Any, T]"

@@ -1,0 +1,26 @@
+-- Give a claim up, though nobody knows what became of its work: nobody runs it again unasked.
+update onefold_claim
+set
+    takeover = 2,
+    lease_until = :now
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as tenant,
+        json_extract(value, '$[2]') as surface,
+        json_extract(value, '$[3]') as scope,
+        json_extract(value, '$[4]') as key,
+        json_extract(value, '$[5]') as owner,
+        json_extract(value, '$[6]') as fence
+    from json_each(:rows)
+) as r
+where
+    onefold_claim.shard = r.shard
+    and onefold_claim.tenant = r.tenant
+    and onefold_claim.surface = r.surface
+    and onefold_claim.scope = r.scope
+    and onefold_claim.key = r.key
+    and onefold_claim.state = 0
+    and onefold_claim.fence = r.fence
+    and onefold_claim.owner = r.owner
+returning owner

@@ -1,0 +1,444 @@
+"""One keyed request, from its claim to its answer; written once for ASGI and WSGI.
+
+1. A look answers retries without a write. It decides nothing: where it finds the key free, the
+   claim is made, and that is the database's decision.
+2. Joined: the claim is the first statement of the handler's transaction and the answer its last.
+   Whatever goes wrong in between leaves nothing.
+3. Leased: the claim is committed first, the handler follows, and its answer is stored under the
+   fence. Who has lost the lease has lost the word, and its client is not told what it says.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.calls.once import Done, NotDone
+from onefold.calls.procedure import Pause, Transaction, waits
+from onefold.calls.settlement import settle
+from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, UsageError
+from onefold.model.claim import (
+    JOINED_RETRY,
+    Claim,
+    ClaimKey,
+    Found,
+    Holding,
+    Mismatch,
+    Replay,
+    TakeOver,
+    Unknown,
+    Wanted,
+    Won,
+    decide,
+    want,
+)
+from onefold.model.claim import Answer as Claimed
+from onefold.operations import claims
+from onefold.surfaces.http import problem
+from onefold.surfaces.http.answer import (
+    Answer,
+    UnreadableAnswer,
+    entomb,
+    from_stored,
+    to_stored,
+)
+from onefold.surfaces.http.failing import is_busy, is_passing
+from onefold.surfaces.http.fingerprint import again, fingerprint
+from onefold.surfaces.http.replay import replay
+from onefold.surfaces.http.sealing import is_sealed
+from onefold.surfaces.stage import Call, Close, Held, Open
+
+if TYPE_CHECKING:
+    from onefold.operations.statement import Operation, Sql
+    from onefold.surfaces.http.asked import Asked, Waiters
+    from onefold.surfaces.http.policy import Fate, Policy
+    from onefold.surfaces.http.problem import Problem
+    from onefold.surfaces.stage import Scene
+
+UNPROTECTED: Final = "Idempotency-Unprotected"
+AGAIN: Final = (0.05, 0.2, 0.5)
+"""Pauses before an answer that could not be stored is stored again."""
+
+log: logging.Logger = logging.getLogger("onefold.surfaces")
+
+
+class Exchange:
+    """One keyed request under the policy of its route."""
+
+    def __init__(self, policy: Policy, asked: Asked, waiters: Waiters) -> None:
+        """Without a key the handler runs, and nothing is claimed."""
+        self.policy: Policy = policy
+        self.asked: Asked = asked
+        self.claim: Claim | None = None
+        """Ours, once `begin` has answered None."""
+        self.outcome: str = "none"
+        """What became of it, in a word, for those who count."""
+        self.unprotected: bool = False
+        self._waiters = waiters
+        self._fingerprint: str | None = None
+        self._stored: str | None = None
+        self._is_undone = False
+
+    # --- begin ------------------------------------------------------------------------------------
+
+    def begin(self) -> Scene[Answer | None]:
+        """Claim the key. None means that the handler is to run; otherwise this is the answer."""
+        try:
+            if self.asked.key is None:
+                if self.policy.joined:
+                    yield Open()
+                return None
+            self._fingerprint = self._digest(self.asked)
+            claimed = yield from self._patiently()
+            return (yield from self._translated(claimed))
+        except (UsageError, problem.Refused):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a driver raises when it cannot
+            return self._failed_to_begin(error)
+
+    def _failed_to_begin(self, error: Exception) -> Answer | None:
+        log.error("The key of a request could not be claimed: %s", error, exc_info=error)
+        if self.policy.fail_open:
+            self.outcome, self.unprotected = "unprotected", True
+            return None
+        self.outcome = "unavailable"
+        return self._refusal(problem.unavailable(retry_after=1))
+
+    def _patiently(self) -> Scene[Claimed]:
+        """Claim, waiting for whoever is at work where the policy says so."""
+        pauses, waits_here = waits(self.policy.wait), False
+        try:
+            while True:
+                claimed = yield from self._claimed()
+                if not isinstance(claimed, Busy) or (pause := next(pauses, None)) is None:
+                    return claimed
+                waits_here = waits_here or self._waiters.enter()
+                if not waits_here:
+                    return claimed
+                yield Pause(pause)
+        finally:
+            if waits_here:
+                self._waiters.leave()
+
+    def _claimed(self) -> Scene[Claimed]:
+        claimed = yield from self._ask()
+        if isinstance(claimed, Mismatch) and self._is_told_as_before(claimed):
+            claimed = yield from self._ask()
+        return claimed
+
+    def _ask(self) -> Scene[Claimed]:
+        wanted = self._wanted()
+        known: Found | None = yield self._look(wanted.key)
+        seen = None if known is None else decide(known, wanted)
+        if seen is not None and not isinstance(seen, TakeOver):
+            self._stored = None if known is None else known.result
+            return seen
+        if not self.policy.joined:
+            claimed: Claimed = yield Transaction(partial(claims.claim, wanted=wanted))
+            return claimed
+        try:
+            return (yield from self._join(wanted))
+        except Exception as error:
+            if not is_busy(error):
+                raise
+            # SQLite: another transaction has the file, and may be working on this very key.
+            return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
+
+    def _join(self, wanted: Wanted) -> Scene[Claimed]:
+        yield Open()
+        try:
+            claimed: Claimed = yield Held(partial(claims.claim, wanted=wanted))
+        except Exception:
+            yield from self._undo()
+            raise
+        if not isinstance(claimed, Won):
+            yield Close(commit=False)
+        return claimed
+
+    def _wanted(self) -> Wanted:
+        policy = self.policy
+        return want(
+            self._key,
+            fingerprint=self._fingerprint,
+            lease=None if policy.joined else policy.lease,
+            takeover=policy.takeover or "refuse",
+            retention=policy.retention,
+        )
+
+    def _look(self, key: ClaimKey) -> Transaction[Found | None]:
+        return Transaction(lambda sql: claims.find(sql, key), write=False)
+
+    def _digest(self, asked: Asked) -> str:
+        policy = self.policy
+        return fingerprint(
+            asked.request,
+            asked.body,
+            policy.fingerprint,
+            headers=policy.fingerprint_headers,
+            canonical_query=policy.canonical_query,
+            decode=policy.decode,
+        )
+
+    def _is_told_as_before(self, mismatch: Mismatch) -> bool:
+        """Whether the stored request was digested in another way, and this is the same one so."""
+        policy, stored = self.policy, mismatch.fingerprint
+        if stored is None:
+            return False
+        told = again(
+            stored,
+            self.asked.request,
+            self.asked.body,
+            policy.fingerprint,
+            headers=policy.fingerprint_headers,
+            canonical_query=policy.canonical_query,
+            decode=policy.decode,
+        )
+        if told != stored:
+            return False
+        self._fingerprint = stored
+        return True
+
+    # --- what a claim's answer means ---------------------------------------------------------------
+
+    def _translated(self, claimed: Claimed) -> Scene[Answer | None]:
+        match claimed:
+            case Won(claim):
+                self.claim = claim
+                self.outcome = "resumed" if claim.resumed else "won"
+                return None
+            case Replay():
+                self.outcome = "replayed"
+                return (yield from self._replayed())
+            case Busy(retry_after):
+                self.outcome = "busy"
+                return self._refusal(problem.in_progress(retry_after))
+            case Mismatch():
+                self.outcome = "mismatch"
+                return self._refusal(problem.key_reused())
+            case Unknown():
+                return (yield from self._verified(claimed))
+
+    def _replayed(self) -> Scene[Answer]:
+        if self._stored is None:
+            # Settled between the look and the claim.
+            found: Found | None = yield self._look(self._key)
+            self._stored = None if found is None else found.result
+        if self._stored is None:
+            # Swept meanwhile, or settled by an operator's word that has no answer in it.
+            return self._refusal(problem.response_not_kept())
+        return (yield from self._told(self._stored))
+
+    def _told(self, text: str) -> Scene[Answer]:
+        policy, request = self.policy, self.asked.request
+        try:
+            stored = from_stored(self._unsealed(text))
+        except UnreadableAnswer as error:
+            log.error("The stored answer of a key cannot be read: %s", error)  # noqa: TRY400
+            self.outcome = "unknown"
+            return self._refusal(problem.outcome_unknown())
+        if policy.refresh is not None and stored.answer is not None:
+            newer: Answer = yield Call(policy.refresh, (request, stored.answer))
+            stored = msgspec.structs.replace(stored, answer=newer)
+        return replay(stored, marker=policy.marker, tombstone=policy.tombstone, request=request)
+
+    def _verified(self, unknown: Unknown) -> Scene[Answer | None]:
+        key, policy = self._key, self.policy
+        self.outcome = "unknown"
+        verdict: object = None
+        if policy.verify is not None:
+            verdict = yield Call(policy.verify, (key.key,))
+        match verdict:
+            case None:
+                return self._refusal(problem.outcome_unknown())
+            case Done(result):
+                if not isinstance(result, Answer):
+                    raise InvalidInput("verify", f"must answer Done(Answer(…)), got {verdict!r}")
+                text = self._text(result)
+                yield Transaction(
+                    lambda sql: claims.force(
+                        sql, key, Holding.SETTLED, result=text, fence=unknown.fence
+                    )
+                )
+            case NotDone():
+                wanted = self._wanted()
+                taken: Claim | None = yield Transaction(
+                    lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
+                )
+                if taken is not None:
+                    return (yield from self._translated(Won(taken)))
+            case _:
+                raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
+        claimed = yield from self._claimed()
+        if isinstance(claimed, Unknown):
+            return self._refusal(problem.outcome_unknown())
+        return (yield from self._translated(claimed))
+
+    # --- end --------------------------------------------------------------------------------------
+
+    def finish(self, answer: Answer, error: BaseException | None = None) -> Scene[Answer]:
+        """Store the answer, and say what to send. `error` is what the handler raised to give it."""
+        fate = self.policy.fate(answer.status)
+        if error is not None and isinstance(error, self.policy.retryable):
+            fate = "release"
+        if self._is_undone:
+            yield from self._record(answer, fate)
+            return self._first(answer)
+        if self.policy.joined:
+            return (yield from self._finish_joined(answer, fate))
+        if self.claim is None:
+            return self._first(answer)
+        return (yield from self._finish_leased(self.claim, answer, fate))
+
+    def undo(self) -> Scene[None]:
+        """The handler has raised: what it has written must not stay, whatever is answered."""
+        if self.policy.joined and not self._is_undone:
+            self._is_undone = True
+            yield from self._undo()
+
+    def fail(self, error: BaseException) -> Scene[None]:
+        """The handler has raised, and nothing came of it that could be stored."""
+        yield from self.undo()
+        if self.claim is None or self.policy.joined:
+            return
+        fate = self.policy.fate_of(error)
+        told = self._refusal(problem.attempt_failed())
+        yield from self._finish_leased(self.claim, told, fate)
+
+    def give_back(self) -> Scene[None]:
+        """The handler has not begun, and will not: free the key."""
+        yield from self.undo()
+        if self.claim is not None and not self.policy.joined:
+            claim = self.claim
+            yield Transaction(lambda sql: claims.release(sql, [claim]))
+
+    def _finish_joined(self, answer: Answer, fate: Fate) -> Scene[Answer]:
+        if fate != "store":
+            yield Close(commit=False)
+            return self._first(answer)
+        try:
+            if self.claim is not None:
+                word = claims.Settlement(self.claim, self._text(answer))
+                yield Held(lambda sql: claims.settle(sql, [word]))
+            yield Close(commit=True)
+        except Exception as error:
+            yield from self._undo()
+            if (yield from self._is_settled()):
+                return self._first(answer)
+            if not is_passing(error):
+                raise
+            log.error("A request could not be committed: %s", error, exc_info=error)
+            self.outcome = "unavailable"
+            return self._refusal(problem.conflict_retry(retry_after=1))
+        return self._first(answer)
+
+    def _finish_leased(self, claim: Claim, answer: Answer, fate: Fate) -> Scene[Answer]:
+        for pause in (*AGAIN, None):
+            try:
+                yield self._word(claim, answer, fate)
+            except LeaseLost:
+                self.outcome = "lost"
+                return self._refusal(problem.lease_lost(retry_after=1))
+            except DatabaseError as error:
+                if pause is None:
+                    log.error("An answer could not be stored: %s", error, exc_info=error)
+                    self.outcome = "unavailable"
+                    return self._refusal(problem.unavailable(retry_after=1))
+                yield Pause(pause)
+            else:
+                break
+        return self._first(answer)
+
+    def _word(self, claim: Claim, answer: Answer, fate: Fate) -> Any:
+        match fate:
+            case "store":
+                return settle(claim, self._text(answer))
+            case "release":
+                return Transaction(lambda sql: claims.release(sql, [claim]))
+            case "unknown":
+                return Transaction(lambda sql: claims.abandon(sql, claim))
+
+    def _is_settled(self) -> Scene[bool]:
+        """Whether a commit that failed has succeeded: its answer may be all that was lost."""
+        if self.claim is None:
+            return False
+        try:
+            found: Found | None = yield self._look(self._key)
+        except DatabaseError:
+            return False
+        settled = (self.claim.owner, int(Holding.SETTLED))
+        return found is not None and (found.owner, found.state) == settled
+
+    def _record(self, answer: Answer, fate: Fate) -> Scene[None]:
+        """Remember a refusal whose transaction is undone. Nothing hangs on it: it had no effect."""
+        if self.claim is None or fate != "store":
+            return
+        wanted = msgspec.structs.replace(self._wanted(), lease=_MINUTE)
+        text = self._text(answer)
+        try:
+            yield Transaction(lambda sql: _recorded(sql, wanted, text))
+        except DatabaseError as error:
+            log.warning("A refusal could not be remembered; a retry runs again: %s", error)
+
+    def _undo(self) -> Scene[None]:
+        try:
+            yield Close(commit=False)
+        except Exception as error:  # noqa: BLE001 - a broken connection undoes it as well
+            log.warning("A transaction could not be rolled back by hand: %s", error)
+
+    def _text(self, answer: Answer) -> str:
+        """What is stored of an answer: text that is JSON, sealed or not."""
+        policy = self.policy
+        shown = answer if policy.redact is None else policy.redact(answer)
+        if policy.stream == "tombstone":
+            text = entomb(shown.status, shown.headers, policy.kept, sha256="", length=0)
+        else:
+            text = to_stored(shown, policy.kept)
+        if policy.sealing is None:
+            return text
+        sealed = policy.sealing.seal(text, place=self._place)
+        return msgspec.json.encode(sealed).decode()
+
+    def _unsealed(self, text: str) -> str:
+        value: object = msgspec.json.decode(text) if text.startswith('"') else None
+        if not isinstance(value, str) or not is_sealed(value):
+            return text
+        if self.policy.sealing is None:
+            raise UnreadableAnswer("is sealed, and this route has no keys to open it")
+        return self.policy.sealing.open(value, place=self._place)
+
+    @property
+    def _place(self) -> str:
+        """Where an answer belongs: sealed, it opens nowhere else."""
+        key = self._key
+        return "\0".join((key.tenant, key.surface, key.scope, key.key))
+
+    @property
+    def _key(self) -> ClaimKey:
+        assert self.asked.key is not None
+        return self.asked.key
+
+    def _first(self, answer: Answer) -> Answer:
+        """An answer that is no replay, with what the policy adds to it."""
+        more: list[tuple[str, str]] = []
+        if self.policy.mark_first and self.asked.key is not None:
+            more.append((self.policy.marker, "false"))
+        if self.unprotected:
+            more.append((UNPROTECTED, "true"))
+        if not more:
+            return answer
+        return msgspec.structs.replace(answer, headers=(*answer.headers, *more))
+
+    def _refusal(self, found: Problem) -> Answer:
+        return self.asked.refusal(found, self.policy)
+
+
+_MINUTE: Final = 60_000_000
+
+
+def _recorded(sql: Sql, wanted: Wanted, text: str) -> Operation[None]:
+    claimed = yield from claims.claim(sql, wanted)
+    if isinstance(claimed, Won):
+        yield from claims.settle(sql, [claims.Settlement(claimed.claim, text)])
