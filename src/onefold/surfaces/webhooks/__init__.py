@@ -1,0 +1,1 @@
+"""Webhooks: verify → claim → process, in that order, once per event."""

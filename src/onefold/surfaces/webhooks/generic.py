@@ -1,0 +1,142 @@
+"""Any other sender that signs with HMAC: where the signature is, and what it is of."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from onefold.errors import InvalidInput
+from onefold.model import names
+from onefold.surfaces.webhooks import reading
+from onefold.surfaces.webhooks.provider import Provider
+from onefold.surfaces.webhooks.rejection import BadSignature
+from onefold.surfaces.webhooks.secret import Secret, matching
+from onefold.surfaces.webhooks.verified import Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime, timedelta
+
+    from onefold.surfaces.http.request import Request
+    from onefold.surfaces.webhooks.reading import Algorithm
+
+_PARTS: Final = re.compile(r"\{(\w*)\}")
+
+
+class Hmac(Provider, frozen=True, kw_only=True):
+    """A sender that signs with HMAC.
+
+    Hmac("secret", sender="acme", header="X-Acme-Signature", prefix="sha256=")
+    """
+
+    sender: str
+    """What it is called; part of what its ids are kept under."""
+    header: str
+    prefix: str = ""
+    """What comes before the signature in its header."""
+    encoding: Literal["hex", "base64"] = "hex"
+    algorithm: Algorithm = "sha256"
+    content: str = "{body}"
+    """What is signed: text around `{body}`, `{timestamp}` and `{id}`."""
+    secret_form: Literal["text", "base64", "hex"] = "text"  # noqa: S105 - a word about it
+    timestamp_header: str | None = None
+    tolerance: timedelta = reading.FIVE_MINUTES
+    id: str | Callable[[bytes], str | None] | None = None
+    """The header of the event's id, or a function that finds it in the body. Without it, or where
+    there is none, a digest of the body is the id."""
+    type_header: str | None = None
+
+    name: ClassVar[str] = "hmac"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        reading.check_tolerance(self.tolerance)
+        names.name(self.sender, "sender")
+        self._check_content()
+        for name, known in _CHOICES.items():
+            value: object = getattr(self, name)
+            if value not in known:
+                raise InvalidInput(name, f"must be {', '.join(known)}, got {value!r}")
+        for secret in self.ring:
+            self._key(secret)
+
+    def _check_content(self) -> None:
+        parts = _PARTS.findall(self.content)
+        if "body" not in parts or not {*parts} <= {"body", "timestamp", "id"}:
+            raise InvalidInput(
+                "content", f"must have {{body}}, may have {{timestamp}}, {{id}}: {self.content!r}"
+            )
+        if ("timestamp" in parts) != (self.timestamp_header is not None):
+            raise InvalidInput(
+                "timestamp_header",
+                "must be given if, and only if, content has {timestamp}: a time that is not signed"
+                " says nothing",
+            )
+        if "id" in parts and not isinstance(self.id, str):
+            raise InvalidInput("id", "must be a header, since content has {id}")
+
+    def _key(self, secret: Secret) -> bytes:
+        try:
+            if self.secret_form == "base64":  # noqa: S105 - see above
+                return base64.b64decode(secret.text, validate=True)
+            if self.secret_form == "hex":  # noqa: S105 - see above
+                return bytes.fromhex(secret.text)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidInput("secret", f"must be {self.secret_form}") from error
+        return secret.text.encode()
+
+    def read(self, request: Request, body: bytes, now: datetime) -> Verified:
+        """Check the signature."""
+        given = reading.header(request, self.header)
+        if not given.startswith(self.prefix):
+            raise BadSignature("header_malformed", header=self.header)
+        given = given.removeprefix(self.prefix)
+        stamp = reading.header(request, self.timestamp_header) if self.timestamp_header else None
+        signed_at = None if stamp is None else reading.seconds(stamp)
+        sent_id = reading.optional(request, self.id) if isinstance(self.id, str) else None
+        content = self._content(body, stamp, sent_id)
+        same = reading.is_hex if self.encoding == "hex" else reading.is_base64
+
+        def fits(secret: Secret) -> bool:
+            return same(reading.mac(self._key(secret), content, self.algorithm), given)
+
+        secret = matching(self.ring, now, fits)
+        if signed_at is not None:
+            reading.refuse_stale(signed_at, now, self.tolerance)
+        found = self.id(body) if callable(self.id) else sent_id
+        signed_id = sent_id is None or "{id}" in self.content
+        digest = reading.sha256(body)
+        return Verified(
+            provider=f"{self.name}:{self.sender}",
+            id=found or f"digest:{digest}",
+            signed_id=signed_id,
+            secret_id=secret.id,
+            body=body,
+            event_type=reading.optional(request, self.type_header) if self.type_header else None,
+            timestamp=signed_at,
+            digest=digest,
+            guard=digest if isinstance(self.id, str) and "{id}" not in self.content else None,
+        )
+
+    def _content(self, body: bytes, stamp: str | None, sent_id: str | None) -> bytes:
+        parts = {"body": body, "timestamp": (stamp or "").encode()}
+        if "{id}" in self.content:
+            if not sent_id:
+                raise BadSignature("header_missing", header=str(self.id))
+            parts["id"] = reading.to_bytes(sent_id)
+        pieces = _PARTS.split(self.content)
+        # The pieces are text and names in turn.
+        texts = [
+            piece.encode() if place % 2 == 0 else parts[piece] for place, piece in enumerate(pieces)
+        ]
+        return b"".join(texts)
+
+
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "encoding": ("hex", "base64"),
+    "algorithm": ("sha1", "sha256", "sha512"),
+    "secret_form": ("text", "base64", "hex"),
+}
