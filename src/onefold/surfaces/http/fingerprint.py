@@ -30,12 +30,14 @@ from onefold.surfaces.http.problem import Refused, nothing_selected, too_large
 from onefold.surfaces.http.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 VERSION: Final = 1
 _LONGEST_RECIPE: Final = 400
 _MEDIA_TYPE: Final = "content-type"
 _CODING: Final = "content-encoding"
+# Two bodies without anything to tell them by are not the same for that.
+_NOTHING: Final[tuple[object, ...]] = (None, {}, [])
 
 
 class Fields(msgspec.Struct, frozen=True):
@@ -171,7 +173,7 @@ def _make(recipe: _Recipe, request: Request, body: bytes | Digested, how: How) -
         request.method,
         request.path,
         _query(request.query, any_order=recipe.canonical_query),
-        media_type if recipe.mode == "raw" else media_type.partition(";")[0].strip(" \t").lower(),
+        media_type if recipe.mode == "raw" else form_body.media_type_of(media_type),
         coding,
         *(_value(request, name) for name in recipe.headers),
     ]
@@ -210,15 +212,13 @@ def _form(asked: _Asked) -> list[bytes]:
 
 
 def _fields(asked: _Asked) -> list[bytes]:
-    if asked.read.body is None:
-        raise Refused(too_large(asked.read.length - 1))
     found = _form_fields(asked.request, asked.read)
     if found is not None:
         chosen = [field for field in found if _is_chosen(field.name, asked.recipe)]
         if chosen:
             return [b"form", *_spelled(chosen)]
     else:
-        selected = _select_json(asked.read.body, asked.recipe)
+        selected = _select_json(_in_memory(asked.read), asked.recipe)
         if selected is not None:
             return [b"json", selected]
     if isinstance(asked.how, Fields) and asked.how.empty == "raise":
@@ -228,9 +228,7 @@ def _fields(asked: _Asked) -> list[bytes]:
 
 def _custom(asked: _Asked) -> list[bytes]:
     assert callable(asked.how)
-    if asked.read.body is None:
-        raise Refused(too_large(asked.read.length - 1))
-    essence = asked.how(asked.request, asked.read.body)
+    essence = asked.how(asked.request, _in_memory(asked.read))
     if not essence:
         raise Refused(nothing_selected())
     return [b"custom", essence.encode() if isinstance(essence, str) else essence]
@@ -245,9 +243,15 @@ _MODES: Final[dict[str, Callable[[_Asked], list[bytes]]]] = {
 }
 
 
-def _form_fields(request: Request, read: Digested) -> list[form_body.Field] | None:
+def _in_memory(read: Digested) -> bytes:
     if read.body is None:
-        return None
+        raise Refused(too_large(read.limit))
+    return read.body
+
+
+def _form_fields(request: Request, read: Digested) -> Sequence[form_body.Field] | None:
+    if read.fields is not None or read.body is None:
+        return read.fields
     return form_body.fields(read.body, request.value(_MEDIA_TYPE) or "")
 
 
@@ -267,7 +271,7 @@ def _select_json(body: bytes, recipe: _Recipe) -> bytes | None:
             json_body.remove(value, path)
         if recipe.names:
             value = json_body.select(value, recipe.names)
-        return json_body.write(value) if value or not recipe.names else None
+        return None if value in _NOTHING else json_body.write(value)
     except json_body.NotCanonical:
         return None
 

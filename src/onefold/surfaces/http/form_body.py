@@ -16,15 +16,6 @@ MULTIPART: Final = "multipart/form-data"
 MOST_FIELDS: Final = 10_000
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One field as it came. Its texts are latin-1, so that no byte is lost whatever they mean."""
-
-    name: str
-    filename: str | None = None
-    media_type: str = ""
-    value: bytes
-
-
 class Field(msgspec.Struct, frozen=True, kw_only=True):
     """One field. Of what it holds, the digest."""
 
@@ -34,29 +25,52 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One field as it came. Its texts are latin-1, so that no byte is lost whatever they mean."""
+
+    name: str
+    filename: str | None = None
+    media_type: str = ""
+    value: bytes
+
+    @property
+    def digested(self) -> Field:
+        """The field without what it holds."""
+        return Field(
+            name=self.name,
+            filename=self.filename,
+            media_type=self.media_type,
+            sha256=hashlib.sha256(self.value).hexdigest(),
+        )
+
+
 def parts(body: bytes, content_type: str) -> list[Part] | None:
-    """The fields of a form in their order; None where the body is no form, or a broken one."""
-    media_type = content_type.partition(";")[0].strip(" \t").lower()
-    if media_type == URLENCODED:
-        return _urlencoded(body)
-    if media_type == MULTIPART:
-        return _multipart(body, content_type)
-    return None
-
-
-def fields(body: bytes, content_type: str) -> list[Field] | None:
     """The fields of a form in their order; None where the body is no form, or a broken one."""
     if media_type_of(content_type) == URLENCODED:
         return _urlencoded(body)
+    reading = multipart(content_type, keep=True)
+    if reading is None:
+        return None
+    reading.feed(body)
+    return reading.parts()
+
+
+def fields(body: bytes, content_type: str) -> list[Field] | None:
+    """The same with digests in place of what the fields hold."""
+    if media_type_of(content_type) == URLENCODED:
+        return [part.digested for part in _urlencoded(body)]
     reading = multipart(content_type)
     if reading is None:
         return None
     reading.feed(body)
-    return reading.done()
+    return reading.fields()
 
 
-def multipart(content_type: str) -> Reading | None:
-    """What reads a multipart form piece by piece; None where that is none."""
+def multipart(content_type: str, *, keep: bool = False) -> Reading | None:
+    """What reads a multipart form piece by piece; None where that is none.
+
+    Unless told to `keep` the values, it has only their digests in memory.
+    """
     from python_multipart.exceptions import FormParserError
     from python_multipart.multipart import MultipartParser, parse_options_header
 
@@ -65,9 +79,9 @@ def multipart(content_type: str) -> Reading | None:
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         return None
-    parts = _Parts()
+    heard = _Heard(keep=keep)
     try:
-        return Reading(MultipartParser(boundary, parts.callbacks), parts)
+        return Reading(MultipartParser(boundary, heard.callbacks), heard)
     except FormParserError:
         return None
 
@@ -78,48 +92,61 @@ def media_type_of(content_type: str) -> str:
 
 
 class Reading:
-    """A multipart form on its way in: in memory are the names, and the digests of what they say."""
+    """A multipart form on its way in."""
 
-    def __init__(self, parser: MultipartParser, parts: _Parts) -> None:
-        """`parts` is what the parser calls."""
+    def __init__(self, parser: MultipartParser, heard: _Heard) -> None:
+        """`heard` is what the parser calls."""
         self._parser: MultipartParser = parser
-        self._parts: _Parts = parts
+        self._heard: _Heard = heard
         self._broken: bool = False
 
     def feed(self, piece: bytes) -> None:
         """The next piece."""
         from python_multipart.exceptions import FormParserError
 
-        if self._broken or len(self._parts.found) > MOST_FIELDS:
+        if self._broken:
             return
         try:
             self._parser.write(piece)
         except FormParserError:
             self._broken = True
+        self._broken = self._broken or len(self._heard.fields) > MOST_FIELDS
 
-    def done(self) -> list[Field] | None:
-        """The fields; None where the form was broken, not whole, or of more fields than any is."""
-        whole = self._parts.ended and not self._broken
-        return self._parts.found if whole and len(self._parts.found) <= MOST_FIELDS else None
+    def fields(self) -> list[Field] | None:
+        """What was read; None where it is broken, not whole, or of more fields than any form is."""
+        return self._heard.fields if self._heard.ended and not self._broken else None
+
+    def parts(self) -> list[Part] | None:
+        """The same with the values, where they were kept."""
+        read = self.fields()
+        if read is None:
+            return None
+        return [
+            Part(name=one.name, filename=one.filename, media_type=one.media_type, value=value)
+            for one, value in zip(read, self._heard.values, strict=True)
+        ]
 
 
-def _urlencoded(body: bytes) -> list[Field]:
+def _urlencoded(body: bytes) -> list[Part]:
     # In latin-1 every byte is a character, so that nothing is lost whatever the charset was.
     text = body.decode("latin-1")
     pairs = parse_qsl(text, keep_blank_values=True, encoding="latin-1")
-    return [Field(name=name, sha256=_digest(value.encode("latin-1"))) for name, value in pairs]
+    return [Part(name=name, value=value.encode("latin-1")) for name, value in pairs]
 
 
-class _Parts:
+class _Heard:
     """What the parser calls, part by part."""
 
-    def __init__(self) -> None:
-        self.found: list[Part] = []
+    def __init__(self, *, keep: bool) -> None:
+        self.fields: list[Field] = []
+        self.values: list[bytes] = []
         self.ended: bool = False
+        self._keep = keep
         self._headers: dict[str, bytes] = {}
         self._name = b""
         self._value = b""
-        self._data = bytearray()
+        self._hash = hashlib.sha256()
+        self._held = bytearray()
 
     @property
     def callbacks(self) -> MultipartCallbacks:
@@ -128,14 +155,15 @@ class _Parts:
             "on_header_field": self._header_name,
             "on_header_value": self._header_value,
             "on_header_end": self._header,
-            "on_part_data": self._part_data,
+            "on_part_data": self._data,
             "on_part_end": self._part,
             "on_end": self._end,
         }
 
     def _begin(self) -> None:
         self._headers = {}
-        self._data = bytearray()
+        self._hash = hashlib.sha256()
+        self._held = bytearray()
 
     def _header_name(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]
@@ -147,22 +175,27 @@ class _Parts:
         self._headers[self._name.decode("latin-1").lower()] = self._value
         self._name = self._value = b""
 
-    def _part_data(self, data: bytes, start: int, end: int) -> None:
-        self._data += data[start:end]
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        piece = data[start:end]
+        self._hash.update(piece)
+        if self._keep:
+            self._held += piece
 
     def _part(self) -> None:
         from python_multipart.multipart import parse_options_header
 
         options = parse_options_header(self._headers.get("content-disposition"))[1]
         filename = options.get(b"filename")
-        self.found.append(
-            Part(
+        self.fields.append(
+            Field(
                 name=options.get(b"name", b"").decode("latin-1"),
                 filename=None if filename is None else filename.decode("latin-1"),
                 media_type=self._headers.get("content-type", b"").decode("latin-1").lower(),
-                value=bytes(self._data),
+                sha256=self._hash.hexdigest(),
             )
         )
+        if self._keep:
+            self.values.append(bytes(self._held))
 
     def _end(self) -> None:
         self.ended = True

@@ -10,12 +10,18 @@ import re
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
-from http_sf import StructuredFieldError
-from http_sf import parse as parse_structured
 
 from onefold.errors import InvalidInput
 from onefold.model.names import KEY_BYTES
 from onefold.surfaces.http.problem import Refused, key_invalid
+
+try:
+    from http_sf import StructuredFieldError
+    from http_sf import parse as parse_structured
+except ModuleNotFoundError as missing:
+    raise ImportError(
+        "Idempotency keys need http-sf; install it: pip install 'onefold[http]'"
+    ) from missing
 
 if TYPE_CHECKING:
     from onefold.surfaces.http.request import Request

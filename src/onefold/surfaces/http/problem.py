@@ -118,6 +118,7 @@ KEY_INVALID: Final = Kind("key_invalid", 400, "Idempotency key invalid")
 KEY_EXPIRED: Final = Kind("key_expired", 400, "Idempotency key expired")
 NOT_CONFIGURED: Final = Kind("not_configured", 400, "Idempotency keys not supported here")
 NOTHING_SELECTED: Final = Kind("nothing_selected", 400, "Request not identifiable")
+NOT_IDENTIFIED: Final = Kind("not_identified", 401, "Caller not identified")
 IN_PROGRESS: Final = Kind("in_progress", 409, "Request in progress")
 OUTCOME_UNKNOWN: Final = Kind("outcome_unknown", 409, "Outcome unknown")
 RESPONSE_NOT_KEPT: Final = Kind("response_not_kept", 409, "Already completed")
@@ -134,6 +135,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     KEY_EXPIRED,
     NOT_CONFIGURED,
     NOTHING_SELECTED,
+    NOT_IDENTIFIED,
     IN_PROGRESS,
     OUTCOME_UNKNOWN,
     RESPONSE_NOT_KEPT,
@@ -293,9 +295,9 @@ def conflict_retry(retry_after: timedelta | float = 1) -> Problem:
 
 def _path(path: str) -> str:
     # Two slashes in front would be read as the name of a host.
-    return quote(f"/{path.lstrip('/')}", safe="/%:@!$&'()*+,;=~-._", encoding="utf-8")
+    return quote(f"/{path.lstrip('/')}", safe="/%:@!$&'()*+,;=~-._", errors="replace")
 
 
 def _uri(link: str) -> str:
     """A link as it may stand in a header, between angle brackets."""
-    return quote(link, safe="/%:@!$&'()*+,;=~-._?#[]", encoding="utf-8")
+    return quote(link, safe="/%:@!$&'()*+,;=~-._?#[]", errors="replace")
