@@ -1,0 +1,1 @@
+"""Migrations for `manage.py migrate`, one for each of Onefold's own."""

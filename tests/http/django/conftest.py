@@ -1,0 +1,49 @@
+"""A database of the test, and a project of Django's on it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.fixtures.colours import Dialect, Store
+from tests.fixtures.django_connections import database_settings
+from tests.http.django.project import Project
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "dialect" in metafunc.fixturenames:
+        metafunc.parametrize("dialect", ["sqlite", "postgres"])
+
+
+@pytest.fixture
+def store(dialect: Dialect, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
+    """A database of its own: Django has its tables outside of any schema of ours."""
+    if dialect == "sqlite":
+        yield Store("sqlite", f"sqlite:///{tmp_path / 'django.sqlite3'}")
+        return
+    url: str = request.getfixturevalue("postgres_url")
+    name = f"django_{uuid4().hex}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        yield Store("postgres", urlsplit(url)._replace(path=f"/{name}").geturl())
+        for made in (name, f"test_{name}"):
+            connection.execute(
+                sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(made))
+            )
+
+
+@pytest.fixture
+def make_project(store: Store, tmp_path: Path) -> Callable[..., Project]:
+    """Makes a project on the database of the test."""
+
+    def make(**settings: Any) -> Project:
+        database = database_settings(store)
+        database.pop("OPTIONS")
+        return Project(tmp_path / "project", database, **settings)
+
+    return make

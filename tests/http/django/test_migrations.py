@@ -1,0 +1,152 @@
+"""`manage.py migrate` makes and upgrades Onefold's tables, beside `onefold migrate`."""
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from onefold import Onefold
+from tests.fixtures.colours import Store
+from tests.http.django.project import Project
+
+MakeProject = Callable[..., Project]
+
+TESTS = """
+from django.test import TestCase
+from onefold.surfaces.django import get_onefold
+
+class Tests(TestCase):
+    def test_the_database_of_the_tests_is_used(self):
+        from django.db import connection
+        onefold = get_onefold()
+        assert "test" in repr(onefold), repr(onefold)
+        enqueued = onefold.within(connection).enqueue("email")
+        assert onefold.within(connection).get(enqueued.id) is not None
+"""
+
+EARLY = """
+from onefold.surfaces.django import get_onefold
+
+@get_onefold().job
+def email(): ...
+"""
+
+
+def names(folder: str) -> set[str]:
+    found = files("onefold").joinpath(folder).iterdir()
+    return {entry.name.partition(".")[0] for entry in found if entry.name[:4].isdigit()}
+
+
+def test_each_migration_of_onefold_has_one_of_the_same_name_for_django() -> None:
+    ours = names("sql/postgres/migrations")
+
+    assert names("surfaces/django/migrations") == ours
+    assert names("sql/sqlite/migrations") == ours
+
+
+def test_migrate_makes_the_tables(make_project: MakeProject, store: Store) -> None:
+    said = make_project().manage("migrate")
+
+    assert "onefold.0001_jobs_and_claims... OK" in said
+    with Onefold(store.url) as onefold:
+        assert onefold.migrate() == []
+        assert onefold.enqueue("email").inserted
+
+
+def test_migrate_finds_that_onefold_migrate_was_there_before(
+    make_project: MakeProject, store: Store
+) -> None:
+    with Onefold(store.url) as onefold:
+        onefold.migrate()
+        enqueued = onefold.enqueue("email")
+
+        make_project().manage("migrate")
+
+        assert onefold.get(enqueued.id) is not None
+
+
+def test_migrate_can_be_repeated(make_project: MakeProject) -> None:
+    project = make_project()
+    project.manage("migrate")
+
+    assert "No migrations to apply" in project.manage("migrate")
+
+
+def test_there_is_no_way_back(make_project: MakeProject) -> None:
+    project = make_project()
+    project.manage("migrate")
+
+    assert "IrreversibleError" in project.refused("migrate", "onefold", "zero")
+
+
+def test_makemigrations_finds_nothing_to_do(make_project: MakeProject) -> None:
+    assert "No changes detected" in make_project().manage("makemigrations", "--check", "onefold")
+
+
+def test_migrate_of_another_database_makes_no_tables_there(
+    make_project: MakeProject, store: Store
+) -> None:
+    project = make_project()
+    other = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(project.folder / "other.sqlite3")}
+    project.configure(DATABASES={**project.settings["DATABASES"], "other": other})
+
+    project.manage("migrate", "--database", "other")
+
+    said = project.manage("shell", "-v", "0", "-c", LIST_TABLES)
+    assert "onefold" not in said
+
+
+LIST_TABLES = """
+from django.db import connections
+print(connections["other"].introspection.table_names())
+"""
+
+
+def test_another_alias_can_be_named(make_project: MakeProject, store: Store) -> None:
+    project = make_project()
+    databases = {
+        "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(project.folder / "d.db")},
+        "queue": project.settings["DATABASES"]["default"],
+    }
+    project.configure(DATABASES=databases, ONEFOLD={"DATABASE": "queue"})
+
+    project.manage("migrate", "--database", "queue")
+
+    with Onefold(store.url) as onefold:
+        assert onefold.migrate() == []
+
+
+def test_a_test_runner_has_tables_of_its_own(make_project: MakeProject, store: Store) -> None:
+    project = make_project(INSTALLED_APPS=["onefold.surfaces.django", "shop"])
+    if store.dialect == "sqlite":
+        project.settings["DATABASES"]["default"]["TEST"] = {
+            "NAME": str(project.folder / "test.sqlite3")
+        }
+        project.configure()
+    project.write("shop/__init__.py", "")
+    project.write("shop/jobs.py", EARLY)
+    project.write("shop/tests.py", TESTS)
+
+    assert "OK" in project.manage("test", "shop")
+
+
+def test_tests_in_memory_run_until_they_need_onefold(tmp_path: Path) -> None:
+    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "real.sqlite3")}
+    apps = ["onefold.surfaces.django", "shop"]
+    project = Project(tmp_path / "project", database, INSTALLED_APPS=apps)
+    project.write("shop/__init__.py", "")
+    project.write("shop/jobs.py", EARLY)
+    project.write("shop/tests.py", TESTS)
+    project.write("shop/harmless/__init__.py", "")
+    project.write("shop/harmless/tests.py", HARMLESS)
+
+    assert "OK" in project.manage("test", "shop.harmless")
+    said = project.start("test", "shop.tests").communicate()[1]
+    assert 'For tests, name a file: DATABASES["default"]["TEST"]' in said
+
+
+HARMLESS = """
+from django.test import TestCase
+
+class Tests(TestCase):
+    def test_something_else(self): ...
+"""
