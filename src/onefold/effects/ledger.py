@@ -1,7 +1,7 @@
-"""The ledger of one run: which steps its job has, which this run has asked for, what comes next.
+"""The ledger of one run: which steps there are, which this run has asked for, what comes next.
 
-1. What earlier deliveries have stored is read once, with the first step. Nobody else can add to it
-   while the job is ours.
+1. What earlier attempts have stored is read once, with the first step. Nobody else can add to it
+   while the job (or the key) is ours.
 2. A step that is over is answered from memory.
 3. Who asks again for a step that was given up in this very run, with the same arguments, means that
    step, and not the next one of its name: a rerun, in which it succeeds at once, must find it.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +20,6 @@ import msgspec
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.errors import Busy, DatabaseError, KeyReused, LeaseLost, StepsChanged
 from onefold.model.claim import JOINED_RETRY, Holding, Takeover
-from onefold.model.delivery import Delivery
 from onefold.model.identity import new_id
 from onefold.model.step import NOTHING, Failure, Notes, StepName, StepRow, read_name, step_name
 from onefold.operations import steps
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onefold.databases import Build
-    from onefold.model.job import Job
+    from onefold.effects.books import Book
     from onefold.operations.statement import Operation, Sql
 
 
@@ -43,19 +41,17 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """The steps of one job, for one run of it."""
+    """The steps in one book, for one run."""
 
-    def __init__(self, conductor: Conductor, job: Job, lose: Callable[[], object]) -> None:
-        """`lose` is called where the job turns out to be somebody else's."""
+    def __init__(self, conductor: Conductor, book: Book, lose: Callable[[], object]) -> None:
+        """`lose` is called where the work turns out to be somebody else's."""
         self.conductor = conductor
-        self.job = job
-        self.delivery: Delivery = Delivery(job.id, job.fence)
+        self.book = book
         self._lose = lose
         self._mutex = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._rows: dict[str, StepRow] = {}
-        # Nobody can have left anything before the first delivery.
-        self._is_read = job.fence <= 1
+        self._is_read = book.is_new
         self._over: dict[str, Notes] = {}
         """Steps that were over when this run began, and have not been asked for yet."""
         self._replayed: set[str] = set()
@@ -68,7 +64,7 @@ class Ledger:
 
     def name(self, name: object, key: object, fingerprint: str | None = None) -> StepName:
         """The step with this key; or the one that was given up; or the next one of this name."""
-        found = step_name(name, key=key, occurrence=1, generation=self.job.generation)
+        found = step_name(name, key=key, occurrence=1, generation=self.book.generation)
         if key is not None:
             return found
         with self._mutex:
@@ -77,7 +73,7 @@ class Ledger:
             else:
                 self._counts[found.name] += 1
                 occurrence = self._counts[found.name]
-        return step_name(name, occurrence=occurrence, generation=self.job.generation)
+        return step_name(name, occurrence=occurrence, generation=self.book.generation)
 
     def give_up(self, asked: Asked, row: StepRow | None) -> None:
         """A step has ended without being over: whoever asks for it again begins it anew."""
@@ -91,7 +87,7 @@ class Ledger:
 
     def is_abandoned(self, row: StepRow) -> bool:
         """True where whoever began a step is not at work on it any more."""
-        return row.fence != self.delivery.fence or row.owner in self._abandoned
+        return row.fence != self.book.fence or row.owner in self._abandoned
 
     def find(self, asked: Asked) -> Procedure[StepRow | None]:
         """What is known of a step; checks that it may be asked for here."""
@@ -166,22 +162,21 @@ class Ledger:
 
         def build(sql: Sql) -> Operation[StepRow]:
             try:
-                now = yield from steps.write(sql, wanted)
+                now = yield from self.book.write(sql, wanted)
             except LeaseLost:
                 self._lose()
                 raise
             if now.owner != wanted.owner:
-                raise LeaseLost(f"the step {asked.name.label!r}", fence=self.delivery.fence)
+                raise LeaseLost(f"the step {asked.name.label!r}", fence=self.book.fence)
             return now
 
         return build
 
     def has_stored(self, row: StepRow) -> Procedure[bool]:
         """Whether a commit that failed has succeeded: its answer may be all that was lost."""
-        job = self.job
         try:
             found: list[StepRow] = yield Transaction(
-                lambda sql: steps.find(sql, job.id, job.tenant, key=row.key), write=False
+                lambda sql: self.book.find(sql, key=row.key), write=False
             )
         except DatabaseError:
             return False
@@ -197,7 +192,7 @@ class Ledger:
         """Write a step; answers with it as it then is."""
         wanted = self._wanted(asked, owner, state, notes, seen)
         try:
-            row: StepRow = yield Transaction(partial(steps.write, wanted=wanted))
+            row: StepRow = yield Transaction(lambda sql: self.book.write(sql, wanted))
         except LeaseLost:
             self._lose()
             raise
@@ -207,18 +202,16 @@ class Ledger:
     def _say(self, asked: Asked, row: StepRow, state: Holding, notes: Notes) -> Procedure[StepRow]:
         now = yield from self.write(asked, row.owner, state, notes, seen=row)
         if (now.owner, now.state) != (row.owner, state):
-            # Taken over with the job; or an operator has spoken of the step alone.
-            if now.fence != self.delivery.fence:
+            # Taken over with the whole; or an operator has spoken of the step alone.
+            if now.fence != self.book.fence:
                 self._lose()
-            raise LeaseLost(f"the step {asked.name.label!r}", fence=self.delivery.fence)
+            raise LeaseLost(f"the step {asked.name.label!r}", fence=self.book.fence)
         return now
 
     def _wanted(
         self, asked: Asked, owner: str, state: Holding, notes: Notes, seen: StepRow | None
     ) -> steps.StepWrite:
         return steps.StepWrite(
-            delivery=self.delivery,
-            tenant=self.job.tenant,
             key=asked.name.text,
             owner=owner,
             state=state,
@@ -239,19 +232,17 @@ class Ledger:
     def _read(self) -> Procedure[None]:
         if self._is_read:
             return
-        job = self.job
-        found: list[StepRow] = yield Transaction(
-            lambda sql: steps.find(sql, job.id, job.tenant), write=False
-        )
+        found: list[StepRow] = yield Transaction(self.book.find, write=False)
         self._adopt_all(found)
 
     def _adopt_all(self, found: list[StepRow]) -> None:
         """Once: another task may have asked for the same meanwhile, and begun a step since."""
         if self._is_read:
             return
-        job = self.job
-        mine = [row for row in found if read_name(row.key).generation == job.generation]
-        self._rows = {row.key: row for row in mine}
+        generation = self.book.generation
+        mine = [row for row in found if read_name(row.key).generation == generation]
+        for row in mine:
+            self.adopt(row)
         self._over = {row.key: row.notes for row in mine if row.is_settled}
         self._settled = max((notes.place for notes in self._over.values()), default=0)
         self._is_read = True

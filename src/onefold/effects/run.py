@@ -18,9 +18,10 @@ from uuid import UUID, uuid4
 
 from onefold.calls.claims import lock_key
 from onefold.calls.engine import Engine
+from onefold.effects.books import JobBook
 from onefold.effects.claims import AsyncRunLock, JobClaims, RunLock
 from onefold.effects.ledger import Asked, Ledger
-from onefold.effects.steps import Stepping, step_inside, third_party_key
+from onefold.effects.steps import Stepping, step_inside
 from onefold.effects.transaction import Transaction
 from onefold.effects.values import encoded
 from onefold.errors import LeaseLost, UsageError
@@ -85,7 +86,7 @@ class Run(Stepping):
 
     @cached_property
     def _steps(self) -> Ledger:
-        return Ledger(self._conductor, self.job, self.lose)
+        return Ledger(self._conductor, JobBook(self.job), self.lose)
 
     @cached_property
     def _claims(self) -> JobClaims:
@@ -155,11 +156,10 @@ class Run(Stepping):
             inside = step_inside(self._ledger)
             if inside is None:
                 raise UsageError("run.key() without a name is for the function of a step.")
-            return third_party_key(self._ledger, inside)
+            return self._ledger.book.third_party_key(inside)
         generation = self.job.generation
-        return third_party_key(
-            self._ledger, step_name(name, key=key, occurrence=1, generation=generation)
-        )
+        asked = step_name(name, key=key, occurrence=1, generation=generation)
+        return self._ledger.book.third_party_key(asked)
 
     def transaction(self, target: object = None) -> Transaction:
         """The handler's rows and the job's completion in one commit: exactly once.
@@ -173,7 +173,7 @@ class Run(Stepping):
                 f"The step {inside.label!r} is running, and would be completed with its job before"
                 " it has ended. Begin the transaction outside of the step."
             )
-        return Transaction(self._conductor, self._ledger.delivery, self, target)
+        return Transaction(self._conductor, Delivery(self.job.id, self.job.fence), self, target)
 
     def begin_completing(self) -> str | None:
         """The transaction is about to complete the job; answers with the result to store."""

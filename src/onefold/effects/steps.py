@@ -338,7 +338,7 @@ class Attempt:
     def verify(self) -> Verdict | Awaitable[Verdict]:
         """Ask what became of the attempt that vanished."""
         verify = self._options.get("verify")
-        found = None if verify is None else verify(third_party_key(self._ledger, self.name))
+        found = None if verify is None else verify(self._ledger.book.third_party_key(self.name))
         if found is None:
             raise OutcomeUnknown(key=self.name.label)
         return found
@@ -422,12 +422,6 @@ class Attempt:
         if notes.failure is not None:
             raise raised_again(notes.failure, self.name.label)
         return decoded(notes.value_text, self._function)
-
-
-def third_party_key(ledger: Ledger, name: StepName) -> str:
-    """The key under which a third party knows a step: the same over every attempt of the job."""
-    generation = f".{ledger.job.generation}" if ledger.job.generation else ""
-    return f"{ledger.job.id}{generation}:{name.label}"
 
 
 async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -15,19 +15,17 @@ import msgspec
 
 from onefold.errors import LeaseLost
 from onefold.model.claim import TAKEOVERS, Holding, Takeover
-from onefold.model.delivery import Delivery
 from onefold.model.identity import new_id, shard_of
 from onefold.model.step import NOTHING, Notes, Step, StepRow, read_name, shown
 
 if TYPE_CHECKING:
+    from onefold.model.delivery import Delivery
     from onefold.operations.statement import Operation, Sql
 
 
 class StepWrite(msgspec.Struct, frozen=True):
     """A step as it is to be, and as it was seen."""
 
-    delivery: Delivery
-    tenant: str
     key: str
     owner: str
     """Made by the client, for every time that a step begins: a resent write finds its own."""
@@ -43,13 +41,28 @@ class StepWrite(msgspec.Struct, frozen=True):
         """True where work is to follow."""
         return self.state is Holding.HELD and (self.seen is None or self.seen.owner != self.owner)
 
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What is stored of it."""
+        return {
+            "state": int(self.state),
+            "takeover": TAKEOVERS.index(self.takeover),
+            "fingerprint": self.fingerprint,
+            "result": self.notes.text,
+        }
 
-def write(sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
+    def is_as_seen(self, now: StepRow) -> bool:
+        """True where nobody has written it since."""
+        seen = self.seen
+        return seen is not None and (now.owner, now.state) == (seen.owner, seen.state)
+
+
+def write(sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite) -> Operation[StepRow]:
     """Write a step; answers with it as it now is, which may be another's word.
 
     `LeaseLost` where the job is no longer this delivery's.
     """
-    values = _values(sql, wanted)
+    values = _values(sql, delivery, wanted)
     if wanted.seen is None:
         statement = sql("insert_step", **values)
     else:
@@ -62,30 +75,22 @@ def write(sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
     rows = yield statement.but(alone=True, waits=True)
     if rows:
         return StepRow.from_row(rows[0])
-    found = yield from find(sql, wanted.delivery.id, wanted.tenant, key=wanted.key)
-    now = found[0] if found else None
-    if now is None or _is_as_seen(now, wanted.seen):
-        raise LeaseLost(f"job {wanted.delivery.id}", fence=wanted.delivery.fence)
-    return now
+    found = yield from find(sql, delivery.id, tenant, key=wanted.key)
+    if not found or wanted.is_as_seen(found[0]):
+        raise LeaseLost(f"job {delivery.id}", fence=delivery.fence)
+    return found[0]
 
 
-def _values(sql: Sql, wanted: StepWrite) -> dict[str, Any]:
+def _values(sql: Sql, delivery: Delivery, wanted: StepWrite) -> dict[str, Any]:
     return {
-        "shard": shard_of(wanted.delivery.id, sql.shards),
-        "job": wanted.delivery.id,
-        "fence": wanted.delivery.fence,
+        "shard": shard_of(delivery.id, sql.shards),
+        "job": delivery.id,
+        "fence": delivery.fence,
         "running": wanted.begins,
         "key": wanted.key,
         "owner": wanted.owner,
-        "state": int(wanted.state),
-        "takeover": TAKEOVERS.index(wanted.takeover),
-        "fingerprint": wanted.fingerprint,
-        "result": wanted.notes.text,
+        **wanted.columns,
     }
-
-
-def _is_as_seen(now: StepRow, seen: StepRow | None) -> bool:
-    return seen is not None and (now.owner, now.state) == (seen.owner, seen.state)
 
 
 def find(sql: Sql, job_id: str, tenant: str, *, key: str | None = None) -> Operation[list[StepRow]]:
