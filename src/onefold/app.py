@@ -10,6 +10,7 @@ from onefold.calls.claims import ClaimCalls
 from onefold.calls.defaults import Said
 from onefold.calls.engine import Engine
 from onefold.calls.jobs import JobCalls
+from onefold.calls.keys import KeyCalls
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
@@ -27,7 +28,7 @@ from onefold.model.claim import Claim
 from onefold.model.identity import shard_count
 from onefold.model.moment import span, to_micros
 from onefold.model.queue import QueueLimits, queue_limits
-from onefold.operations import claims, maintenance
+from onefold.operations import claims
 from onefold.worker.running import run_until_signal
 from onefold.worker.settings import WorkerOptions, worker_settings
 from onefold.worker.worker import Worker
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from onefold.model.retention import Retention
     from onefold.model.retry import Backoff
     from onefold.model.schedule import Schedule
-    from onefold.operations.maintenance import Erased
     from onefold.operations.migrations import Migration
 
 
@@ -72,7 +72,7 @@ class Within(JobCalls, ClaimCalls, ScheduleCalls):
         await self._conductor.arun(_guard(claim))
 
 
-class Tenant(JobCalls, ClaimCalls, ScheduleCalls, StepCalls):
+class Tenant(JobCalls, ClaimCalls, KeyCalls, ScheduleCalls, StepCalls):
     """Onefold for one owner of keys: jobs, keys and locks of others are out of sight."""
 
     def __init__(self, conductor: Conductor, tenant: str) -> None:
@@ -92,24 +92,6 @@ class Tenant(JobCalls, ClaimCalls, ScheduleCalls, StepCalls):
         borrowed = borrow(connection, database, clock=self._conductor.clock)
         borrowed.check()
         return Within(self._conductor.lent(borrowed), self._tenant)
-
-    def erase(self, *, key: str | None = None, tenant: str | None = None) -> Erased:
-        """Remove everything stored for a tenant, or under one key of this one, keys included."""
-        return self._conductor.run(self._erase(key, tenant))
-
-    async def aerase(self, *, key: str | None = None, tenant: str | None = None) -> Erased:
-        """`erase`, awaited."""
-        return await self._conductor.arun(self._erase(key, tenant))
-
-    def _erase(self, key: str | None, tenant: str | None) -> Procedure[Erased]:
-        if (key is None) == (tenant is None):
-            raise InvalidInput("erase", "needs either key= or tenant=")
-        owner = self._tenant if tenant is None else names.text(tenant, "tenant")
-        if self._tenant not in {"", owner}:
-            raise InvalidInput("tenant", f"must be {self._tenant!r} here, got {tenant!r}")
-        wanted = None if key is None else names.key(key, "key")
-        erased: Erased = yield Transaction(lambda sql: maintenance.erase(sql, owner, key=wanted))
-        return erased
 
 
 class Onefold(Tenant, QueueCalls):

@@ -85,17 +85,22 @@ def test_only_settled_claims_expire() -> None:
     assert isinstance(decide(held, wanted()), Busy)
 
 
-def test_an_attempt_whose_answer_was_lost_finds_its_own_claim() -> None:
-    answer = decide(found(owner="me", fence=9), wanted())
+@pytest.mark.parametrize(("claim_id", "resumed"), [("me", False), ("claim-1", True)])
+def test_an_attempt_whose_answer_was_lost_finds_its_own_claim(
+    claim_id: str, *, resumed: bool
+) -> None:
+    """What it resumes was begun by another: its steps count all the same."""
+    answer = decide(found(id=claim_id, owner="me", fence=9), wanted())
 
     assert answer == Won(
         Claim(
             key=KEY,
-            id="claim-1",
+            id=claim_id,
             owner="me",
             fence=9,
             lease_until=AT + timedelta(seconds=1),
             guarantee="at most once",
+            resumed=resumed,
         )
     )
 

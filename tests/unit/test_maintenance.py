@@ -13,6 +13,7 @@ from onefold.operations.maintenance import (
     Pruned,
     Swept,
     erase,
+    erase_scope,
     fold_duplicates,
     prune,
     sweep,
@@ -65,7 +66,11 @@ def test_claims_whose_time_is_over_are_forgotten() -> None:
 
     look = run.answer("find_expired_claims", rows)
     gone = run.answer("delete_claims", [("owner-a",), ("owner-b",)])
+    steps = run.answer("find_job_claims", [("", "step", "of a", "1:charge#1")])
+    gone_too = run.answer("delete_job_claims")
 
+    assert [row[:2] for row in steps.rows] == [(0, ""), (0, "")]
+    assert gone_too.rows == [(0, "", "step", "of a", "1:charge#1")]
     assert look.parameters == {"shard": 0, "limit": 50, "start": 5}
     assert gone.rows == [row[:6] for row in rows]
     assert run.result == Swept(deleted=2, next=None)
@@ -190,17 +195,22 @@ def test_a_tally_keeps_the_last_notes_alone() -> None:
 # --- erase ----------------------------------------------------------------------------------------
 
 
+CLAIMS = [("once", '"x"', "", "a"), ("publish", A, "q", "b"), ("publish", None, "q", "c")]
+ALL = {"scope": None, "surface": None}
+
+
 def test_an_erase_removes_claims_first_and_then_jobs_with_their_notes() -> None:
     run = Steps(erase(SQL, "acme"))
 
     run.answer("erase_schedules")
-    claims = run.answer("erase_claims", [("once", '"x"'), ("publish", A), ("publish", None)])
+    claims = run.answer("erase_claims", CLAIMS)
     jobs = run.answer("erase_jobs", [(B,)])
     named = run.answer("delete_jobs", [(A, "acme")])
     notes = [run.answer(name).rows for name in ("delete_duplicates", "delete_tallies")]
     history, steps = run.answer("delete_attempts"), run.answer("find_job_claims")
 
-    assert claims.parameters == jobs.parameters == {"shard": 0, "tenant": "acme", "key": None}
+    assert jobs.parameters == {"shard": 0, "tenant": "acme", "key": None}
+    assert claims.parameters == {**jobs.parameters, **ALL}
     assert named.rows == [(0, A)]
     assert notes == [[(0, B), (0, A)]] * 2
     assert set(history.rows) == {(0, A), (0, B)}
@@ -211,7 +221,8 @@ def test_an_erase_removes_claims_first_and_then_jobs_with_their_notes() -> None:
 def test_an_erase_of_a_key_that_nobody_has_removes_nothing() -> None:
     run = Steps(erase(SQL, "", key="k"))
 
-    assert run.answer("erase_claims").parameters == {"shard": 0, "tenant": "", "key": "k"}
+    key = {"shard": 0, "tenant": "", "key": "k"}
+    assert run.answer("erase_claims").parameters == {**key, **ALL}
     run.answer("erase_jobs")
 
     assert run.result == Erased()
@@ -222,7 +233,7 @@ def test_an_erase_visits_every_shard_all_claims_before_all_jobs() -> None:
     run = Steps(erase(Sql("postgres", shards=4), "acme", key="k"))
 
     for shard in range(4):
-        published = [("publish", job_id) for job_id in ids] if shard == 3 else []
+        published = [("publish", job_id, "q", "k") for job_id in ids] if shard == 3 else []
         assert run.answer("erase_claims", published).parameters["shard"] == shard
     for shard in range(4):
         here = {(shard, job_id) for job_id in ids if shard_of(job_id, 4) == shard}
@@ -233,3 +244,17 @@ def test_an_erase_visits_every_shard_all_claims_before_all_jobs() -> None:
             run.answer(name)
 
     assert run.result == Erased(jobs=24, claims=24)
+
+
+def test_an_erase_of_a_scope_removes_claims_and_their_steps_on_every_shard() -> None:
+    run = Steps(erase_scope(Sql("postgres", shards=2), "acme", scope="u", surface=None, key=None))
+
+    for shard in range(2):
+        claims = run.answer("erase_claims", [("http", '"x"', "u", f"k{shard}")])
+        assert claims.parameters == {
+            "shard": shard, "tenant": "acme", "key": None, "scope": "u", "surface": None
+        }  # fmt: skip
+        run.answer("find_job_claims", [("acme", "step", "s", "1:charge#1")] * shard)
+    run.answer("delete_job_claims")
+
+    assert run.result == Erased(claims=3)

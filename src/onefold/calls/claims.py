@@ -110,7 +110,7 @@ class ClaimCalls:
         if joined:
             refuse_leased_within(lease=lease, takeover=takeover)
         return want(
-            self._key(scope, key, _open(surface)),
+            self._key(scope, key, open_surface(surface)),
             fingerprint=options.get("fingerprint"),
             lease=None if joined else LEASE if lease is None else lease,
             takeover="refuse" if takeover is None else takeover,
@@ -159,7 +159,9 @@ class ClaimCalls:
     ) -> bool:
         """An operator's word: this key is done, with this result. Its holder is fenced off."""
         return self._conductor.run(
-            _force(self._key(scope, key, _open(surface)), Holding.SETTLED, encode_result(result))
+            _force(
+                self._key(scope, key, open_surface(surface)), Holding.SETTLED, encode_result(result)
+            )
         )
 
     async def aforce_settle(
@@ -167,7 +169,9 @@ class ClaimCalls:
     ) -> bool:
         """`force_settle`, awaited."""
         return await self._conductor.arun(
-            _force(self._key(scope, key, _open(surface)), Holding.SETTLED, encode_result(result))
+            _force(
+                self._key(scope, key, open_surface(surface)), Holding.SETTLED, encode_result(result)
+            )
         )
 
     def force_release(self, scope: str, key: str, *, surface: str = SURFACE) -> bool:
@@ -294,7 +298,7 @@ def lock_key(name: object) -> str:
     return names.key(name, "name")
 
 
-def _open(surface: str) -> str:
+def open_surface(surface: str) -> str:
     """A surface that anybody may claim and settle: not one whose rows mean something to us."""
     keeper = KEEPERS.get(names.name(surface, "surface"))
     if keeper is not None:

@@ -73,6 +73,11 @@ class ClaimKey(msgspec.Struct, frozen=True, order=True):
             return self.home
         return hash12(self.tenant, self.surface, self.scope, self.key)
 
+    @property
+    def steps(self) -> str:
+        """The scope of the steps that attempts with this key have made, beside it on its shard."""
+        return f"claim:{self.derived('')}"
+
     def derived(self, name: str) -> str:
         """A key for a third party: the same over every attempt with this key and name.
 
@@ -229,7 +234,9 @@ def decide(found: Found, wanted: Wanted) -> Answer | TakeOver:
     if state is Holding.FREE or expired:
         return TakeOver(found, wanted.id, fresh=True)
     if found.owner == wanted.id:
-        return Won(own(wanted, found.id, found.fence, found.lease_until))
+        # An answer was lost. Only a resume keeps an id that is not its own.
+        resumed = found.id != wanted.id
+        return Won(own(wanted, found.id, found.fence, found.lease_until, resumed=resumed))
     if _differs(found.fingerprint, wanted.fingerprint):
         return Mismatch(wanted.key.key, found.fingerprint)
     if state is Holding.SETTLED:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onefold.model.claim import ClaimKey
 from onefold.model.identity import hash12, new_id, shard_of
 from onefold.model.lifecycle import State
+from onefold.operations import claim_steps
 from onefold.operations.endings import remove
 from onefold.operations.history import forget
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
@@ -65,7 +67,7 @@ class Swept(msgspec.Struct, frozen=True):
 def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Operation[Swept]:
     """Forget one batch of claims whose time is over. Held and unknown ones never are.
 
-    A publish key stays while its job has not ended.
+    A publish key stays while its job has not ended. The steps of a claim go with it.
     """
     rows = yield sql("find_expired_claims", shard=shard, limit=limit, start=start)
     alive = yield from _jobs_alive(sql, rows)
@@ -73,6 +75,10 @@ def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Op
     deleted: Rows = ()
     if over:
         deleted = yield sql("delete_claims", (*KEY_COLUMNS, "owner"), over)
+        gone = {row[0] for row in deleted}
+        yield from claim_steps.forget(
+            sql, shard, [ClaimKey(*row[1:5]) for row in over if row[5] in gone]
+        )
     if len(rows) < limit:
         return Swept(len(deleted))
     # A full batch that ends at the moment where it began would be read for ever: step over it.
@@ -143,9 +149,9 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
         rows = () if key is not None else (yield sql("erase_schedules", shard=shard, tenant=tenant))
         schedules += len(rows)
     for shard in range(sql.shards):
-        rows = yield sql("erase_claims", shard=shard, tenant=tenant, key=key)
-        claims += len(rows)
-        published += [result for surface, result in rows if surface == SURFACE and result]
+        rows, steps = yield from _erase_claims(sql, shard, tenant, key=key)
+        claims += len(rows) + steps
+        published += [result for surface, result, *_ in rows if surface == SURFACE and result]
     for shard in range(sql.shards):
         rows = yield sql("erase_jobs", shard=shard, tenant=tenant, key=key)
         named = [job_id for job_id in published if shard_of(job_id, sql.shards) == shard]
@@ -159,3 +165,35 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
             yield from forget(sql, shard, [(job_id, tenant) for _, job_id in gone])
         jobs += len(gone)
     return Erased(jobs, claims, schedules)
+
+
+def erase_scope(
+    sql: Sql, tenant: str, *, scope: str | None, surface: str | None, key: str | None
+) -> Operation[Erased]:
+    """Remove the claims of a scope, or of a surface, and what is stored with them; no jobs."""
+    claims = 0
+    for shard in range(sql.shards):
+        rows, steps = yield from _erase_claims(
+            sql, shard, tenant, key=key, scope=scope, surface=surface
+        )
+        claims += len(rows) + steps
+    return Erased(claims=claims)
+
+
+def _erase_claims(
+    sql: Sql,
+    shard: int,
+    tenant: str,
+    *,
+    key: str | None = None,
+    scope: str | None = None,
+    surface: str | None = None,
+) -> Operation[tuple[Rows, int]]:
+    rows = yield sql(
+        "erase_claims", shard=shard, tenant=tenant, key=key, scope=scope, surface=surface
+    )
+    parents = [ClaimKey(tenant, of, where, called) for of, _, where, called in rows]
+    steps = 0
+    if (key, scope, surface) != (None, None, None):  # else they are among the rows
+        steps = yield from claim_steps.forget(sql, shard, parents)
+    return rows, steps

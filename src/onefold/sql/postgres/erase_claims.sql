@@ -1,7 +1,13 @@
--- Remove a tenant's claims and the answers stored with them: all, or those under one key.
+-- Remove a tenant's claims and the answers stored with them: all, or those under one key, of one surface
+-- or of one scope. What scopes mean on our own surfaces is no caller's business.
 delete from onefold.claim as c
 where
     c.shard = :shard::smallint
     and c.tenant = :tenant::text
     and (:key::text is null or c.key = :key::text)
-returning c.surface, c.result
+    and (:surface::text is null or c.surface = :surface::text)
+    and (
+        :scope::text is null
+        or (c.scope = :scope::text and c.surface not in ('cron', 'lock', 'publish', 'step'))
+    )
+returning c.surface, c.result, c.scope, c.key

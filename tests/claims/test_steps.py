@@ -1,0 +1,443 @@
+"""Steps of a claim: what an attempt has done is not done again by the one who resumes it."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import Context
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Busy, Fixed, KeyReused, LeaseLost, Onefold, OutcomeUnknown, UsageError
+from onefold.claims import Claim, Done, NotDone, Won
+from onefold.databases.transactions import begin
+from onefold.model.claim import Takeover
+from onefold.operations import claims, maintenance
+from onefold.operations.statement import Operation, Sql, Statement
+from onefold.surfaces.steps import RequestSteps
+from tests.effects.deliveries import Effect
+from tests.fixtures.colours import Clock, Colour, Coloured, Store
+
+LEASE = timedelta(seconds=60)
+AT_ONCE = Fixed(timedelta(0))
+
+
+class Attempt(Coloured):
+    """The steps of one attempt, awaited in both colours."""
+
+    target: RequestSteps
+
+    def __init__(self, onefold: Onefold, claim: Claim, colour: Colour) -> None:
+        super().__init__(RequestSteps(onefold._conductor, claim), colour)
+        self.onefold = onefold
+        self.claim = claim
+
+    def using(self, **options: Any) -> Coloured:
+        return Coloured(self.target.using(**options), self.colour)
+
+
+class Requests:
+    """Attempts at one request, one after the other."""
+
+    def __init__(self, onefold: Onefold, clock: Clock, colour: Colour) -> None:
+        self.onefold = onefold
+        self.clock = clock
+        self.colour: Colour = colour
+
+    def attempt(self, *, takeover: Takeover = "resume", key: str = "k") -> Attempt:
+        answer = self.onefold.claim(
+            "alice",
+            key,
+            surface="http",
+            lease=LEASE,
+            takeover=takeover,
+            retention=timedelta(hours=1),
+        )
+        assert isinstance(answer, Won), answer
+        return Attempt(self.onefold, answer.claim, self.colour)
+
+    def vanish(self, *, takeover: Takeover = "resume") -> Attempt:
+        """Whoever has the key is not heard of any more, and the client tries again."""
+        self.clock.advance(LEASE * 2)
+        return self.attempt(takeover=takeover)
+
+    def labels(self) -> list[str]:
+        """What is stored, under any key."""
+        found = self.onefold._conductor.database.transact(stored, write=False)
+        return [key.partition(":")[2] for key in found]
+
+
+def stored(sql: Sql) -> Operation[list[str]]:
+    """The keys of all steps there are."""
+    table = "onefold_claim" if sql.dialect == "sqlite" else f'"{sql.schema}".claim'
+    text = f"select key from {table} where surface = 'step' order by created_at, key"
+    rows = yield Statement("steps", text, {})
+    return [row[0] for row in rows]
+
+
+@pytest.fixture
+def requests(store: Store, clock: Clock, colour: Colour) -> Requests:
+    return Requests(store.open(clock=clock), clock, colour)
+
+
+async def test_h144_a_step_that_is_over_is_not_done_again_by_who_resumes(
+    requests: Requests,
+) -> None:
+    first, effect = requests.attempt(), Effect()
+
+    given = await first.step("charge", effect, 7)
+    second = requests.vanish()
+
+    assert second.claim.resumed
+    assert second.claim.id == first.claim.id
+    assert await second.step("charge", effect, 7) == given == {"done": 7}
+    assert await second.step("mail", effect, 8) == {"done": 8}
+    assert effect.calls == [7, 8]
+
+
+async def test_a_rerun_does_everything_anew(requests: Requests) -> None:
+    first, effect = requests.attempt(takeover="rerun"), Effect()
+    await first.step("charge", effect)
+
+    again = requests.vanish(takeover="rerun")
+    await again.step("charge", effect)
+
+    assert not again.claim.resumed
+    assert effect.count == 2
+
+
+async def test_a_safe_step_that_died_midway_is_done_again(requests: Requests) -> None:
+    """Nothing is written before it is over."""
+    first, effect = requests.attempt(), Effect(fails=1, error=lambda: ValueError("no luck"))
+
+    with pytest.raises(ValueError, match="no luck"):
+        await first.step("charge", effect)
+    assert requests.labels() == []
+
+    assert await requests.vanish().step("charge", effect) == {"done": None}
+    assert requests.labels() == ["charge#1"]
+
+
+async def test_who_asks_again_in_the_same_attempt_begins_anew(requests: Requests) -> None:
+    first, effect = requests.attempt(), Effect(fails=1)
+
+    with pytest.raises(ValueError, match="no luck"):
+        await first.step("charge", effect)
+
+    assert await first.step("charge", effect) == {"done": None}
+    assert requests.labels() == ["charge#1"]
+
+
+async def test_steps_of_one_name_are_told_apart_by_their_order_or_their_key(
+    requests: Requests,
+) -> None:
+    first, effect = requests.attempt(), Effect()
+    await first.step("charge", effect, 1)
+    await first.step("charge", effect, 2)
+    await first.using(key="o-7").step("charge", effect, 3)
+
+    second = requests.vanish()
+
+    assert await second.step("charge", effect, 1) == {"done": 1}
+    assert await second.step("charge", effect, 2) == {"done": 2}
+    assert await second.using(key="o-7").step("charge", effect, 3) == {"done": 3}
+    assert effect.calls == [1, 2, 3]
+    assert sorted(requests.labels()) == ["charge#1", "charge#2", "charge[o-7]"]
+
+
+async def test_other_arguments_are_another_request(requests: Requests) -> None:
+    await requests.attempt().step("charge", Effect(), 7)
+
+    with pytest.raises(KeyReused):
+        await requests.vanish().step("charge", Effect(), 8)
+
+
+async def test_a_step_that_somebody_else_is_at_is_busy(requests: Requests) -> None:
+    first = requests.attempt()
+
+    def charge() -> None:
+        other = first.target.using(key="o-7")
+        with pytest.raises(Busy):
+            # As another task of the same request would ask.
+            Context().run(other.step, "charge", lambda: None)
+
+    await first.using(key="o-7").step("charge", charge)
+
+
+async def test_a_step_is_tried_again_in_place_and_its_failure_is_remembered(
+    requests: Requests,
+) -> None:
+    first = requests.attempt()
+    lucky, unlucky = Effect(fails=2), Effect(fails=9)
+
+    assert await first.using(attempts=3, backoff=AT_ONCE).step("charge", lucky, 7) == {"done": 7}
+    with pytest.raises(ValueError, match="no luck"):
+        await first.using(attempts=2, backoff=AT_ONCE).step("mail", unlucky)
+    second = requests.vanish()
+    await second.step("charge", lucky, 7)
+    with pytest.raises(ValueError, match="no luck"):
+        await second.using(attempts=2).step("mail", unlucky)
+
+    assert (lucky.count, unlucky.count) == (3, 2)
+
+
+async def test_an_unsafe_step_that_vanished_is_unknown_to_who_resumes(requests: Requests) -> None:
+    first, effect = requests.attempt(), Effect()
+    later: list[Attempt] = []
+
+    def charge() -> None:
+        later.append(requests.vanish())
+
+    with pytest.raises(LeaseLost):
+        await first.using(unsafe=True).step("charge", charge)
+    with pytest.raises(OutcomeUnknown):
+        await later[0].using(unsafe=True).step("charge", effect)
+
+    assert effect.count == 0
+    assert first.target.lost
+    with pytest.raises(LeaseLost):
+        await first.step("mail", effect)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "calls", "result"),
+    [(Done("found"), 0, "found"), (NotDone(), 1, {"done": None})],
+    ids=["done", "not done"],
+)
+async def test_verify_finds_out_what_became_of_it(
+    requests: Requests, verdict: Done | NotDone, calls: int, result: Any
+) -> None:
+    first, effect = requests.attempt(), Effect()
+    later: list[Attempt] = []
+    asked: list[str] = []
+
+    def verify(key: str) -> Done | NotDone:
+        asked.append(key)
+        return verdict
+
+    with pytest.raises(LeaseLost):
+        await first.using(unsafe=True).step("charge", lambda: later.append(requests.vanish()))
+    second = later[0]
+
+    found = await second.using(unsafe=True, verify=verify).step("charge", effect)
+
+    assert (found, effect.count) == (result, calls)
+    assert asked == [first.target.key("charge")] == [second.target.key("charge")]
+
+
+async def test_an_unsafe_step_that_failed_says_so_and_may_be_tried_again(
+    requests: Requests,
+) -> None:
+    first, effect = requests.attempt(), Effect(fails=1)
+
+    with pytest.raises(ValueError, match="no luck"):
+        await first.using(unsafe=True).step("charge", effect)
+
+    assert await requests.vanish().using(unsafe=True).step("charge", effect) == {"done": None}
+
+
+async def test_h146_a_zombie_records_nothing(requests: Requests) -> None:
+    zombie = requests.attempt()
+    later: list[Attempt] = []
+
+    with pytest.raises(LeaseLost):
+        await zombie.step("charge", lambda: later.append(requests.vanish()))
+
+    assert zombie.target.lost
+    assert requests.labels() == []
+    assert await later[0].step("charge", lambda: "mine") == "mine"
+
+
+async def test_h146_nor_over_what_its_successor_has_recorded(requests: Requests) -> None:
+    zombie = requests.attempt()
+
+    def charge() -> str:
+        second = requests.vanish().target
+        second.step("charge", lambda: "the second one's")
+        return "the first one's"
+
+    with pytest.raises(LeaseLost):
+        await zombie.step("charge", charge)
+
+    assert await requests.vanish().step("charge", lambda: "third") == "the second one's"
+
+
+async def test_a_step_that_ends_after_the_lease_counts_while_nobody_has_taken_over(
+    requests: Requests,
+) -> None:
+    first = requests.attempt()
+
+    await first.step("charge", lambda: requests.clock.advance(LEASE * 2))
+
+    assert requests.labels() == ["charge#1"]
+
+
+async def test_h169_a_key_for_a_third_party_is_the_same_over_every_attempt(
+    requests: Requests,
+) -> None:
+    first = requests.attempt(takeover="rerun")
+    keys = {first.target.key("charge")}
+    await first.step("charge", lambda: keys.add(first.target.key()))
+    again = requests.vanish(takeover="rerun")
+    keys.add(again.target.key("charge"))
+
+    assert len(keys) == 1
+    assert again.target.key("charge", "o-7") not in keys
+    assert again.target.key("mail") not in keys
+    assert requests.attempt(key="other").target.key("charge") not in keys
+    with pytest.raises(UsageError, match="without a name"):
+        again.target.key()
+
+
+async def test_what_a_joined_request_does_has_no_steps(requests: Requests) -> None:
+    onefold = requests.onefold
+    with transaction(onefold) as connection:
+        answer = onefold.within(connection).claim("alice", "joined", surface="http")
+        assert isinstance(answer, Won)
+
+        with pytest.raises(UsageError, match="lease"):
+            RequestSteps(onefold._conductor, answer.claim)
+
+
+@contextmanager
+def transaction(onefold: Onefold) -> Generator[Any]:
+    """A transaction of Onefold's own, whatever the database."""
+    conductor = onefold._conductor
+    with begin(None, conductor.database, conductor.clock) as begun:
+        yield begun.connection
+
+
+async def test_the_callbacks_are_asked_and_told(requests: Requests) -> None:
+    told: list[str] = []
+    claim = requests.attempt().claim
+    steps = Coloured(
+        RequestSteps(
+            requests.onefold._conductor,
+            claim,
+            check=lambda: told.append("check"),
+            lose=lambda: told.append("lose"),
+        ),
+        requests.colour,
+    )
+
+    with pytest.raises(LeaseLost):
+        await steps.step("charge", lambda: requests.vanish().claim.id)
+
+    assert told == ["check", "lose"]
+
+
+# --- transact -------------------------------------------------------------------------------------
+
+
+async def test_the_rows_and_the_record_of_a_transact_are_one_commit(
+    requests: Requests, store: Store
+) -> None:
+    with transaction(requests.onefold) as connection:
+        connection.execute(f"create table {table(store)} (text varchar(9) primary key)")
+    first = requests.attempt()
+
+    async def note(connection: Any) -> str:
+        await execute(connection, f"insert into {table(store)} values ('a')")
+        return "noted"
+
+    given = await first.transact("note", coloured(requests, note))
+    again = await requests.vanish().transact("note", coloured(requests, note))
+
+    assert given == again == "noted"
+    assert requests.labels() == ["note#1"]
+
+
+async def test_h147_the_transaction_of_a_zombie_is_rolled_back(
+    requests: Requests, store: Store
+) -> None:
+    with transaction(requests.onefold) as connection:
+        connection.execute(f"create table {table(store)} (text varchar(9) primary key)")
+    zombie = requests.attempt()
+
+    async def note(connection: Any) -> None:
+        await execute(connection, f"insert into {table(store)} values ('a')")
+
+    second = requests.vanish()
+    with pytest.raises(LeaseLost):
+        await zombie.transact("note", coloured(requests, note))
+
+    # The key of the row would tell of the first one's.
+    await second.transact("note", coloured(requests, note))
+    assert requests.labels() == ["note#1"]
+
+
+def table(store: Store) -> str:
+    return f'"{store.schema}".note' if store.dialect == "postgres" else "note"
+
+
+async def execute(connection: Any, text: str) -> None:
+    answer = connection.execute(text)
+    if hasattr(answer, "__await__"):
+        await answer
+
+
+def coloured(requests: Requests, function: Any) -> Any:
+    """The same for `transact`, which awaits nothing."""
+    if requests.colour == "async":
+        return function
+
+    def plain(connection: Any) -> Any:
+        coroutine = function(connection)
+        try:
+            coroutine.send(None)
+        except StopIteration as finished:
+            return finished.value
+        raise AssertionError
+
+    return plain
+
+
+# --- what becomes of them -------------------------------------------------------------------------
+
+
+async def test_h184_the_sweep_takes_the_steps_of_a_claim_along(requests: Requests) -> None:
+    """Those of earlier attempts with its key, too; and nobody else's."""
+    onefold = requests.onefold
+    await requests.attempt(takeover="rerun").step("first", lambda: 1)
+    second = requests.vanish(takeover="rerun")
+    await second.step("second", lambda: 2)
+    await requests.attempt(key="other").step("other", lambda: 3)
+    onefold.settle(second.claim)
+    sweep = onefold._conductor.database.transact
+
+    sweep(maintenance.sweep, write=True)
+    assert len(requests.labels()) == 3
+    requests.clock.advance(timedelta(hours=2))
+    sweep(maintenance.sweep, write=True)
+
+    assert requests.labels() == ["other#1"]
+
+
+async def test_h193_an_erase_takes_the_steps_of_a_claim_along(requests: Requests) -> None:
+    onefold = requests.onefold
+    await requests.attempt().step("charge", lambda: 1)
+    await requests.attempt(key="other").step("other", lambda: 2)
+
+    erased = onefold.erase(key="k")
+
+    assert erased.claims == 2
+    assert requests.labels() == ["other#1"]
+
+
+async def test_a_resume_whose_answer_was_lost_still_knows_that_it_resumes(
+    requests: Requests,
+) -> None:
+    """The claim was taken over and committed; the connection was cut before anybody heard of it."""
+    first = requests.attempt()
+    await first.step("charge", lambda: "the first one's")
+    requests.clock.advance(LEASE * 2)
+    onefold = requests.onefold
+    wanted = onefold._want("http", "alice", "k", {"lease": LEASE, "takeover": "resume"})
+
+    transact = onefold._conductor.database.transact
+    transact(lambda sql: claims.claim(sql, wanted), write=True)
+    answer = transact(lambda sql: claims.claim(sql, wanted), write=True)
+
+    assert isinstance(answer, Won)
+    second = Attempt(onefold, answer.claim, requests.colour)
+    assert await second.step("charge", lambda: "again") == "the first one's"
