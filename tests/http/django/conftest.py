@@ -8,11 +8,17 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from django.db import connections
+from django.test.utils import override_settings
 from psycopg import sql
 
+from onefold import Onefold
+from onefold.surfaces.django import get_onefold
 from tests.fixtures.colours import Dialect, Store
-from tests.fixtures.django_connections import database_settings
+from tests.fixtures.django_connections import add_database, database_settings, remove_database
 from tests.http.django.project import Project
+
+BACKEND = "onefold.surfaces.django.task_backend.OnefoldBackend"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -47,3 +53,19 @@ def make_project(store: Store, tmp_path: Path) -> Callable[..., Project]:
         return Project(tmp_path / "project", database, **settings)
 
     return make
+
+
+@pytest.fixture
+def project_onefold(store: Store) -> Iterator[Onefold]:
+    """Onefold in this very process, as a project has it on the alias `default`."""
+    before = connections.settings["default"]
+    add_database(database_settings(store), alias="default")
+    get_onefold.cache_clear()
+    with override_settings(ONEFOLD={}, TASKS={"default": {"BACKEND": BACKEND, "QUEUES": []}}):
+        onefold = get_onefold()
+        onefold.migrate()
+        yield onefold
+        onefold.close()
+    get_onefold.cache_clear()
+    remove_database("default")
+    connections.settings["default"] = before

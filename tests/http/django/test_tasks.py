@@ -1,0 +1,241 @@
+"""Django's tasks in Onefold's queue. Installed here is the backport; the interface is the same."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection, transaction
+from django.test.utils import override_settings
+from django_tasks import (
+    TaskResultStatus,
+    default_task_backend,
+    task,
+    task_backends,
+)
+from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
+from django_tasks.signals import task_enqueued, task_finished, task_started
+
+from onefold import Onefold
+from onefold.surfaces.django import task_framework
+from tests.http.django.conftest import BACKEND
+from tests.worker.stage import ended, perform, working
+
+
+@task
+def add(one: int, other: int = 1) -> int:
+    return one + other
+
+
+@task
+async def aadd(one: int, other: int) -> int:
+    await asyncio.sleep(0)
+    return one + other
+
+
+@task(takes_context=True)
+def attempt_of(context: Any) -> list[Any]:
+    return [context.attempt, context.task_result.id]
+
+
+@task
+def fail() -> None:
+    raise ValueError("on purpose")
+
+
+@task
+def unspeakable() -> object:
+    return object()
+
+
+def run_through(onefold: Onefold, result: Any) -> None:
+    """Let a worker run the task; what became of it is in the result."""
+
+    async def play() -> None:
+        async with working(onefold):
+            await ended(onefold, result.id)
+        await result.arefresh()
+
+    perform(play, onefold)
+
+
+def test_a_task_is_enqueued_run_and_found_again(project_onefold: Onefold) -> None:
+    result: Any = add.enqueue(1, other=2)
+
+    assert result.status == TaskResultStatus.READY
+    assert result.enqueued_at is not None
+    run_through(project_onefold, result)
+    assert result.status == TaskResultStatus.SUCCESSFUL
+    assert result.return_value == 3
+    assert (result.args, result.kwargs) == ([1], {"other": 2})
+    assert result.attempts == 1
+    assert result.started_at is not None
+    assert result.finished_at is not None
+    assert result.finished_at >= result.started_at
+
+
+def test_a_coroutine_function_is_awaited(project_onefold: Onefold) -> None:
+    result: Any = asyncio.run(aadd.aenqueue(1, 2))
+
+    run_through(project_onefold, result)
+
+    assert result.return_value == 3
+
+
+def test_the_kind_is_the_dotted_path(project_onefold: Onefold) -> None:
+    job = project_onefold.get(add.enqueue(1).id)
+
+    assert job is not None
+    assert job.kind == add.module_path
+    assert job.kind.endswith("test_tasks.add")
+
+
+def test_what_is_more_urgent_for_django_runs_sooner(project_onefold: Onefold) -> None:
+    urgent = project_onefold.get(add.using(priority=100).enqueue(1).id)
+    patient = project_onefold.get(add.using(priority=-100).enqueue(1).id)
+
+    assert urgent is not None
+    assert patient is not None
+    assert urgent.priority < patient.priority
+
+
+def test_a_task_may_be_for_later_and_for_another_queue(project_onefold: Onefold) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+
+    job = project_onefold.get(add.using(run_after=later, queue_name="slow").enqueue(1).id)
+
+    assert job is not None
+    assert job.run_at == later
+    assert job.queue == "slow"
+
+
+def test_the_queues_of_a_backend_are_its_own(project_onefold: Onefold) -> None:
+    with (
+        override_settings(TASKS={"default": {"BACKEND": BACKEND, "QUEUES": ["default"]}}),
+        pytest.raises(InvalidTaskError),
+    ):
+        add.using(queue_name="elsewhere")
+
+
+def test_a_task_is_enqueued_by_the_commit_of_the_block(project_onefold: Onefold) -> None:
+    with transaction.atomic():
+        result: Any = add.enqueue(1)
+        assert project_onefold.get(result.id) is None
+        result.refresh()
+
+    assert project_onefold.get(result.id) is not None
+
+
+def test_a_block_that_is_rolled_back_enqueues_nothing(project_onefold: Onefold) -> None:
+    with transaction.atomic():
+        result: Any = add.enqueue(1)
+        transaction.set_rollback(True)
+
+    with pytest.raises(TaskResultDoesNotExist):
+        add.get_result(result.id)
+
+
+def test_a_failure_is_tried_again_and_told_of(project_onefold: Onefold) -> None:
+    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
+    with override_settings(TASKS=tasks):
+        result: Any = fail.enqueue()
+        run_through(project_onefold, result)
+
+    assert result.status == TaskResultStatus.FAILED
+    assert [error.exception_class for error in result.errors] == [ValueError]
+    assert "on purpose" in result.errors[0].traceback or "fail" in result.errors[0].traceback
+    with pytest.raises(ValueError, match="failed"):
+        _ = result.return_value
+
+
+def test_what_is_no_json_is_a_failure(project_onefold: Onefold) -> None:
+    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
+    with override_settings(TASKS=tasks):
+        result: Any = unspeakable.enqueue()
+        run_through(project_onefold, result)
+
+    assert result.status == TaskResultStatus.FAILED
+
+
+def test_a_context_knows_the_attempt(project_onefold: Onefold) -> None:
+    result: Any = attempt_of.enqueue()
+    run_through(project_onefold, result)
+    assert result.return_value == [1, result.id]
+
+
+SIGNALS: tuple[Any, ...] = (task_enqueued, task_started, task_finished)
+
+
+@pytest.fixture
+def heard() -> Iterator[list[str]]:
+    said: list[str] = []
+
+    def hear(task_result: Any, **_: Any) -> None:
+        said.append(str(task_result.status))
+
+    for signal in SIGNALS:
+        signal.connect(hear)
+    yield said
+    for signal in SIGNALS:
+        signal.disconnect(hear)
+
+
+def test_signals_are_sent(project_onefold: Onefold, heard: list[str]) -> None:
+    run_through(project_onefold, add.enqueue(1))
+
+    assert heard == ["READY", "RUNNING", "SUCCESSFUL"]
+
+
+def test_signals_of_a_last_failure_are_sent(project_onefold: Onefold, heard: list[str]) -> None:
+    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
+    with override_settings(TASKS=tasks):
+        run_through(project_onefold, fail.enqueue())
+
+    assert heard == ["READY", "RUNNING", "FAILED"]
+
+
+def test_results_are_found_in_other_threads(project_onefold: Onefold) -> None:
+    """Django has a backend for each thread."""
+    job_id = add.enqueue(1).id
+    found: list[Any] = []
+
+    def look() -> None:
+        backend: Any = default_task_backend
+        found.append(backend.get_result(job_id))
+        connection.close()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+
+    assert found[0].task == add
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "019e5a30-0000-7000-8000-000000000000"])
+def test_a_result_that_is_not_there_does_not_exist(project_onefold: Onefold, wrong: str) -> None:
+    with pytest.raises(TaskResultDoesNotExist):
+        add.get_result(wrong)
+
+
+def test_a_job_that_is_no_task_has_no_result(project_onefold: Onefold) -> None:
+    with pytest.raises(TaskResultDoesNotExist):
+        add.get_result(project_onefold.enqueue("email").id)
+
+
+def test_unknown_options_are_refused(project_onefold: Onefold) -> None:
+    tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"retries": 1}}}
+    with (
+        override_settings(TASKS=tasks),
+        pytest.raises(ImproperlyConfigured, match=r"have no retries\. They may have backoff"),
+    ):
+        _ = task_backends["default"]
+
+
+def test_without_any_framework_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_framework, "PACKAGES", [("no.such.package", "json")])
+
+    with pytest.raises(ImproperlyConfigured, match="pip install django-tasks"):
+        task_framework.framework()
