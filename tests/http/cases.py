@@ -56,7 +56,7 @@ CASES = {
     # Fingerprints.
     50: "another body under a used key is 422, and the stored answer is not told",
     51: "it is 422 too while the first is at work",
-    52: "JSON that is only written differently is another body, or the same where the route says so",
+    52: "JSON that is only written differently is another body, unless the route says it is not",
     53: "such JSON is told by its literal numbers, and byte by byte where it is ambiguous",
     54: "fields that are not selected may change",
     55: "a body of which nothing is selected is refused, not lumped together with others like it",
@@ -139,7 +139,7 @@ CASES = {
     149: "one that cannot renew it is told, and cannot settle",
     150: "a lease of no time left is still a lease",
     151: "lease and retention are two settings",
-    152: "without its store a keyed request is 503, unless told to run unprotected, and then it says so",
+    152: "without its store a keyed request is 503, or runs unprotected if told to, and says so",
     153: "a store that goes away at the end means undone, or unknown; never just success",
     154: "the same settling twice is one",
     155: "at the end of the process, what has begun comes to its end, and the rest is given back",
