@@ -36,8 +36,6 @@ VERSION: Final = 1
 _LONGEST_RECIPE: Final = 400
 _MEDIA_TYPE: Final = "content-type"
 _CODING: Final = "content-encoding"
-# Two bodies without anything to tell them by are not the same for that.
-_NOTHING: Final[tuple[object, ...]] = (None, {}, [])
 
 
 class Fields(msgspec.Struct, frozen=True):
@@ -215,7 +213,8 @@ def _fields(asked: _Asked) -> list[bytes]:
     found = _form_fields(asked.request, asked.read)
     if found is not None:
         chosen = [field for field in found if _is_chosen(field.name, asked.recipe)]
-        if chosen:
+        # A form of nothing but its key and a button has nothing left: that is what it says.
+        if chosen or not asked.recipe.names:
             return [b"form", *_spelled(chosen)]
     else:
         selected = _select_json(_in_memory(asked.read), asked.recipe)
@@ -271,7 +270,9 @@ def _select_json(body: bytes, recipe: _Recipe) -> bytes | None:
             json_body.remove(value, path)
         if recipe.names:
             value = json_body.select(value, recipe.names)
-        return None if value in _NOTHING else json_body.write(value)
+            if not value:
+                return None
+        return json_body.write(value)
     except json_body.NotCanonical:
         return None
 
