@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import pass_context
 
@@ -31,4 +31,5 @@ def add_form_keys(
     def onefold_key(context: Context, form: str) -> Markup:
         return keys.hidden_field(form, session(context))
 
-    environment.globals.update({GLOBAL: onefold_key})
+    known: dict[str, Any] = environment.globals
+    known[GLOBAL] = onefold_key

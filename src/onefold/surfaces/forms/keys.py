@@ -111,9 +111,17 @@ class FormKeys:
         """A new key, for a page that shows this form to this session."""
         checked_name(form, "form")
         binding = self._sessions.get_signature(_checked_session(session)).decode()
-        text = f"{VERSION}.{randomness.token_urlsafe(ID_BYTES)}.{form}.{binding}"
+        return self._signed(form, binding)
+
+    def renew(self, text: str) -> str:
+        """A new key for the form and the session of one that was issued by us, at whatever time."""
+        _, _, form, binding = self._keys.unsign(text).decode().split(".")
+        return self._signed(form, binding)
+
+    def _signed(self, form: str, binding: str) -> str:
         note_key()
-        return self._keys.sign(text).decode()
+        key_id = randomness.token_urlsafe(ID_BYTES)
+        return self._keys.sign(f"{VERSION}.{key_id}.{form}.{binding}").decode()
 
     def hidden_field(self, form: str, session: str) -> Markup:
         """A new key as a hidden `<input>`. Jinja2 and Django's templates do not escape it again."""

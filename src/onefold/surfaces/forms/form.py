@@ -1,0 +1,133 @@
+"""One form of an application: where its key is, and how its visitor is told what became of it.
+
+| a claim's answer | the visitor gets |
+|---|---|
+| won | what the handler answers; a 4xx frees the key, so that a corrected form goes through |
+| replay | the same redirect, without its cookies |
+| busy | a wait, and then the wait page |
+| mismatch | the page that submits as new |
+| unknown | "we are checking" |
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from onefold.errors import InvalidInput
+from onefold.surfaces.forms.keys import RefusedKey, checked_name
+from onefold.surfaces.forms.pages import page
+from onefold.surfaces.forms.submitted import key_in, read_form
+from onefold.surfaces.http.accept import prefers_html
+from onefold.surfaces.http.fingerprint import Fields
+from onefold.surfaces.http.key import KeyRules, read_key
+from onefold.surfaces.http.problem import (
+    KEY_EXPIRED,
+    KEY_REUSED,
+    Refused,
+    key_expired,
+    key_invalid,
+    key_missing,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.surfaces.forms.keys import FormKey, FormKeys
+    from onefold.surfaces.forms.submitted import Submitted
+    from onefold.surfaces.http.answer import Answer
+    from onefold.surfaces.http.asked import Asked
+    from onefold.surfaces.http.body import Digested
+    from onefold.surfaces.http.problem import Problem
+    from onefold.surfaces.http.request import Request
+
+WAIT: Final = timedelta(seconds=5)
+CSRF_FIELDS: Final = (
+    "_csrf",
+    "_csrf_token",
+    "_token",
+    "authenticity_token",
+    "csrf",
+    "csrf_token",
+    "csrfmiddlewaretoken",
+)
+"""What frameworks call the field that differs from page to page and means nothing to the form."""
+
+_RULES: Final = KeyRules()
+
+log: logging.Logger = logging.getLogger("onefold.surfaces")
+
+
+class Form:
+    """A form whose submissions are keyed."""
+
+    surface: Final = "form"
+
+    def __init__(
+        self,
+        keys: FormKeys,
+        name: str,
+        *,
+        ignore: tuple[str, ...] = CSRF_FIELDS,
+        url: str | None = None,
+        page: Callable[[Problem, Request, Submitted], Answer | None] | None = None,
+    ) -> None:
+        """`name` is what its pages were given keys for.
+
+        Fields to `ignore` may change from one submission to the next. `url` is where the form is,
+        if not where it is submitted to. `page` makes pages of your own, or None for ours.
+        """
+        if page is not None and not callable(page):
+            raise InvalidInput("page", f"must be a function, got {page!r}")
+        self.keys: FormKeys = keys
+        self.name: str = checked_name(name, "form")
+        self._ignore = ignore
+        self._url = url
+        self._own_page = page
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the policy of its route says, unless the route says something else."""
+        return {
+            "fingerprint": Fields(exclude=(self.keys.field, *self._ignore)),
+            "retention": self.keys.retention,
+            "on_4xx": "release",
+            "wait": WAIT,
+        }
+
+    def read(self, request: Request, body: Digested, session: str | None) -> tuple[str, str]:
+        """The scope and the key of a submission: from its field, or from the header."""
+        text = self._text(request, body)
+        if text is None:
+            raise Refused(key_missing())
+        # Without a session there is none that it could belong to.
+        found: FormKey | RefusedKey = RefusedKey("other session")
+        if session:
+            found = self.keys.check(text, self.name, session)
+        if isinstance(found, RefusedKey):
+            log.info("A key of the form %s was refused: %s", self.name, found.why)
+            raise Refused(key_expired() if found.was_good else key_invalid("is not valid here"))
+        return found.scope, found.id
+
+    def _text(self, request: Request, body: Digested) -> str | None:
+        in_field = key_in(read_form(request, body), self.keys.field)
+        in_header = read_key(request, _RULES)
+        if None not in (in_field, in_header) and in_field != in_header:
+            raise Refused(key_invalid("differs between the form and the header"))
+        return in_header if in_field is None else in_field
+
+    def page(self, asked: Asked, problem: Problem) -> Answer | None:
+        """The page that tells of a problem; None for who would rather have it as JSON."""
+        if not prefers_html(asked.request):
+            return None
+        form = read_form(asked.request, asked.body)
+        if problem.code in (KEY_EXPIRED.code, KEY_REUSED.code):
+            old = self._text(asked.request, asked.body)
+            assert old is not None, "such a problem is about a key that was checked"
+            form = form.with_value(self.keys.field, self.keys.renew(old))
+        if self._own_page is not None:
+            own = self._own_page(problem, asked.request, form)
+            if own is not None:
+                return own
+        return page(problem, asked.request, form, at=self._url)

@@ -1,0 +1,179 @@
+"""Where the key of a submission is found, and which ones are refused (H220, H224, H225, H230)."""
+
+from datetime import timedelta
+from urllib.parse import urlencode
+
+import pytest
+
+from onefold.surfaces.forms import Form, FormKey, FormKeys
+from onefold.surfaces.forms.submitted import read_form
+from onefold.surfaces.http.body import digested
+from onefold.surfaces.http.fingerprint import fingerprint
+from onefold.surfaces.http.problem import Refused
+from onefold.surfaces.http.request import Request
+from onefold.testing.clock import Clock
+
+URLENCODED = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture
+def form(keys: FormKeys) -> Form:
+    return Form(keys, "order")
+
+
+def post(content_type: str = URLENCODED, key: str | None = None) -> Request:
+    headers = [("content-type", content_type)]
+    if key is not None:
+        headers.append(("idempotency-key", key))
+    return Request(method="POST", path="/orders", headers=tuple(headers))
+
+
+def read(form: Form, body: str = "", session: str | None = "a", key: str | None = None) -> object:
+    """What `read` answers, or the code of the problem."""
+    try:
+        return form.read(post(key=key), digested(body.encode()), session)
+    except Refused as refused:
+        return (refused.problem.status, refused.problem.code)
+
+
+def test_h230_the_field_and_the_header_name_the_same_claim(form: Form) -> None:
+    key = form.keys.issue("order", "a")
+    checked = form.keys.check(key, "order", "a")
+    assert isinstance(checked, FormKey)
+
+    in_field = read(form, urlencode({"what": "tea", "onefold_key": key}))
+    in_header = read(form, "what=tea", key=key)
+    quoted = read(form, "what=tea", key=f'"{key}"')
+    in_both = read(form, urlencode({"onefold_key": key}), key=key)
+
+    assert {in_field, in_header, quoted, in_both} == {(checked.scope, checked.id)}
+
+
+def test_h230_a_field_and_a_header_that_differ_are_refused(form: Form) -> None:
+    body = urlencode({"onefold_key": form.keys.issue("order", "a")})
+
+    assert read(form, body, key=form.keys.issue("order", "a")) == (400, "key_invalid")
+
+
+def test_h230_a_script_may_send_json(form: Form) -> None:
+    request = post("application/json", key=form.keys.issue("order", "a"))
+
+    scope, key = form.read(request, digested(b'{"what": "tea"}'), "a")
+
+    assert scope.startswith("order:")
+    assert key
+
+
+def test_a_form_with_two_keys_is_refused(form: Form) -> None:
+    key = form.keys.issue("order", "a")
+
+    assert read(form, urlencode([("onefold_key", key)] * 2)) == (400, "key_invalid")
+
+
+def test_a_form_without_a_key_is_refused(form: Form) -> None:
+    assert read(form, "what=tea") == (400, "key_missing")
+
+
+def test_h224_another_session_and_no_session_are_refused_alike(form: Form) -> None:
+    body = urlencode({"onefold_key": form.keys.issue("order", "a")})
+
+    assert read(form, body, session="b") == (400, "key_invalid")
+    assert read(form, body, session=None) == (400, "key_invalid")
+    assert read(form, body, session="") == (400, "key_invalid")
+
+
+def test_h224_h225_a_refusal_does_not_tell_what_was_wrong(form: Form) -> None:
+    def told(text: str) -> str:
+        with pytest.raises(Refused) as refused:
+            form.read(post(), digested(urlencode({"onefold_key": text}).encode()), "a")
+        return refused.value.problem.detail
+
+    keys = form.keys
+    good = keys.issue("order", "a")
+    refusals = {told(keys.issue("order", "b")), told(keys.issue("refund", "a")), told("forged")}
+
+    assert refusals == {told(good[:-4])}
+
+
+def test_h225_an_expired_key_is_refused_as_such(form: Form, clock: Clock) -> None:
+    body = urlencode({"onefold_key": form.keys.issue("order", "a")})
+
+    clock.advance(timedelta(days=2))
+
+    assert read(form, body) == (400, "key_expired")
+
+
+def test_h224_a_log_says_why_and_not_what(form: Form, caplog: pytest.LogCaptureFixture) -> None:
+    key = form.keys.issue("order", "b")
+
+    with caplog.at_level("INFO", logger="onefold.surfaces"):
+        read(form, urlencode({"onefold_key": key, "secret": "s3cret"}))
+
+    assert caplog.messages == ["A key of the form order was refused: other session"]
+
+
+def test_h057_the_key_and_a_csrf_token_do_not_tell_submissions_apart(form: Form) -> None:
+    def told(**fields: str) -> str:
+        body = urlencode({"what": "tea", **fields}).encode()
+        return fingerprint(post(), body, form.options["fingerprint"])
+
+    first = told(onefold_key="1", csrfmiddlewaretoken="x")
+
+    assert told(onefold_key="2", csrfmiddlewaretoken="y") == first
+    assert told(onefold_key="1", more="1") != first
+
+
+def test_a_form_of_nothing_but_a_button_has_a_fingerprint(form: Form) -> None:
+    how = form.options["fingerprint"]
+
+    assert fingerprint(post(), b"onefold_key=1", how) == fingerprint(post(), b"onefold_key=2", how)
+
+
+def multipart(boundary: str, content: bytes = b"%PDF") -> tuple[Request, bytes]:
+    """An upload, as a browser sends it."""
+    edge = b"--" + boundary.encode()
+    body = b"\r\n".join(
+        [
+            edge,
+            b'Content-Disposition: form-data; name="onefold_key"',
+            b"",
+            b"K",
+            edge,
+            'Content-Disposition: form-data; name="scan"; filename="täx.pdf"'.encode(),
+            b"Content-Type: application/pdf",
+            b"",
+            content,
+            edge,
+            b'Content-Disposition: form-data; name="photo"; filename=""',
+            b"Content-Type: application/octet-stream",
+            b"",
+            b"",
+            edge + b"--",
+            b"",
+        ]
+    )
+    return post(f"multipart/form-data; boundary={boundary}"), body
+
+
+def test_h227_an_upload_is_the_same_whatever_its_boundary(form: Form) -> None:
+    how = form.options["fingerprint"]
+
+    first = fingerprint(*multipart("abc"), how)
+
+    assert fingerprint(*multipart("xyz"), how) == first
+    assert fingerprint(*multipart("abc", b"%PDF-2"), how) != first
+
+
+def test_h227_the_fields_of_an_upload_are_read(form: Form) -> None:
+    request, body = multipart("abc")
+
+    found = read_form(request, digested(body))
+
+    assert found.values("onefold_key") == ["K"]
+    assert [(file.name, file.filename) for file in found.files] == [("scan", "täx.pdf")]
+    assert found.media_type == "multipart/form-data"
+
+
+def test_a_body_that_is_no_form_has_no_fields() -> None:
+    assert read_form(post("application/json"), digested(b"{}")).entries == ()
+    assert read_form(post("multipart/form-data"), digested(b"x")).entries == ()

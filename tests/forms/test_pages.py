@@ -1,0 +1,232 @@
+"""The pages of a submission that is not carried out, or not again (H203, H222, H224, H225)."""
+
+from collections.abc import Callable
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+
+from onefold.surfaces.forms import Entry, Form, FormKey, FormKeys, Submitted
+from onefold.surfaces.forms.pages import page
+from onefold.surfaces.http import problem
+from onefold.surfaces.http.answer import Answer
+from onefold.surfaces.http.asked import Asked
+from onefold.surfaces.http.body import digested
+from onefold.surfaces.http.problem import Problem
+from onefold.surfaces.http.request import Request
+from tests.forms.html import inputs, value
+
+HTML = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
+URLENCODED = "application/x-www-form-urlencoded"
+ORDER = Submitted((Entry(name="onefold_key", value="K"), Entry(name="what", value="tea")))
+
+
+def post(content_type: str = URLENCODED, accept: str = HTML) -> Request:
+    headers = (("content-type", content_type), ("accept", accept))
+    return Request(method="POST", path="/orders", query="from=home", headers=headers)
+
+
+def asked(fields: dict[str, str], accept: str = HTML) -> Asked:
+    return Asked(post(accept=accept), digested(urlencode(fields).encode()), None)
+
+
+def header(answer: Answer, name: str) -> str | None:
+    return dict(answer.headers).get(name)
+
+
+PROBLEMS: list[Callable[[], Problem]] = [
+    lambda: problem.in_progress(3),
+    lambda: problem.lease_lost(1),
+    lambda: problem.conflict_retry(1),
+    lambda: problem.unavailable(1),
+    problem.key_reused,
+    problem.key_expired,
+    problem.key_missing,
+    lambda: problem.key_invalid("is not valid here"),
+    problem.outcome_unknown,
+    problem.attempt_failed,
+    problem.response_not_kept,
+    lambda: problem.too_large(7),
+]
+
+
+@pytest.mark.parametrize("make", PROBLEMS)
+def test_h203_a_page_has_the_status_of_its_problem(make: Callable[[], Problem]) -> None:
+    answer = page(make(), post(), ORDER)
+
+    assert answer.status == make().status
+    assert header(answer, "Content-Type") == "text/html; charset=utf-8"
+    assert header(answer, "Content-Length") == str(len(answer.body))
+
+
+@pytest.mark.parametrize("make", PROBLEMS)
+def test_h229_no_page_is_stored_or_loads_anything(make: Callable[[], Problem]) -> None:
+    answer = page(make(), post(), ORDER)
+
+    assert header(answer, "Cache-Control") == "no-store"
+    assert (header(answer, "Content-Security-Policy") or "").startswith("default-src 'none'")
+    assert b'src="' not in answer.body
+    assert b"http" not in answer.body
+
+
+@pytest.mark.parametrize("make", PROBLEMS)
+def test_a_page_can_be_read_by_everybody(make: Callable[[], Problem]) -> None:
+    text = page(make(), post(), ORDER).body.decode()
+
+    assert text.startswith('<!doctype html>\n<html lang="en">')
+    for part in ("<title>", "<main>", "<h1>", 'role="status"', 'name="viewport"'):
+        assert text.count(part) == 1
+
+
+def test_the_wait_page_submits_the_same_again() -> None:
+    answer = page(problem.in_progress(3), post(), ORDER)
+
+    assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
+        ("onefold_key", "K"),
+        ("what", "tea"),
+    ]
+    assert header(answer, "Retry-After") == "3"
+    assert b",3000)</script>" in answer.body
+    assert b"<button>Look again</button>" in answer.body
+
+
+def test_the_wait_page_goes_where_the_form_went() -> None:
+    # A form without an action is submitted to the URL of its page.
+    assert b"action" not in page(problem.in_progress(3), post(), ORDER).body
+
+
+def test_the_wait_page_of_files_asks_for_a_reload() -> None:
+    form = Submitted((*ORDER.entries, Entry(name="scan", filename="a.pdf")), "multipart/form-data")
+
+    answer = page(problem.in_progress(3), post(), form)
+
+    assert inputs(answer.body) == []
+    assert b"<script" not in answer.body
+    assert b"Reload this page" in answer.body
+
+
+def test_h222_what_was_submitted_is_kept_in_order_and_whole() -> None:
+    tricky = '"><script>alert(1)</script>&amp;\r\nsecond line'
+    entries = (
+        Entry(name="b", value="2"),
+        Entry(name="a", value=tricky),
+        Entry(name="a", value=""),
+        Entry(name="ü", value="ß"),
+    )
+
+    answer = page(problem.key_reused(), post(), Submitted(entries))
+
+    assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
+        (entry.name, entry.value) for entry in entries
+    ]
+    assert b"<script>alert" not in answer.body
+
+
+def test_h222_a_file_is_asked_for_again_by_its_name() -> None:
+    entries = (Entry(name="scan", filename="tax & <more>.pdf"), Entry(name="photo", filename=""))
+
+    answer = page(problem.key_reused(), post(), Submitted(entries, "multipart/form-data"))
+
+    scan, photo = inputs(answer.body)
+    assert (scan["type"], scan["name"], "required" in scan) == ("file", "scan", True)
+    assert (photo["type"], photo["name"], "hidden" in photo) == ("file", "photo", True)
+    assert b"Please choose the file tax &amp; &lt;more&gt;.pdf again" in answer.body
+    assert b'enctype="multipart/form-data"' in answer.body
+
+
+def test_h222_submitting_as_new_has_a_new_key_and_the_same_contents(keys: FormKeys) -> None:
+    old = keys.issue("order", "a")
+    form = Form(keys, "order")
+
+    answer = form.page(asked({"what": "coffee", "onefold_key": old}), problem.key_reused())
+
+    assert answer is not None
+    assert answer.status == 422
+    assert value(answer.body, "what") == "coffee"
+    new = keys.check(value(answer.body, "onefold_key"), "order", "a")
+    before = keys.check(old, "order", "a")
+    assert isinstance(new, FormKey)
+    assert isinstance(before, FormKey)
+    assert new.scope == before.scope
+    assert new.id != before.id
+
+
+def test_h225_a_form_that_was_open_too_long_keeps_what_was_entered(keys: FormKeys) -> None:
+    form = Form(keys, "order")
+    body = {"what": "coffee", "onefold_key": keys.issue("order", "a")}
+
+    answer = form.page(asked(body), problem.key_expired())
+
+    assert answer is not None
+    assert answer.status == 400
+    assert value(answer.body, "what") == "coffee"
+    assert isinstance(keys.check(value(answer.body, "onefold_key"), "order", "a"), FormKey)
+
+
+def test_h224_a_refused_form_is_not_shown_again(keys: FormKeys) -> None:
+    form = Form(keys, "order")
+    body = {"what": "everything to Mallory", "onefold_key": "forged"}
+
+    answer = form.page(asked(body), problem.key_invalid("is not valid here"))
+
+    assert answer is not None
+    assert answer.status == 400
+    assert b"Mallory" not in answer.body
+    assert b'<a href="/orders?from=home">Open the form</a>' in answer.body
+
+
+def test_h225_a_refused_visitor_is_led_to_where_the_form_is(keys: FormKeys) -> None:
+    form = Form(keys, "order", url="/orders/new")
+
+    answer = form.page(asked({}), problem.key_missing())
+
+    assert answer is not None
+    assert b'<a href="/orders/new">' in answer.body
+
+
+def test_a_path_that_looks_like_a_host_leads_to_no_host() -> None:
+    request = Request(method="POST", path="//evil.example/x")
+
+    answer = page(problem.key_missing(), request, Submitted())
+
+    assert b'<a href="/evil.example/x">' in answer.body
+
+
+def test_an_outcome_that_is_unknown_offers_no_button() -> None:
+    answer = page(problem.outcome_unknown(), post(), ORDER)
+
+    assert b"We are checking" in answer.body
+    assert b"<form" not in answer.body
+    assert header(answer, "Retry-After") is None
+
+
+def test_h230_a_script_is_told_in_json(keys: FormKeys) -> None:
+    form = Form(keys, "order")
+
+    assert form.page(asked({}, accept="application/json"), problem.key_reused()) is None
+
+
+def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
+    def own(problem: Problem, request: Request, form: Submitted) -> Answer | None:
+        if problem.code != "in_progress":
+            return None
+        return Answer(409, (), f"Bitte warten: {form.values('what')[0]}".encode())
+
+    form = Form(keys, "order", page=own)
+
+    mine = form.page(asked({"what": "Tee"}), problem.in_progress(1))
+    ours = form.page(asked({"what": "Tee"}), problem.outcome_unknown())
+
+    assert mine is not None
+    assert mine.body == b"Bitte warten: Tee"
+    assert ours is not None
+    assert b"We are checking" in ours.body
+
+
+def test_what_a_page_holds_is_submitted_as_it_was() -> None:
+    body = urlencode([("note", "two\r\nlines & more"), ("note", ""), ("ü", "ß")]).encode()
+    pairs = parse_qsl(body.decode(), keep_blank_values=True)
+    form = Submitted(tuple(Entry(name=name, value=value) for name, value in pairs))
+
+    fields = inputs(page(problem.in_progress(1), post(), form).body)
+
+    assert urlencode([(one["name"], one["value"]) for one in fields]).encode() == body
