@@ -51,7 +51,7 @@ PROBLEMS: list[Callable[[], Problem]] = [
 
 @pytest.mark.parametrize("make", PROBLEMS)
 def test_h203_a_page_has_the_status_of_its_problem(make: Callable[[], Problem]) -> None:
-    answer = page(make(), post(), ORDER)
+    answer = page(make(), ORDER)
 
     assert answer.status == make().status
     assert header(answer, "Content-Type") == "text/html; charset=utf-8"
@@ -60,7 +60,7 @@ def test_h203_a_page_has_the_status_of_its_problem(make: Callable[[], Problem]) 
 
 @pytest.mark.parametrize("make", PROBLEMS)
 def test_h229_no_page_is_stored_or_loads_anything(make: Callable[[], Problem]) -> None:
-    answer = page(make(), post(), ORDER)
+    answer = page(make(), ORDER)
 
     assert header(answer, "Cache-Control") == "no-store"
     assert (header(answer, "Content-Security-Policy") or "").startswith("default-src 'none'")
@@ -70,7 +70,7 @@ def test_h229_no_page_is_stored_or_loads_anything(make: Callable[[], Problem]) -
 
 @pytest.mark.parametrize("make", PROBLEMS)
 def test_a_page_can_be_read_by_everybody(make: Callable[[], Problem]) -> None:
-    text = page(make(), post(), ORDER).body.decode()
+    text = page(make(), ORDER).body.decode()
 
     assert text.startswith('<!doctype html>\n<html lang="en">')
     for part in ("<title>", "<main>", "<h1>", 'role="status"', 'name="viewport"'):
@@ -78,7 +78,7 @@ def test_a_page_can_be_read_by_everybody(make: Callable[[], Problem]) -> None:
 
 
 def test_the_wait_page_submits_the_same_again() -> None:
-    answer = page(problem.in_progress(3), post(), ORDER)
+    answer = page(problem.in_progress(3), ORDER)
 
     assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
         ("onefold_key", "K"),
@@ -91,13 +91,13 @@ def test_the_wait_page_submits_the_same_again() -> None:
 
 def test_the_wait_page_goes_where_the_form_went() -> None:
     # A form without an action is submitted to the URL of its page.
-    assert b"action" not in page(problem.in_progress(3), post(), ORDER).body
+    assert b"action" not in page(problem.in_progress(3), ORDER).body
 
 
 def test_the_wait_page_of_files_asks_for_a_reload() -> None:
     form = Submitted((*ORDER.entries, Entry(name="scan", filename="a.pdf")), "multipart/form-data")
 
-    answer = page(problem.in_progress(3), post(), form)
+    answer = page(problem.in_progress(3), form)
 
     assert inputs(answer.body) == []
     assert b"<script" not in answer.body
@@ -113,7 +113,7 @@ def test_h222_what_was_submitted_is_kept_in_order_and_whole() -> None:
         Entry(name="ü", value="ß"),
     )
 
-    answer = page(problem.key_reused(), post(), Submitted(entries))
+    answer = page(problem.key_reused(), Submitted(entries))
 
     assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
         (entry.name, entry.value) for entry in entries
@@ -124,7 +124,7 @@ def test_h222_what_was_submitted_is_kept_in_order_and_whole() -> None:
 def test_h222_a_file_is_asked_for_again_by_its_name() -> None:
     entries = (Entry(name="scan", filename="tax & <more>.pdf"), Entry(name="photo", filename=""))
 
-    answer = page(problem.key_reused(), post(), Submitted(entries, "multipart/form-data"))
+    answer = page(problem.key_reused(), Submitted(entries, "multipart/form-data"))
 
     scan, photo = inputs(answer.body)
     assert (scan["type"], scan["name"], "required" in scan) == ("file", "scan", True)
@@ -171,7 +171,7 @@ def test_h224_a_refused_form_is_not_shown_again(keys: FormKeys) -> None:
     assert answer is not None
     assert answer.status == 400
     assert b"Mallory" not in answer.body
-    assert b'<a href="/orders?from=home">Open the form</a>' in answer.body
+    assert b'<a href="">Open the form</a>' in answer.body
 
 
 def test_h225_a_refused_visitor_is_led_to_where_the_form_is(keys: FormKeys) -> None:
@@ -183,16 +183,8 @@ def test_h225_a_refused_visitor_is_led_to_where_the_form_is(keys: FormKeys) -> N
     assert b'<a href="/orders/new">' in answer.body
 
 
-def test_a_path_that_looks_like_a_host_leads_to_no_host() -> None:
-    request = Request(method="POST", path="//evil.example/x")
-
-    answer = page(problem.key_missing(), request, Submitted())
-
-    assert b'<a href="/evil.example/x">' in answer.body
-
-
 def test_an_outcome_that_is_unknown_offers_no_button() -> None:
-    answer = page(problem.outcome_unknown(), post(), ORDER)
+    answer = page(problem.outcome_unknown(), ORDER)
 
     assert b"We are checking" in answer.body
     assert b"<form" not in answer.body
@@ -227,6 +219,6 @@ def test_what_a_page_holds_is_submitted_as_it_was() -> None:
     pairs = parse_qsl(body.decode(), keep_blank_values=True)
     form = Submitted(tuple(Entry(name=name, value=value) for name, value in pairs))
 
-    fields = inputs(page(problem.in_progress(1), post(), form).body)
+    fields = inputs(page(problem.in_progress(1), form).body)
 
     assert urlencode([(one["name"], one["value"]) for one in fields]).encode() == body

@@ -70,13 +70,13 @@ class Form:
         name: str,
         *,
         ignore: tuple[str, ...] = CSRF_FIELDS,
-        url: str | None = None,
+        url: str = "",
         page: Callable[[Problem, Request, Submitted], Answer | None] | None = None,
     ) -> None:
         """`name` is what its pages were given keys for.
 
         Fields to `ignore` may change from one submission to the next. `url` is where the form is,
-        if not where it is submitted to. `page` makes pages of your own, or None for ours.
+        if it is not where it is submitted to. `page` makes pages of your own, or None for ours.
         """
         if page is not None and not callable(page):
             raise InvalidInput("page", f"must be a function, got {page!r}")
@@ -130,4 +130,4 @@ class Form:
             own = self._own_page(problem, asked.request, form)
             if own is not None:
                 return own
-        return page(problem, asked.request, form, at=self._url)
+        return page(problem, form, url=self._url)

@@ -33,7 +33,7 @@ from onefold.surfaces.http.problem import (
 if TYPE_CHECKING:
     from onefold.surfaces.forms.submitted import Entry, Submitted
     from onefold.surfaces.http.problem import Problem
-    from onefold.surfaces.http.request import Header, Request
+    from onefold.surfaces.http.request import Header
 
 Then: TypeAlias = Literal["look again", "submit as new", "open again", "nothing"]
 """What a visitor can do next."""
@@ -123,12 +123,15 @@ _SECURITY: Final = (
 _SUBMIT: Final = "HTMLFormElement.prototype.submit.call(document.forms[0])"
 
 
-def page(problem: Problem, request: Request, form: Submitted, *, at: str | None = None) -> Answer:
-    """The page that stands for a problem. `form` has the key to submit with; `at` is its URL."""
+def page(problem: Problem, form: Submitted, *, url: str = "") -> Answer:
+    """The page that stands for a problem. `form` has the key to submit with.
+
+    `url` is where the form is; an empty one is the URL that it was submitted to.
+    """
     words = _WORDS.get(problem.code, _REFUSED)
     nonce = secrets.token_urlsafe(16)
     seconds = problem.retry_after if words.then == "look again" and not form.files else None
-    inner = _next(words, form, at or _url(request))
+    inner = _next(words, form, url)
     if seconds is not None:
         script = f"setTimeout(function(){{{_SUBMIT}}},{seconds * 1000})"
         inner += "<p>This page looks again by itself.</p>\n"
@@ -162,12 +165,12 @@ def _headers(problem: Problem, body: bytes, nonce: str) -> tuple[Header, ...]:
     return tuple(headers)
 
 
-def _next(words: Words, form: Submitted, at: str) -> str:
+def _next(words: Words, form: Submitted, url: str) -> str:
     match words.then:
         case "nothing":
             return ""
         case "open again":
-            return f'<p><a href="{escape(at)}">{escape(words.button)}</a></p>\n'
+            return f'<p><a href="{escape(url)}">{escape(words.button)}</a></p>\n'
         case "look again" if form.files:
             return (
                 "<p>Reload this page to look again. Your browser will ask whether to submit the"
@@ -202,9 +205,3 @@ def _field(entry: Entry, place: int) -> str:
 def _hidden(entry: Entry) -> Markup:
     # As it stands in HTML, a carriage return would be read as nothing.
     return Markup(hidden_input(entry.name, entry.value).replace("\r", "&#13;"))
-
-
-def _url(request: Request) -> str:
-    # Two slashes in front would be read as the name of a host.
-    path = "/" + request.path.lstrip("/")
-    return f"{path}?{request.query}" if request.query else path
