@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from onefold.model.job import Job
+from onefold.model.webhook_event import WebhookEvent
 
 JobOutcome: TypeAlias = Literal[
     "completed", "retried", "deferred", "dead", "cancelled", "handed back", "lost"
@@ -80,6 +81,16 @@ class Redelivered(msgspec.Struct, frozen=True):
     job: Job
 
 
+class KeyAnswered(msgspec.Struct, frozen=True):
+    """A request with a key was answered."""
+
+    surface: str
+    route: str
+    outcome: str
+    """won, resumed, replayed, busy, mismatch, unknown, lost, unavailable or unprotected."""
+    tenant: str = ""
+
+
 Event: TypeAlias = (
     JobsEnqueued
     | DuplicatesSuppressed
@@ -88,5 +99,7 @@ Event: TypeAlias = (
     | LeasesExpired
     | WriteFenced
     | Redelivered
+    | KeyAnswered
+    | WebhookEvent
 )
 Listener: TypeAlias = Callable[[Event], None]

@@ -120,6 +120,11 @@ class RequestSteps(Stepping):
         self._steps = RequestLedger(conductor.own(), claim, self._lose)
 
     @property
+    def ledger(self) -> Ledger:
+        """Where they are written down."""
+        return self._steps
+
+    @property
     def _ledger(self) -> Ledger:
         return self._steps
 

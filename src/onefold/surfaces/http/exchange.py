@@ -77,6 +77,8 @@ class Exchange:
         self.outcome: str = "none"
         """What became of it, in a word, for those who count."""
         self.unprotected: bool = False
+        self.is_hurried: bool = False
+        """Whether nobody waits any more: then it does not wait for others either."""
         self._waiters = waiters
         self._fingerprint: str | None = None
         self._stored: str | None = None
@@ -113,7 +115,9 @@ class Exchange:
         try:
             while True:
                 claimed = yield from self._claimed()
-                if not isinstance(claimed, Busy) or (pause := next(pauses, None)) is None:
+                if not isinstance(claimed, Busy) or self.is_hurried:
+                    return claimed
+                if (pause := next(pauses, None)) is None:
                     return claimed
                 waits_here = waits_here or self._waiters.enter()
                 if not waits_here:
@@ -201,7 +205,7 @@ class Exchange:
         self._fingerprint = stored
         return True
 
-    # --- what a claim's answer means ---------------------------------------------------------------
+    # --- what a claim's answer means --------------------------------------------------------------
 
     def _translated(self, claimed: Claimed) -> Scene[Answer | None]:
         match claimed:
@@ -329,7 +333,7 @@ class Exchange:
                 return self._first(answer)
             if not is_passing(error):
                 raise
-            log.error("A request could not be committed: %s", error, exc_info=error)
+            log.exception("A request could not be committed.")
             self.outcome = "unavailable"
             return self._refusal(problem.conflict_retry(retry_after=1))
         return self._first(answer)
@@ -341,9 +345,9 @@ class Exchange:
             except LeaseLost:
                 self.outcome = "lost"
                 return self._refusal(problem.lease_lost(retry_after=1))
-            except DatabaseError as error:
+            except DatabaseError:
                 if pause is None:
-                    log.error("An answer could not be stored: %s", error, exc_info=error)
+                    log.exception("An answer could not be stored.")
                     self.outcome = "unavailable"
                     return self._refusal(problem.unavailable(retry_after=1))
                 yield Pause(pause)
@@ -413,7 +417,7 @@ class Exchange:
     def _place(self) -> str:
         """Where an answer belongs: sealed, it opens nowhere else."""
         key = self._key
-        return "\0".join((key.tenant, key.surface, key.scope, key.key))
+        return f"{key.tenant}\0{key.surface}\0{key.scope}\0{key.key}"
 
     @property
     def _key(self) -> ClaimKey:

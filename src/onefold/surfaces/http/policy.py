@@ -150,6 +150,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     surface: str = "http"
     page: Any = None
     """Gives the answer that stands for a problem, or None: a form answers with pages."""
+    find_key: Any = None
+    """Finds the key elsewhere than in a header: given the request and its body, as `read_key`."""
     passing: frozenset[int] = PASSING
 
     @property

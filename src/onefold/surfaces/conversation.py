@@ -1,0 +1,293 @@
+"""A conversation: one request and its answer, between an ASGI server and an application.
+
+Nobody's response object is looked into: the answer is what the application sends. It is kept back
+until it is committed, so that no client knows of an effect that is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from onefold.errors import LeaseLost, UsageError
+from onefold.surfaces.http.answer import Answer
+from onefold.surfaces.http.asked import Asked
+from onefold.surfaces.http.body import Digesting, digested
+from onefold.surfaces.http.problem import Refused, too_large
+from onefold.surfaces.http.request import Request
+from onefold.surfaces.once import Once
+from onefold.surfaces.stage import AsyncStage
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from onefold.surfaces.http.body import Digested
+    from onefold.surfaces.http.desk import Desk, Route
+    from onefold.surfaces.http.exchange import Exchange
+    from onefold.surfaces.stage import Scene
+
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+
+NOTHING: Final = digested(b"")
+
+WHOLE: Final = 64 * 1024 * 1024
+"""Of a body that is compared by its value, as many bytes are kept at most."""
+
+
+class Conversation:
+    """One request and its answer."""
+
+    def __init__(
+        self, desk: Desk, scope: MutableMapping[str, Any], receive: Receive, send: Send
+    ) -> None:
+        """Nothing is read yet, and nothing is known of its route."""
+        self.route: Route | None = None
+        self.once: Once | None = None
+        self.template: str | None = None
+        """Of the route that the request matches, where it is known."""
+        self._desk = desk
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._exchange: Exchange | None = None
+        self._stage: AsyncStage | None = None
+        self._captures = False
+        self._error: BaseException | None = None
+        self._digesting: Digesting | None = None
+        self._is_read = False
+        self._is_gone = False
+        self._ahead: deque[Message] = deque()
+        self._start: Message | None = None
+        self._is_started = False
+        self._is_replaced = False
+        self._pieces: list[bytes] = []
+        self._request: Request | None = None
+
+    @property
+    def request(self) -> Request:
+        """The request, as the rules see it."""
+        if self._request is None:
+            self._request = _request(self._scope, self.template)
+        return self._request
+
+    @property
+    def is_open(self) -> bool:
+        """True while an answer is expected that is to be stored."""
+        return self._captures
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def listen(self, *, whole: bool = True) -> None:
+        """Read along from now on: the body is to be compared. `whole`: not by its digest alone."""
+        limit = WHOLE if whole else 0
+        self._digesting = Digesting(limit, request=self.request)
+
+    async def receive(self) -> Message:
+        """What the application hears."""
+        if self._ahead:
+            return self._ahead.popleft()
+        if self._is_gone:
+            return {"type": "http.disconnect"}
+        return await self._hear()
+
+    async def _hear(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self._is_gone = self._is_read = True
+        elif self._digesting is not None and not self._is_read:
+            self._digesting.feed(message.get("body", b""))
+            self._is_read = not message.get("more_body", False)
+        return message
+
+    async def _body(self, limit: int) -> Digested:
+        """The whole body, though the application may not have read it yet."""
+        if self._digesting is None:
+            return NOTHING
+        while not self._is_read and self._digesting.length <= limit:
+            self._ahead.append(await self._hear())
+        if self._digesting.length > limit:
+            raise Refused(too_large(limit))
+        return self._digesting.done()
+
+    async def disconnected(self) -> None:
+        """Returns when the client has gone."""
+        while not self._is_gone:
+            message = await self._hear()
+            if message["type"] != "http.disconnect":
+                self._ahead.append(message)
+
+    # --- the handler ------------------------------------------------------------------------------
+
+    async def begin(self, route: Route, *, principal: object, tenant: object) -> Answer | None:
+        """Claim the key. None means that the handler is to run; otherwise this is the answer."""
+        if self.route is not None:
+            raise UsageError("This request has a policy already: one route, one @idempotency.")
+        self.route, policy = route, route.policy
+        desk, body = self._desk, NOTHING
+        try:
+            body = await self._body(policy.max_request)
+            exchange = desk.exchange(route, self.request, body, principal=principal, tenant=tenant)
+            stage = AsyncStage(desk.conductor, desk.target(policy))
+            answer = await self._patiently(stage, exchange)
+        except Refused as refused:
+            return Asked(self.request, body, None).refusal(refused.problem, policy)
+        if answer is not None:
+            desk.ended(route, exchange)
+            return answer
+        self._exchange, self._stage = exchange, stage
+        self.once = Once(exchange, stage, desk.conductor)
+        if exchange.claim is not None and not policy.joined:
+            self.once.beat = desk.heart.keep(exchange.claim, policy.lease)
+        self._captures = stage.is_open or exchange.claim is not None or exchange.unprotected
+        return None
+
+    async def _patiently(self, stage: AsyncStage, exchange: Exchange) -> Answer | None:
+        """Begin; who waits for another's answer stops when nobody waits for ours."""
+        if exchange.policy.wait is None or self._digesting is None:
+            return await stage.run(exchange.begin())
+        begun = asyncio.ensure_future(stage.run(exchange.begin()))
+        gone = asyncio.ensure_future(self.disconnected())
+        try:
+            await asyncio.wait({begun, gone}, return_when=asyncio.FIRST_COMPLETED)
+            exchange.is_hurried = True
+            return await begun
+        finally:
+            gone.cancel()
+
+    async def undo(self, error: BaseException) -> None:
+        """The handler has raised: what it has written must not stay, whatever is answered."""
+        self._error = error
+        if self._captures:
+            assert self._exchange is not None
+            await self._carry_out(self._exchange.undo())
+
+    async def fail(self, error: BaseException) -> None:
+        """The application has raised, or ended without an answer."""
+        if not self._captures:
+            return
+        assert self._exchange is not None
+        self._captures = False
+        try:
+            await self._carry_out(self._exchange.fail(error))
+        finally:
+            self._ended()
+
+    async def _carry_out(self, scene: Scene[Any]) -> Any:
+        """To its end, though whoever waits for it may be cancelled."""
+        assert self._stage is not None
+        return await asyncio.shield(asyncio.ensure_future(self._stage.run(scene)))
+
+    def _ended(self) -> None:
+        assert self._exchange is not None
+        assert self.route is not None
+        assert self.once is not None
+        if self.once.beat is not None:
+            self._desk.heart.let_go(self.once.beat)
+        self._desk.ended(self.route, self._exchange)
+        self._desk.warn_of_unused(self.route, self.once)
+
+    # --- out --------------------------------------------------------------------------------------
+
+    async def send(self, message: Message) -> None:
+        """What the application says."""
+        if self._is_replaced:
+            return
+        if not self._captures:
+            await self._send(message)
+        elif message["type"] == "http.response.start":
+            self._start = message
+            if self._stream == "tombstone":
+                await self._finish(b"")
+        elif message["type"] == "http.response.body":
+            await self._piece(message)
+        else:
+            await self._send(message)
+
+    async def _piece(self, message: Message) -> None:
+        self._pieces.append(bytes(message.get("body", b"")))
+        if not message.get("more_body", False):
+            await self._finish(b"".join(self._pieces))
+        elif self._stream == "forward":
+            await self._forward()
+
+    async def _forward(self) -> None:
+        """Send what came before the last piece: the end is not sent before it is stored."""
+        assert self._start is not None
+        if not self._is_started:
+            self._is_started = True
+            await self._send(self._start)
+        elif len(self._pieces) > 1:
+            await self._send(
+                {"type": "http.response.body", "body": self._pieces[-2], "more_body": True}
+            )
+
+    async def _finish(self, body: bytes) -> None:
+        assert self._exchange is not None
+        assert self._start is not None
+        answer = Answer(self._start["status"], _headers(self._start), body)
+        try:
+            told: Answer = await self._carry_out(self._exchange.finish(answer, self._error))
+        finally:
+            self._captures = False
+            self._ended()
+        if told.status != answer.status and self._is_started:
+            # Half of an answer is with the client that must not be taken for a whole one.
+            raise LeaseLost("the key of this request", fence=0)
+        if told is answer:
+            await self._say(body)
+        else:
+            self._is_replaced = True
+            await self.answer(told)
+
+    async def _say(self, body: bytes) -> None:
+        assert self._start is not None
+        if self._stream == "tombstone":
+            await self._send(self._start)
+            return
+        if not self._is_started:
+            await self._send(self._start)
+        last = self._pieces[-2:] if self._is_started else [body]
+        await self._send({"type": "http.response.body", "body": b"".join(last)})
+
+    async def answer(self, answer: Answer) -> None:
+        """Send an answer of ours."""
+        headers = [
+            (name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers
+        ]
+        await self._send(
+            {"type": "http.response.start", "status": answer.status, "headers": headers}
+        )
+        await self._send({"type": "http.response.body", "body": answer.body})
+
+    @property
+    def _stream(self) -> str:
+        assert self.route is not None
+        return self.route.policy.stream
+
+
+def _headers(start: Message) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in start.get("headers", ())
+    )
+
+
+def _request(scope: MutableMapping[str, Any], template: str | None) -> Request:
+    raw: bytes | None = scope.get("raw_path")
+    path = quote(scope["path"]) if raw is None else raw.decode("latin-1").partition("?")[0]
+    root = quote(scope.get("root_path", ""))
+    return Request(
+        method=scope["method"],
+        # Whatever a proxy has put in front: it is the same route.
+        path=path.removeprefix(root) or "/",
+        query=scope.get("query_string", b"").decode("latin-1"),
+        route=template,
+        headers=tuple(
+            (name.decode("latin-1").lower(), value.decode("latin-1"))
+            for name, value in scope["headers"]
+        ),
+    )

@@ -1,0 +1,153 @@
+"""Idempotency-Key for FastAPI.
+
+idempotency = Idempotency(onefold)
+idempotency.install(app)
+
+@app.post("/payments", status_code=201)
+@idempotency(principal=current_user, transaction=engine)
+async def pay(payment: Payment, once: Once) -> Receipt: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
+
+from fastapi import Depends, Request, routing
+
+from onefold.errors import InvalidInput
+from onefold.surfaces import starlette
+from onefold.surfaces.asgi import conversation_of
+from onefold.surfaces.once import Once, check_target
+from onefold.surfaces.openapi import describe
+from onefold.surfaces.starlette import (
+    MARK,
+    RouteFinder,
+    attempted,
+    called,
+    name_of,
+    once_of,
+    once_parameters,
+    response_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Unpack
+
+    from fastapi import FastAPI
+
+    from onefold.surfaces.http.desk import Route
+    from onefold.surfaces.http.policy import PolicyOptions
+
+__all__ = ["Idempotency", "Once", "once_of"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+REQUEST: Final = "onefold_request"
+PRINCIPAL: Final = "onefold_principal"
+TENANT: Final = "onefold_tenant"
+
+
+class Idempotency(starlette.Idempotency):
+    """The keys of a FastAPI application."""
+
+    def install(self, app: FastAPI) -> None:  # type: ignore[override] # a FastAPI is a Starlette
+        """Add the middleware, and describe keys and their answers in the OpenAPI document."""
+        self.finder = _Finder()
+        super().install(app)
+        generate = app.openapi
+        finder = self.finder
+
+        def openapi() -> dict[str, Any]:
+            if app.openapi_schema is None:
+                document = generate()
+                for route, methods, path in finder.routes(app):
+                    describe(document, path, methods, route.policy)
+                app.openapi_schema = document
+            return app.openapi_schema
+
+        app.openapi = openapi  # type: ignore[method-assign] # as FastAPI's documentation has it
+
+    def __call__(
+        self,
+        *,
+        principal: Callable[..., Any] | None = None,
+        tenant: Callable[..., Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> Callable[[F], F]:
+        """Honour the keys of an endpoint: under `@app.post(…)`, on the function.
+
+        `principal` and `tenant` are dependencies, as those of `Depends`, that give the id of who
+        asks and the owner of the keys. A parameter annotated `Once` is given the attempt.
+        """
+
+        def decorate(endpoint: F) -> F:
+            route = self.desk.route(
+                options, principal=principal, tenant=tenant, name=name_of(endpoint)
+            )
+            check_target(self.desk.target(route.policy))
+            wrapper = _wrapped(endpoint, route)
+            setattr(wrapper, MARK, route)
+            return wrapper  # type: ignore[return-value] # FastAPI calls it, with what it asks for
+
+        return decorate
+
+
+class _Finder(RouteFinder):
+    """Knows routers that were included, too."""
+
+    def flattened(self, routes: Any) -> Any:
+        """Newer versions keep an included router as it is, and say what comes of it."""
+        expand: Any = getattr(routing, "iter_route_contexts", None)
+        return routes if expand is None else list(expand(routes))
+
+
+def _wrapped(endpoint: Callable[..., Any], route: Route) -> Callable[..., Any]:
+    if not inspect.isfunction(endpoint):
+        raise InvalidInput("endpoint", f"must be a function, got {endpoint!r}")
+    takes_once = once_parameters(endpoint)
+
+    @wraps(endpoint)
+    async def wrapper(**kwargs: Any) -> Any:
+        request: Request = kwargs.pop(REQUEST)
+        principal, tenant = kwargs.pop(PRINCIPAL, None), kwargs.pop(TENANT, None)
+        conversation = conversation_of(request.scope)
+        answer = await conversation.begin(route, principal=principal, tenant=tenant)
+        if answer is not None:
+            return response_of(answer)
+
+        async def run(once: Once) -> Any:
+            return await called(endpoint, (), {**kwargs, **dict.fromkeys(takes_once, once)})
+
+        return await attempted(conversation, run)
+
+    wrapper.__signature__ = _signature(endpoint, route, takes_once)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _signature(
+    endpoint: Callable[..., Any], route: Route, takes_once: list[str]
+) -> inspect.Signature:
+    """The endpoint's own parameters but for `Once`, and what we need to know."""
+    signature = inspect.signature(endpoint)
+    hints = get_type_hints(endpoint, include_extras=True)
+    kept = [
+        parameter.replace(
+            annotation=hints.get(name, parameter.annotation), kind=inspect.Parameter.KEYWORD_ONLY
+        )
+        for name, parameter in signature.parameters.items()
+        if name not in takes_once
+    ]
+    asked: dict[str, Any] = {REQUEST: Request}
+    if route.principal is not None:
+        asked[PRINCIPAL] = Annotated[Any, Depends(route.principal)]
+    if route.tenant is not None:
+        asked[TENANT] = Annotated[Any, Depends(route.tenant)]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
+        for name, hint in asked.items()
+    ]
+    returns = hints.get("return", signature.return_annotation)
+    return signature.replace(parameters=[*kept, *more], return_annotation=returns)

@@ -1,0 +1,212 @@
+"""The desk: what the routes of one application share, whatever framework it is written in."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from uuid import UUID
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model import names
+from onefold.model.claim import ClaimKey
+from onefold.model.event import KeyAnswered
+from onefold.model.unique import fingerprint as digest
+from onefold.surfaces.heart import Heart
+from onefold.surfaces.http import problem
+from onefold.surfaces.http.asked import Asked, Waiters
+from onefold.surfaces.http.exchange import Exchange
+from onefold.surfaces.http.key import read_key
+from onefold.surfaces.http.policy import Policy, PolicyOptions, policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.app import Onefold
+    from onefold.calls.procedure import Conductor
+    from onefold.surfaces.http.body import Digested
+    from onefold.surfaces.http.request import Request
+    from onefold.surfaces.once import Once
+
+Unconfigured: TypeAlias = Literal["refuse", "ignore"]
+"""What happens to a POST or PATCH with a key on a route that has no policy."""
+
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that have no effect to be repeated."""
+
+KEYED: Final = frozenset({"POST", "PATCH"})
+"""Methods whose clients may expect a key to be honoured. Others are, where a route says so."""
+
+_MILLISECOND: Final = 1000
+_DATED: Final = 7
+
+log: logging.Logger = logging.getLogger("onefold.surfaces")
+
+
+class Route:
+    """One route with its policy, and who its callers are."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        principal: Callable[..., Any] | None,
+        tenant: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """`principal` and `tenant` are called as the framework calls such things."""
+        self.policy: Policy = policy
+        self.principal: Callable[..., Any] | None = principal
+        self.tenant: Callable[..., Any] | None = tenant
+        self.name: str | None = name
+        """What it is called in the report: the method and the path."""
+        self.waiters: Waiters = Waiters(policy.waiters)
+        self.was_warned: bool = False
+
+    def check(self) -> None:
+        """Refuse a route whose callers cannot be told apart."""
+        if self.principal is None:
+            raise InvalidInput(
+                "principal",
+                f"must be said of {self.name or 'a route'}: a function that gives the id of who"
+                " asks. Keys are one caller's own; without it, callers who choose the same key"
+                " would be given each other's answers. For callers that nobody knows, give"
+                " what tells them apart (a session, a cart), never a constant.",
+            )
+
+    def told(self) -> str:
+        """What is guaranteed, in a line."""
+        made = self.policy
+        mode = "joined" if made.joined else f"leased, takeover {made.takeover}"
+        needed = "required" if made.required else "optional"
+        kept = f"{made.retention.total_seconds() / 3600:g} h"
+        return f"{self.name or '?'}: {made.promises} ({mode}; key {needed}, kept {kept})"
+
+
+class Desk:
+    """The Onefold object, what holds for all routes, and what is in flight."""
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        *,
+        unconfigured: Unconfigured = "refuse",
+        defaults: PolicyOptions | None = None,
+    ) -> None:
+        """`defaults` hold for every route that does not say otherwise."""
+        if unconfigured not in ("refuse", "ignore"):
+            raise InvalidInput("unconfigured", f"must be refuse or ignore, got {unconfigured!r}")
+        self.onefold: Onefold = onefold
+        self.unconfigured: Unconfigured = unconfigured
+        self.defaults: PolicyOptions = {} if defaults is None else defaults
+        self.conductor: Conductor = onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        self.heart: Heart = Heart(self.conductor)
+        self.routes: list[Route] = []
+
+    def route(
+        self,
+        options: PolicyOptions,
+        *,
+        principal: Callable[..., Any] | None,
+        tenant: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> Route:
+        """Make a route of what was said of it; what cannot be is refused here."""
+        try:
+            made = Route(policy(options, self.defaults), principal=principal, tenant=tenant)
+        except (ConflictingOptions, InvalidInput) as error:
+            if name is not None:
+                error.add_note(f"This is said of {name}.")
+            raise
+        made.name = name
+        self.routes.append(made)
+        return made
+
+    def target(self, made: Policy) -> object:
+        """What a transaction is begun on; None is our own database."""
+        return None if made.transaction is self.onefold else made.transaction
+
+    def exchange(
+        self, route: Route, request: Request, body: Digested, *, principal: object, tenant: object
+    ) -> Exchange:
+        """Begin to treat a request; `Refused` where it cannot be."""
+        made = route.policy
+        if made.find_key is None:
+            found = read_key(request, made.key)
+        else:
+            found = made.find_key(request, body)
+        if found is None and made.required:
+            raise problem.Refused(problem.key_missing(made.key.headers[0]).described_by(made.link))
+        key = None if found is None else self.key(route, request, found, principal, tenant)
+        return Exchange(made, Asked(request, body, key), route.waiters)
+
+    def key(
+        self, route: Route, request: Request, key: str, principal: object, tenant: object
+    ) -> ClaimKey:
+        """The claim's key: whose it is, for what, and what the client calls it."""
+        made = route.policy
+        if made.expired == "refuse":
+            self._refuse_old(key, made)
+        owner = names.text("" if tenant is None else tenant, "tenant")
+        return ClaimKey(owner, made.surface, _scope(made, request, principal), key)
+
+    def _refuse_old(self, key: str, made: Policy) -> None:
+        found = UUID(key)
+        if found.version != _DATED:
+            raise problem.Refused(
+                problem.key_invalid("must be a UUID of version 7, which says when it was made")
+            )
+        issued = (found.int >> 80) * _MILLISECOND
+        if issued <= self.conductor.now() - made.retention.total_seconds() * 1_000_000:
+            raise problem.Refused(problem.key_expired())
+
+    def ended(self, route: Route, exchange: Exchange) -> None:
+        """Tell who listens what became of a request."""
+        hooks = self.conductor.hooks
+        if hooks.wanted and exchange.asked.key is not None:
+            key = exchange.asked.key
+            hooks.tell(KeyAnswered(key.surface, route.name or "", exchange.outcome, key.tenant))
+
+    def warn_of_unused(self, route: Route, once: Once) -> None:
+        """Once: rows that are written elsewhere are not part of what is committed here."""
+        if route.policy.joined and not once.was_used and not route.was_warned:
+            route.was_warned = True
+            log.warning(
+                "%s is joined, and its handler has not used once.connection: what it writes"
+                " on a connection of its own is committed apart from its key.",
+                route.name,
+            )
+
+    def check(self) -> None:
+        """Refuse to start where a route could not keep its word."""
+        for route in self.routes:
+            route.check()
+
+    def report(self) -> list[str]:
+        """What is guaranteed, route by route."""
+        return [route.told() for route in self.routes]
+
+    def announce(self) -> None:
+        """Check, and log the report."""
+        self.check()
+        for line in self.report():
+            log.info("%s", line)
+        if self.unconfigured == "ignore":
+            log.warning(
+                "Keys of requests to routes without a policy are ignored: a client that retries"
+                " such a request is not told that it runs again."
+            )
+
+
+def _scope(made: Policy, request: Request, principal: object) -> str:
+    if not isinstance(principal, str) or not principal:
+        raise problem.Refused(
+            problem.make(
+                problem.NOT_IDENTIFIED,
+                "An idempotency key is its caller's own, and nobody can tell who calls here."
+                " Nothing was done. Sign in, or send the request without the key.",
+            )
+        )
+    parts = [principal] if made.scope == "principal" else [principal, request.operation]
+    text = "\n".join(parts)
+    fits = "\0" not in text and len(text.encode("utf-8", "replace")) <= names.KEY_BYTES
+    return text if fits else f"digest:{digest(*parts)}"

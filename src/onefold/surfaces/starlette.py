@@ -1,0 +1,251 @@
+"""Idempotency-Key for Starlette.
+
+idempotency = Idempotency(onefold)
+idempotency.install(app)
+
+@idempotency(principal=lambda request: request.user.identity, transaction=engine)
+async def pay(request: Request, once: Once) -> Response: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Mount
+
+from onefold.errors import InvalidInput, UsageError
+from onefold.surfaces import asgi
+from onefold.surfaces.asgi import IdempotencyMiddleware, conversation_of
+from onefold.surfaces.http.desk import SAFE, Desk
+from onefold.surfaces.once import Once, check_target
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from typing import Unpack
+
+    from starlette.applications import Starlette
+
+    from onefold.app import Onefold
+    from onefold.surfaces.asgi import Scope
+    from onefold.surfaces.conversation import Conversation
+    from onefold.surfaces.http.answer import Answer
+    from onefold.surfaces.http.desk import Route, Unconfigured
+    from onefold.surfaces.http.policy import PolicyOptions
+
+__all__ = ["Idempotency", "Once", "once_of"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+Routes: TypeAlias = "Sequence[Any]"
+
+MARK: Final = "__onefold_route__"
+
+
+class Idempotency:
+    """The keys of a Starlette application."""
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        *,
+        unconfigured: Unconfigured = "refuse",
+        **defaults: Unpack[PolicyOptions],
+    ) -> None:
+        """`defaults` hold for every route that does not say otherwise.
+
+        A POST or PATCH with a key to a route without a policy is told 400, unless `unconfigured`
+        is "ignore".
+        """
+        self.desk: Desk = Desk(onefold, unconfigured=unconfigured, defaults=defaults)
+        self.finder: RouteFinder = RouteFinder()
+
+    def install(self, app: Starlette) -> None:
+        """Add the middleware. Before the application starts, it checks and reports its routes."""
+        app.add_middleware(IdempotencyMiddleware, desk=self.desk, finder=self.finder)
+
+    def __call__(
+        self,
+        *,
+        principal: Callable[[Request], Any] | None = None,
+        tenant: Callable[[Request], Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> Callable[[F], F]:
+        """Honour the keys of an endpoint: under the route, on the function.
+
+        `principal` gives the id of who asks, `tenant` the owner of the keys; both may be coroutine
+        functions. A parameter annotated `Once` is given the attempt.
+        """
+
+        def decorate(endpoint: F) -> F:
+            route = self.desk.route(
+                options, principal=principal, tenant=tenant, name=name_of(endpoint)
+            )
+            check_target(self.desk.target(route.policy))
+            wrapper = _wrapped(endpoint, route)
+            setattr(wrapper, MARK, route)
+            return wrapper  # type: ignore[return-value] # the same parameters, awaited
+
+        return decorate
+
+    def report(self) -> list[str]:
+        """What is guaranteed, route by route."""
+        return self.desk.report()
+
+
+def once_of(request: Request) -> Once:
+    """The attempt that an endpoint, or something it calls, is part of."""
+    once = conversation_of(request.scope).once
+    if once is None:
+        raise UsageError("This endpoint has no policy: decorate it with @idempotency(…).")
+    return once
+
+
+def name_of(endpoint: Callable[..., Any]) -> str:
+    """What an endpoint is called before its path is known."""
+    return getattr(endpoint, "__qualname__", repr(endpoint))
+
+
+def response_of(answer: Answer) -> Response:
+    """An answer, as Starlette sends it: nothing is added to it."""
+    response = Response(answer.body, answer.status)
+    response.raw_headers = [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers
+    ]
+    return response
+
+
+async def called(
+    endpoint: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call an endpoint, sync ones in a thread."""
+    if inspect.iscoroutinefunction(endpoint):
+        return await endpoint(*args, **kwargs)
+    return await run_in_threadpool(endpoint, *args, **kwargs)
+
+
+async def attempted(conversation: Conversation, run: Callable[[Once], Awaitable[Any]]) -> Any:
+    """Run a handler; where it raises, what it has written is undone before anybody answers."""
+    assert conversation.once is not None
+    try:
+        return await run(conversation.once)
+    except BaseException as error:
+        await conversation.undo(error)
+        raise
+
+
+def once_parameters(endpoint: Callable[..., Any]) -> list[str]:
+    """The names of the parameters that are annotated `Once`."""
+    try:
+        hints = inspect.get_annotations(endpoint, eval_str=True)
+    except NameError:
+        hints = inspect.get_annotations(endpoint)
+    return [name for name, hint in hints.items() if hint is Once or hint == "Once"]
+
+
+def _wrapped(endpoint: Callable[..., Any], route: Route) -> Callable[..., Any]:
+    if not callable(endpoint) or inspect.isclass(endpoint):
+        raise InvalidInput(
+            "endpoint", f"must be a function, or a method of an HTTPEndpoint, got {endpoint!r}"
+        )
+    takes_once = once_parameters(endpoint)
+
+    @wraps(endpoint)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        request = _request_of((*args, *kwargs.values()))
+        conversation = conversation_of(request.scope)
+        principal = await _asked(route.principal, request)
+        tenant = await _asked(route.tenant, request)
+        answer = await conversation.begin(route, principal=principal, tenant=tenant)
+        if answer is not None:
+            return response_of(answer)
+
+        async def run(once: Once) -> Any:
+            return await called(endpoint, args, {**kwargs, **dict.fromkeys(takes_once, once)})
+
+        return await attempted(conversation, run)
+
+    return wrapper
+
+
+def _request_of(given: tuple[Any, ...]) -> Request:
+    found: Any
+    for found in given:
+        if isinstance(found, Request):
+            return found  # pyright: ignore[reportUnknownVariableType] # of whatever state
+    raise UsageError("An endpoint of Starlette's is given a request, and this one was not.")
+
+
+async def _asked(function: Callable[..., Any] | None, request: Request) -> Any:
+    if function is None:
+        return None
+    value = function(request)
+    return await value if inspect.isawaitable(value) else value
+
+
+class RouteFinder:
+    """Reads the application's own table of routes."""
+
+    def find(self, scope: Scope) -> asgi.Match | None:
+        """The endpoint that the application will call, and what was said of it."""
+        app: Any = scope.get("app")
+        return self._find(app.router.routes, scope, "")
+
+    def collect(self, scope: Scope) -> None:
+        """Name the routes by their methods and paths."""
+        app: Any = scope.get("app")
+        for route, methods, path in self.routes(app):
+            if unsafe := methods & SAFE - {"HEAD", "OPTIONS"}:
+                raise InvalidInput(
+                    "idempotency", f"is not for {', '.join(sorted(unsafe))}: {path} has no effect"
+                )
+            route.name = f"{'|'.join(sorted(methods)) or 'POST'} {path}"
+
+    def routes(self, app: Any) -> Iterator[tuple[Route, frozenset[str], str]]:
+        """Every route with a policy: its methods and its path."""
+        for endpoint, methods, path in self._endpoints(app.router.routes, ""):
+            route: Route | None = getattr(endpoint, MARK, None)
+            if route is not None:
+                yield route, methods, path
+
+    def flattened(self, routes: Routes) -> Routes:
+        """Routes with those of included routers in their places."""
+        return routes
+
+    def _find(self, routes: Routes, scope: Scope, prefix: str) -> asgi.Match | None:
+        for route in self.flattened(routes):
+            match, child = route.matches(scope)
+            if match is not Match.FULL:
+                continue
+            path = prefix + str(getattr(route, "path", ""))
+            if (mounted := _mounted(route)) is not None:
+                inner = self._find(mounted, {**scope, **child}, path)
+                # Of what is no application of Starlette's, nobody can tell.
+                return inner if inner is not None or mounted else asgi.Match()
+            endpoint = child.get("endpoint") or getattr(route, "endpoint", None)
+            if inspect.isclass(endpoint):
+                endpoint = getattr(endpoint, scope["method"].lower(), None)
+            return asgi.Match(getattr(endpoint, MARK, None), path)
+        return None
+
+    def _endpoints(self, routes: Routes, prefix: str) -> Iterator[tuple[Any, frozenset[str], str]]:
+        for route in self.flattened(routes):
+            path = prefix + str(getattr(route, "path", ""))
+            endpoint: Any = getattr(route, "endpoint", None)
+            if (mounted := _mounted(route)) is not None:
+                yield from self._endpoints(mounted, path)
+            elif inspect.isclass(endpoint):
+                for name in ("post", "put", "patch", "delete"):
+                    yield getattr(endpoint, name, None), frozenset({name.upper()}), path
+            else:
+                yield endpoint, frozenset(getattr(route, "methods", None) or ()), path
+
+
+def _mounted(route: Any) -> Routes | None:
+    """The routes of what is mounted; None where nothing is."""
+    found = getattr(route, "original_route", route)
+    return found.routes if isinstance(found, Mount) else None
