@@ -56,7 +56,7 @@ Secrets: TypeAlias = str | Secret | Sequence[str | Secret]
 def keyring(secrets: Secrets) -> tuple[Secret, ...]:
     """The secrets, each with an id."""
     several = isinstance(secrets, list | tuple)
-    listed: Sequence[Any] = secrets if several else [secrets]
+    listed: Any = secrets if several else [secrets]
     if not listed:
         raise InvalidInput("secrets", "must be at least one")
     ring = tuple(_named(one, place) for place, one in enumerate(listed, 1))

@@ -1,0 +1,103 @@
+"""The sender's side: how an event of ours is signed, and what an answer to it means. Pure.
+
+A delivery has one id over all its tries, and a new timestamp for each of them. While secrets are
+rotated it has a signature by each, so that a receiver may change over when it likes.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from onefold.errors import InvalidInput
+from onefold.model.moment import EPOCH, to_micros
+from onefold.surfaces.http.retry_after import parse_retry_after
+from onefold.surfaces.webhooks.secret import Secrets, keyring
+from onefold.surfaces.webhooks.standard import read_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onefold.surfaces.http.request import Header
+
+GONE: Final = 410
+THROTTLED: Final = frozenset({429, 502, 503, 504, 529})
+"""Not now, rather than no."""
+UNSAID: Final = timedelta(seconds=60)
+"""How long a receiver is left alone that is throttled and does not say for how long."""
+
+# No dot: it would make `id.timestamp.body` ambiguous.
+_ID: Final = re.compile(r"[!-\-/-~]{1,255}", re.ASCII)
+
+
+def sign(secrets: Secrets, *, id: str, body: bytes, now: datetime) -> tuple[Header, ...]:  # noqa: A002 - its name everywhere
+    """The headers of one try: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+
+    `whsec_…` signs as v1, `whsk_…` as v1a. Secrets whose time is over do not sign.
+    """
+    if not _ID.fullmatch(id):
+        raise InvalidInput("id", f"must be 1 to 255 visible ASCII characters, no dot, got {id!r}")
+    if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("body", "must be the bytes that are sent")
+    to_micros(now, "now")
+    stamp = str((now.astimezone(UTC) - EPOCH) // timedelta(seconds=1))
+    content = b".".join((id.encode(), stamp.encode(), body))
+    alive = [secret for secret in keyring(secrets) if not secret.expired(now)]
+    if not alive:
+        raise InvalidInput("secrets", "must have one whose time is not over")
+    keys = [read_key(secret) for secret in alive]
+    if any(key.kind == "whpk" for key in keys):
+        raise InvalidInput("secrets", "must be whsec_ or whsk_: a whpk_ can only verify")
+    signatures = " ".join(key.sign(content) for key in keys)
+    return (
+        ("webhook-id", id),
+        ("webhook-timestamp", stamp),
+        ("webhook-signature", signatures),
+    )
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The receiver has it."""
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The try has failed. Try again by your own schedule, and not before `after`."""
+
+    reason: str
+    after: timedelta | None = None
+
+
+class Throttled(msgspec.Struct, frozen=True):
+    """The receiver has too much to do. Leave it alone for so long; it is no failed try."""
+
+    after: timedelta
+
+
+class Disabled(msgspec.Struct, frozen=True):
+    """The receiver is gone: send it nothing any more, before somebody says otherwise."""
+
+
+Verdict: TypeAlias = Delivered | Failed | Throttled | Disabled
+
+
+def after_response(status: int, headers: Iterable[Header], now: datetime) -> Verdict:
+    """What a sender does about an answer. A redirect is not followed: it is a failed try."""
+    if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own
+        return Delivered()
+    if status == GONE:
+        return Disabled()
+    after = _retry_after(list(headers), now)
+    if status in THROTTLED:
+        return Throttled(UNSAID if after is None else after)
+    if 300 <= status < 400:  # noqa: PLR2004 - HTTP's own
+        return Failed(f"answered {status}, and redirects are not followed", after)
+    return Failed(f"answered {status}", after)
+
+
+def _retry_after(headers: list[Header], now: datetime) -> timedelta | None:
+    said = {name.lower(): value for name, value in reversed(headers)}
+    text = said.get("retry-after")
+    return None if text is None else parse_retry_after(text, now=now, date=said.get("date"))

@@ -1,0 +1,61 @@
+"""Webhooks in Starlette: an endpoint made of a handler. `Mount` takes `webhook.asgi`, too."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from onefold.surfaces.webhooks.asgi import read_body, request_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from collections.abc import Awaitable, Callable
+
+    from onefold.surfaces.http.answer import Answer
+    from onefold.surfaces.webhooks.receiver import Webhook
+
+    Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Endpoint]:
+    """Make an endpoint of a handler, which is given the event and Starlette's request.
+
+    @receives(payments)
+    async def paid(event: Received, request: Request) -> None: ...
+
+    app = Starlette(routes=[Route("/hooks/stripe", paid, methods=["POST"])])
+    """
+
+    def decorate(handler: Callable[..., Any]) -> Endpoint:
+        @wraps(handler)
+        async def endpoint(request: Request) -> Response:
+            return await respond(webhook, request, handler, (request,))
+
+        return endpoint
+
+    return decorate
+
+
+async def respond(
+    webhook: Webhook, request: Request, handler: Callable[..., Any], arguments: tuple[Any, ...]
+) -> Response:
+    """Receive what came in; a body that is too long is not read to its end."""
+    asked = request_of(request.scope)
+    body = await read_body(asked, request.receive, webhook.settings.max_body)
+    if body is None:
+        # Nobody is there any more to read it.
+        return Response(status_code=400)
+    if not isinstance(body, bytes):
+        return response_of(body)
+    return response_of(await webhook.areceive(asked, body, handler, arguments))
+
+
+def response_of(answer: Answer) -> Response:
+    """An answer, as Starlette has it."""
+    response = Response(answer.body, status_code=answer.status)
+    response.raw_headers = [
+        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers
+    ]
+    return response
