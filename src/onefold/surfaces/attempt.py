@@ -1,0 +1,172 @@
+"""An attempt: one keyed request of a framework that gives its answers as values.
+
+Whoever drives it says what it knows: the request and its body, who asks, what the handler has
+answered or raised. What it is told back is what to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from onefold.errors import UsageError
+from onefold.surfaces.http.asked import Asked
+from onefold.surfaces.http.problem import Refused
+from onefold.surfaces.once import Once
+from onefold.surfaces.stage import AsyncStage, Stage
+
+if TYPE_CHECKING:
+    from onefold.surfaces.http.answer import Answer
+    from onefold.surfaces.http.body import Digested
+    from onefold.surfaces.http.desk import Desk, Route
+    from onefold.surfaces.http.exchange import Exchange
+    from onefold.surfaces.http.request import Request
+    from onefold.surfaces.stage import Scene
+
+
+class _Attempt:
+    """What the two colours share."""
+
+    def __init__(self, desk: Desk, route: Route) -> None:
+        self.route: Route = route
+        self.captures: bool = False
+        """True while an answer is expected that is to be stored, or committed."""
+        self._desk = desk
+        self._exchange: Exchange | None = None
+        self._once: Once | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def once(self) -> Once:
+        """What the handler is given."""
+        if self._once is None:
+            raise UsageError("The handler of this request does not run: it has an answer already.")
+        return self._once
+
+    def _begun(self, exchange: Exchange, stage: Stage | AsyncStage) -> None:
+        policy = self.route.policy
+        self._exchange, desk = exchange, self._desk
+        self._once = Once(exchange, stage, desk.conductor)
+        if exchange.claim is not None and not policy.joined:
+            self._once.beat = desk.heart.keep(exchange.claim, policy.lease)
+        self.captures = stage.is_open or exchange.claim is not None or exchange.unprotected
+
+    def _ended(self) -> None:
+        self.captures = False
+        assert self._exchange is not None
+        assert self._once is not None
+        if self._once.beat is not None:
+            self._desk.heart.let_go(self._once.beat)
+        self._desk.ended(self.route, self._exchange)
+        self._desk.warn_of_unused(self.route, self._once)
+
+
+class Attempt(_Attempt):
+    """In a thread, from its begin to its end."""
+
+    def __init__(self, desk: Desk, route: Route, stage: Stage | None = None) -> None:
+        """`stage` is where a framework has its own way to begin a transaction."""
+        super().__init__(desk, route)
+        self._stage: Stage = (
+            Stage(desk.conductor, desk.target(route.policy)) if stage is None else stage
+        )
+
+    def begin(
+        self, request: Request, body: Digested, *, principal: object, tenant: object
+    ) -> Answer | None:
+        """Claim the key. None means that the handler is to run; otherwise this is the answer."""
+        route, desk = self.route, self._desk
+        try:
+            exchange = desk.exchange(route, request, body, principal=principal, tenant=tenant)
+            answer = self._stage.run(exchange.begin())
+        except Refused as refused:
+            return Asked(request, body, None).refusal(refused.problem, route.policy)
+        if answer is None:
+            self._begun(exchange, self._stage)
+        else:
+            desk.ended(route, exchange)
+        return answer
+
+    def undo(self, error: BaseException) -> None:
+        """The handler has raised: what it has written must not stay, whatever is answered."""
+        self._error = error
+        if self.captures:
+            assert self._exchange is not None
+            self._stage.run(self._exchange.undo())
+
+    def fail(self, error: BaseException) -> None:
+        """The handler has raised, and nothing came of it that could be stored."""
+        if not self.captures:
+            return
+        assert self._exchange is not None
+        try:
+            self._stage.run(self._exchange.fail(error))
+        finally:
+            self._ended()
+
+    def finish(self, answer: Answer) -> Answer:
+        """Store the answer; what is to be sent is most often this very one."""
+        if not self.captures:
+            return answer
+        assert self._exchange is not None
+        try:
+            told = self._stage.run(self._exchange.finish(answer, self._error))
+        finally:
+            self._ended()
+        return told
+
+
+class AsyncAttempt(_Attempt):
+    """In an event loop. What must come to its end does, though its task is cancelled."""
+
+    def __init__(self, desk: Desk, route: Route) -> None:
+        """A transaction is begun as the route's policy says."""
+        super().__init__(desk, route)
+        self._stage = AsyncStage(desk.conductor, desk.target(route.policy))
+
+    async def begin(
+        self, request: Request, body: Digested, *, principal: object, tenant: object
+    ) -> Answer | None:
+        """Claim the key. None means that the handler is to run; otherwise this is the answer."""
+        route, desk = self.route, self._desk
+        try:
+            exchange = desk.exchange(route, request, body, principal=principal, tenant=tenant)
+            answer = await self._stage.run(exchange.begin())
+        except Refused as refused:
+            return Asked(request, body, None).refusal(refused.problem, route.policy)
+        if answer is None:
+            self._begun(exchange, self._stage)
+        else:
+            desk.ended(route, exchange)
+        return answer
+
+    async def undo(self, error: BaseException) -> None:
+        """The handler has raised: what it has written must not stay, whatever is answered."""
+        self._error = error
+        if self.captures:
+            assert self._exchange is not None
+            await self._run(self._exchange.undo())
+
+    async def fail(self, error: BaseException) -> None:
+        """The handler has raised, and nothing came of it that could be stored."""
+        if not self.captures:
+            return
+        assert self._exchange is not None
+        try:
+            await self._run(self._exchange.fail(error))
+        finally:
+            self._ended()
+
+    async def finish(self, answer: Answer) -> Answer:
+        """Store the answer; what is to be sent is most often this very one."""
+        if not self.captures:
+            return answer
+        assert self._exchange is not None
+        try:
+            told: Answer = await self._run(self._exchange.finish(answer, self._error))
+        finally:
+            self._ended()
+        return told
+
+    async def _run(self, scene: Scene[Any]) -> Any:
+        return await asyncio.shield(asyncio.ensure_future(self._stage.run(scene)))
