@@ -7,7 +7,6 @@ as they were. What belongs to one connection, one moment or one visitor is left 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from typing import Any, Final
 
@@ -243,11 +242,11 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def _body(written: _Written) -> bytes:
-    if written.text is not None:
-        return written.text.encode()
-    if written.base64 is None:
-        raise UnreadableAnswer("has neither a body nor a digest of one")
     try:
-        return base64.b64decode(written.base64, validate=True)
-    except binascii.Error:
-        raise UnreadableAnswer("has a body that is not base64") from None
+        if written.text is not None:
+            return written.text.encode()
+        if written.base64 is not None:
+            return base64.b64decode(written.base64, validate=True)
+    except ValueError:
+        raise UnreadableAnswer("has a body that is damaged") from None
+    raise UnreadableAnswer("has neither a body nor a digest of one")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +62,7 @@ class Sealing:
             raise UnreadableAnswer("is sealed with a key that this process does not have")
         try:
             box = base64.b64decode(encoded, validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:
             raise UnreadableAnswer("is sealed, and damaged") from None
         return _opened(cipher, box, _bound(f"{_FORM}:{key_id}:", place))
 

@@ -1,0 +1,384 @@
+"""Answers: what of them is stored, and how they are given again."""
+
+import gzip
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from onefold.surfaces.http.answer import (
+    Answer,
+    Kept,
+    UnreadableAnswer,
+    cookie_name,
+    entomb,
+    from_stored,
+    to_stored,
+)
+from onefold.surfaces.http.replay import replay
+from onefold.surfaces.http.request import Request
+
+RETRY = Request(method="POST", path="/payments")
+
+
+def given_again(answer: Answer, kept: Kept | None = None, **options: Any) -> Answer:
+    stored = from_stored(to_stored(answer, kept or Kept()))
+    options.setdefault("request", RETRY)
+    return replay(stored, **options)
+
+
+def names_of(answer: Answer) -> list[str]:
+    return [name.lower() for name, _ in answer.headers]
+
+
+def values_of(answer: Answer, name: str) -> list[str]:
+    return [value for found, value in answer.headers if found.lower() == name.lower()]
+
+
+# --- The bytes ------------------------------------------------------------------------------------
+
+
+def test_h071_a_retry_has_the_same_status_and_bytes_and_the_marker() -> None:
+    again = given_again(Answer(201, (("Content-Type", "application/json"),), b'{"id": 7}'))
+
+    assert (again.status, again.body) == (201, b'{"id": 7}')
+    assert values_of(again, "Idempotent-Replayed") == ["true"]
+
+
+def test_the_marker_may_have_another_name_or_none() -> None:
+    answer = Answer(200, (("Idempotent-Replayed", "false"),), b"")
+
+    assert values_of(given_again(answer), "idempotent-replayed") == ["true"]
+    assert values_of(given_again(answer, marker="Again"), "again") == ["true"]
+    assert "again" not in names_of(given_again(answer, marker=None))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        bytes(range(256)),  # H074
+        b"\x00",
+        b"\xff\xfe",
+        "\ud800".encode("utf-8", "surrogatepass"),
+        b'{ "b":1.0,\r\n"a" : "\xc3\xbc\xe2\x98\x83", "\\u00fc":1e400 }',  # H075
+        b"\x01\x02" * 100,
+        "\u2028\u2029\ufeff".encode(),
+        b"",
+    ],
+)
+def test_h074_h075_any_bytes_come_back_as_they_were(body: bytes) -> None:
+    assert given_again(Answer(200, (), body)).body == body
+
+
+def test_text_is_stored_as_text_and_everything_as_json() -> None:
+    stored = json.loads(to_stored(Answer(200, (), b'{"a": 1}'), Kept()))
+
+    assert stored == {"v": 1, "status": 200, "text": '{"a": 1}'}
+    assert "\\u0000" not in to_stored(Answer(200, (), b"a\x00b"), Kept())
+
+
+def test_what_is_stored_is_never_much_bigger_than_the_body() -> None:
+    for body in (b"\x01" * 3000, b'"' * 3000, b"\xff" * 3000, b"a" * 3000):
+        assert len(to_stored(Answer(200, (), body), Kept())) <= 4000 + 100
+
+
+# --- The headers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [204, 205, 304])
+def test_h076_an_answer_without_a_body_has_none_again(status: int) -> None:
+    again = given_again(Answer(status, (("ETag", '"a"'),), b""))
+
+    assert (again.status, again.body) == (status, b"")
+    assert names_of(again) == ["etag", "idempotent-replayed"]
+
+
+COOKIES = (("Set-Cookie", "session=1; Path=/"), ("set-cookie", "theme=dark"), ("Set-Cookie", "x"))
+
+
+def test_h078_cookies_are_not_set_again() -> None:
+    """H077: two of them are two lines, in the first answer as where they are allowed again."""
+    assert "set-cookie" not in names_of(given_again(Answer(200, COOKIES)))
+    both = given_again(Answer(200, COOKIES), Kept(cookies=("session", "theme")))
+    assert values_of(both, "set-cookie") == ["session=1; Path=/", "theme=dark"]
+    one = given_again(Answer(200, COOKIES), Kept(cookies=("theme",)))
+    assert values_of(one, "set-cookie") == ["theme=dark"]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [("a=1", "a"), (" a = 1;b=2", "a"), ("a", ""), ("=a", ""), ("", ""), ("a;b=1", "")],
+)
+def test_the_name_of_a_cookie_stands_before_the_equals_sign(value: str, name: str) -> None:
+    assert cookie_name(value) == name
+
+
+def test_h078_a_cookie_without_a_name_is_never_kept() -> None:
+    assert "set-cookie" not in names_of(given_again(Answer(200, COOKIES), Kept(cookies=("x",))))
+
+
+def test_h079_headers_of_the_connection_are_not_given_again() -> None:
+    of_the_connection = (
+        ("Connection", "close, X-Hop"),
+        ("connection", "x-leap ,,"),
+        ("Keep-Alive", "timeout=5"),
+        ("Transfer-Encoding", "chunked"),
+        ("TE", "trailers"),
+        ("Trailer", "X-Sum"),
+        ("Upgrade", "h2c"),
+        ("Proxy-Authenticate", "Basic"),
+        ("Proxy-Connection", "close"),
+        ("X-Hop", "1"),
+        ("X-Leap", "2"),
+    )
+
+    again = given_again(Answer(200, (*of_the_connection, ("X-Kept", "3"))))
+
+    assert names_of(again) == ["x-kept", "content-length", "idempotent-replayed"]
+
+
+def test_h080_headers_of_the_moment_are_not_given_again() -> None:
+    of_the_moment = (
+        ("Date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("Server", "uvicorn"),
+        ("X-Request-ID", "r1"),
+        ("traceparent", "00-a-b-01"),
+        ("tracestate", "a=b"),
+        ("Age", "5"),
+    )
+
+    again = given_again(Answer(200, of_the_moment))
+    told = given_again(Answer(200, of_the_moment), Kept(request_id="X-Request-Id"))
+
+    assert names_of(again) == ["content-length", "idempotent-replayed"]
+    assert values_of(told, "Idempotency-Original-Request-Id") == ["r1"]
+    assert "x-request-id" not in names_of(told)
+
+
+def test_more_headers_may_be_dropped() -> None:
+    again = given_again(Answer(200, (("X-Node", "7"), ("X-Kept", "1"))), Kept(drop=("x-node",)))
+
+    assert names_of(again) == ["x-kept", "content-length", "idempotent-replayed"]
+
+
+def test_h081_headers_of_the_answer_come_back_in_order_and_spelling() -> None:
+    headers = (
+        ("Location", "/payments/7"),
+        ("Link", "</a>; rel=next"),
+        ("ETag", '"a"'),
+        ("link", "</b>; rel=prev"),
+        ("Content-Language", "de"),
+        ("CACHE-CONTROL", "private"),
+        ("Content-Disposition", 'attachment; filename="f\xfc.txt"'),
+    )
+
+    assert given_again(Answer(201, headers)).headers[:7] == headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (("Content-Length", "3"),),  # H082
+        (("Content-Length", "999"),),
+        (("Transfer-Encoding", "chunked"),),  # H085
+        (),
+    ],
+)
+def test_h082_h085_the_length_is_that_of_the_stored_bytes(
+    headers: tuple[tuple[str, str], ...],
+) -> None:
+    again = given_again(Answer(200, headers, b"abc"))
+
+    assert values_of(again, "content-length") == ["3"]
+    assert "transfer-encoding" not in names_of(again)
+
+
+# --- Content codings ------------------------------------------------------------------------------
+
+PLAIN = b'{"a": 1}' * 50
+ZIPPED = Answer(
+    200,
+    (("Content-Encoding", "gzip"), ("ETag", '"a"'), ("Vary", "Accept-Encoding")),
+    gzip.compress(PLAIN),
+)
+
+
+def accepting(*values: str) -> Request:
+    headers = tuple(("accept-encoding", value) for value in values)
+    return Request(method="POST", path="/", headers=headers)
+
+
+@pytest.mark.parametrize("accepted", [("gzip",), ("br;q=1, GZIP;q=0.5",), ("*",), ("br", "gzip")])
+def test_h083_a_compressed_answer_is_given_to_who_takes_it(accepted: tuple[str, ...]) -> None:
+    again = given_again(ZIPPED, request=accepting(*accepted))
+
+    assert again.body == ZIPPED.body
+    assert values_of(again, "etag") == ['"a"']
+
+
+@pytest.mark.parametrize(
+    "accepted", [(), ("identity",), ("gzip;q=0",), ("br",), ("*;q=0",), ("gzip;q=0.0, *",), ("",)]
+)
+def test_h083_and_unfolded_for_who_does_not(accepted: tuple[str, ...]) -> None:
+    again = given_again(ZIPPED, request=accepting(*accepted))
+
+    assert again.body == PLAIN
+    assert "content-encoding" not in names_of(again)
+    assert values_of(again, "content-length") == [str(len(PLAIN))]
+    assert values_of(again, "etag") == ['W/"a"']
+
+
+def test_h083_what_we_cannot_unfold_is_not_sent_to_who_did_not_ask_for_it() -> None:
+    brotli = Answer(200, (("Content-Encoding", "br"),), b"\x0b\x02\x80abc\x03")
+
+    assert given_again(brotli, request=accepting("br")).body == brotli.body
+    refused = given_again(brotli, request=accepting("gzip"))
+    assert (refused.status, json.loads(refused.body)["code"]) == (409, "response_not_kept")
+
+
+def test_h084_an_answer_without_a_coding_has_none() -> None:
+    """What an outer layer does to it is that layer's, and is done again."""
+    again = given_again(Answer(200, (), PLAIN), request=accepting("gzip"))
+
+    assert (again.body, "content-encoding" in names_of(again)) == (PLAIN, False)
+
+
+# --- Sizes ----------------------------------------------------------------------------------------
+
+SMALL = Kept(max_body=10)
+LONG = Answer(
+    201,
+    (("Location", "/reports/7"), ("Content-Type", "text/csv"), ("ETag", '"a"'), ("X-Kept", "1")),
+    b"x" * 11,
+)
+
+
+def test_h101_of_an_answer_that_is_too_big_a_tombstone_is_stored() -> None:
+    text = to_stored(LONG, SMALL)
+    stored = from_stored(text)
+
+    assert "xxx" not in text
+    assert stored.answer is None
+    assert stored.tombstone is not None
+    assert (stored.tombstone.status, stored.tombstone.length) == (201, 11)
+    assert stored.tombstone.sha256 == hashlib.sha256(LONG.body).hexdigest()
+
+
+def test_h102_its_retry_is_told_that_it_is_done_and_not_kept() -> None:
+    again = given_again(LONG, SMALL)
+    problem = json.loads(again.body)
+
+    assert (again.status, problem["code"]) == (409, "response_not_kept")
+    assert (problem["original_status"], problem["original_length"]) == (201, 11)
+    assert values_of(again, "idempotent-replayed") == ["true"]
+    assert "retry-after" not in names_of(again)
+
+
+def test_h102_or_where_to_look() -> None:
+    again = given_again(LONG, SMALL, tombstone="location")
+
+    assert (again.status, again.body) == (201, b"")
+    assert again.headers == (
+        ("Location", "/reports/7"),
+        ("X-Kept", "1"),
+        ("Content-Length", "0"),
+        ("Idempotent-Replayed", "true"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"), [(200, ()), (404, (("Location", "/a"),)), (500, (("Location", "/a"),))]
+)
+def test_h102_who_cannot_be_told_where_is_told_that(
+    status: int, headers: tuple[tuple[str, str], ...]
+) -> None:
+    again = given_again(Answer(status, headers, b"x" * 11), SMALL, tombstone="location")
+
+    assert again.status == 409
+
+
+def test_h088_an_answer_without_an_end_has_a_tombstone_too() -> None:
+    text = entomb(200, (("Set-Cookie", "a=1"),), Kept(), sha256="00", length=0)
+    stored = from_stored(text)
+
+    assert stored.tombstone is not None
+    assert stored.tombstone.headers == ()
+
+
+def test_h103_an_answer_of_just_the_limit_comes_back_whole() -> None:
+    assert given_again(Answer(200, (), b"x" * 10), SMALL).body == b"x" * 10
+
+
+def test_h104_a_huge_block_of_headers_is_cut_down_to_what_matters() -> None:
+    headers = (
+        ("X-Debug", "x" * 20_000),
+        ("Link", "y" * 15_000),
+        ("Content-Type", "text/plain"),
+        ("Link", "z" * 15_000),
+        ("Location", "/a"),
+    )
+
+    again = given_again(Answer(200, headers, b"abc"))
+
+    assert again.headers[:3] == (headers[1], headers[2], headers[4])
+    assert again.body == b"abc"
+
+
+def test_h104_a_block_of_just_the_limit_is_kept() -> None:
+    headers = (("X-Debug", "x" * (100 - len("X-Debug") - 4)),)
+
+    assert given_again(Answer(200, headers), Kept(max_headers=100)).headers[:1] == headers
+    assert given_again(Answer(200, headers), Kept(max_headers=99)).headers[:1] != headers
+
+
+# --- What was stored by others --------------------------------------------------------------------
+
+
+def test_a_stored_answer_may_come_as_text_or_as_its_value() -> None:
+    text = to_stored(Answer(201, (("A", "b"),), b"c"), Kept())
+
+    assert from_stored(text) == from_stored(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "",
+        "{}",
+        "null",
+        "[]",
+        "x",
+        "[" * 10_000,
+        None,
+        7,
+        {},
+        {"v": 2, "status": 200, "text": ""},
+        {"v": 0, "status": 200, "text": ""},
+        {"v": "1", "status": 200, "text": ""},
+        {"v": 1},
+        {"v": 1, "status": "200", "text": ""},
+        {"v": 1, "status": 200},
+        {"v": 1, "status": 200, "headers": [["a"]], "text": ""},
+        {"v": 1, "status": 200, "base64": "!!!!"},
+        {"v": 1, "status": 200, "base64": "ü"},
+        {"v": 1, "status": 200, "sha256": "00"},
+        {"v": 1, "status": 200, "text": "\ud800"},
+    ],
+)
+def test_h191_what_cannot_be_read_is_told_and_never_absent(stored: object) -> None:
+    with pytest.raises(UnreadableAnswer, match="not carried out again"):
+        from_stored(stored)
+
+
+def test_h191_what_a_newer_version_adds_is_left_alone() -> None:
+    stored = from_stored({"v": 1, "status": 200, "text": "a", "added": True})
+
+    assert stored.answer == Answer(200, (), b"a")
+
+
+def test_h191_the_error_does_not_tell_what_was_stored() -> None:
+    with pytest.raises(UnreadableAnswer) as unreadable:
+        from_stored({"v": 1, "status": "secret"})
+
+    assert "secret" not in str(unreadable.value)

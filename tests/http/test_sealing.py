@@ -1,0 +1,121 @@
+"""Stored answers, sealed."""
+
+import base64
+import subprocess
+import sys
+
+import pytest
+
+from onefold import InvalidInput
+from onefold.surfaces.http.answer import UnreadableAnswer
+from onefold.surfaces.http.sealing import Sealing, is_sealed
+
+OLD, NEW = bytes(range(32)), bytes(range(32, 64))
+TEXT = '{"card": "ü 4242"}'
+
+
+def test_h192_what_was_sealed_is_opened() -> None:
+    sealing = Sealing({"2026": NEW}, current="2026")
+    sealed = sealing.seal(TEXT, place="tenant/k")
+
+    assert sealing.open(sealed, place="tenant/k") == TEXT
+    assert sealed.startswith("sealed1:2026:")
+    assert is_sealed(sealed)
+    assert not is_sealed(TEXT)
+    assert not is_sealed({"v": 1})
+
+
+def test_the_same_text_is_sealed_differently_each_time_and_cannot_be_read() -> None:
+    sealing = Sealing({"2026": NEW}, current="2026")
+    one, other = sealing.seal(TEXT), sealing.seal(TEXT)
+
+    assert one != other
+    assert b"4242" not in base64.b64decode(one.rpartition(":")[2])
+
+
+def test_h192_after_a_rotation_the_old_key_opens_what_it_sealed() -> None:
+    sealed = Sealing({"2025": OLD}, current="2025").seal(TEXT)
+    rotated = Sealing({"2025": OLD, "2026": NEW}, current="2026")
+
+    assert rotated.open(sealed) == TEXT
+    assert rotated.seal(TEXT).startswith("sealed1:2026:")
+
+
+def test_h192_without_the_key_it_is_unreadable_and_never_absent() -> None:
+    sealed = Sealing({"2025": OLD}, current="2025").seal(TEXT)
+
+    with pytest.raises(UnreadableAnswer, match="does not have"):
+        Sealing({"2026": NEW}, current="2026").open(sealed)
+    with pytest.raises(UnreadableAnswer, match="another key"):
+        Sealing({"2025": NEW}, current="2025").open(sealed)
+
+
+def test_what_was_moved_to_another_place_does_not_open_there() -> None:
+    sealing = Sealing({"a": NEW}, current="a")
+
+    with pytest.raises(UnreadableAnswer, match="moved"):
+        sealing.open(sealing.seal(TEXT, place="one"), place="other")
+
+
+def test_a_key_id_cannot_be_exchanged() -> None:
+    sealed = Sealing({"a": NEW}, current="a").seal(TEXT)
+
+    with pytest.raises(UnreadableAnswer):
+        Sealing({"b": NEW}, current="b").open(sealed.replace(":a:", ":b:"))
+
+
+WHOLE = Sealing({"a": NEW}, current="a").seal(TEXT)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        WHOLE[:-8],
+        WHOLE[:20],
+        WHOLE[:-4] + "AAAA",
+        WHOLE + "!",
+        WHOLE + "ü",
+        WHOLE.replace("sealed1", "sealed2"),
+        "",
+        "sealed1",
+        "sealed1:a",
+        "sealed1:a:",
+        TEXT,
+    ],
+    ids=range(11),
+)
+def test_what_is_damaged_is_unreadable(damaged: str) -> None:
+    with pytest.raises(UnreadableAnswer):
+        Sealing({"a": NEW}, current="a").open(damaged)
+
+
+@pytest.mark.parametrize(
+    ("keys", "current"),
+    [
+        ({}, "a"),
+        ({"a": NEW}, "b"),
+        ({"a": b"short"}, "a"),
+        ({"": NEW}, ""),
+        ({"a:b": NEW}, "a:b"),
+    ],
+)
+def test_keys_that_cannot_seal_are_refused(keys: dict[str, bytes], current: str) -> None:
+    with pytest.raises(InvalidInput):
+        Sealing(keys, current=current)
+
+
+def test_the_keys_are_not_shown() -> None:
+    assert repr(NEW) not in repr(Sealing({"a": NEW}, current="a"))
+
+
+def test_without_cryptography_it_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['cryptography'] = None;"
+        "from onefold.surfaces.http.sealing import Sealing;"
+        "Sealing({'a': bytes(32)}, current='a')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert "pip install 'onefold[" in done.stderr
