@@ -28,7 +28,6 @@ from onefold.surfaces.http.problem import (
     Refused,
     key_expired,
     key_invalid,
-    key_missing,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ log: logging.Logger = logging.getLogger("onefold.surfaces")
 class Form:
     """A form whose submissions are keyed."""
 
-    surface: Final = "form"
+    surface: str = "form"
 
     def __init__(
         self,
@@ -96,15 +95,17 @@ class Form:
             "wait": WAIT,
         }
 
-    def read(self, request: Request, body: Digested, session: str | None) -> tuple[str, str]:
-        """The scope and the key of a submission: from its field, or from the header."""
+    def read(self, request: Request, body: Digested, principal: object) -> tuple[str, str] | None:
+        """The scope and the key of a submission: from its field, or from the header.
+
+        `principal` is the session; without one there is none that a key could belong to.
+        """
         text = self._text(request, body)
         if text is None:
-            raise Refused(key_missing())
-        # Without a session there is none that it could belong to.
+            return None
         found: FormKey | RefusedKey = RefusedKey("other session")
-        if session:
-            found = self.keys.check(text, self.name, session)
+        if isinstance(principal, str) and principal:
+            found = self.keys.check(text, self.name, principal)
         if isinstance(found, RefusedKey):
             log.info("A key of the form %s was refused: %s", self.name, found.why)
             raise Refused(key_expired() if found.was_good else key_invalid("is not valid here"))

@@ -28,8 +28,8 @@ class Asked(msgspec.Struct, frozen=True):
     def refusal(self, problem: Problem, policy: Policy) -> Answer:
         """How the client is told that it is not carried out, or not again."""
         described = problem.described_by(policy.link)
-        if policy.page is not None:
-            page: Answer | None = policy.page(self, described)
+        if policy.form is not None:
+            page: Answer | None = policy.form.page(self, described)
             if page is not None:
                 return page
         return described.answer(self.request)

@@ -130,24 +130,26 @@ class Desk:
     ) -> Exchange:
         """Begin to treat a request; `Refused` where it cannot be."""
         made = route.policy
-        if made.find_key is None:
-            found = read_key(request, made.key)
-        else:
-            found = made.find_key(request, body)
+        found = self._found(made, request, body, principal)
         if found is None and made.required:
             raise problem.Refused(problem.key_missing(made.key.headers[0]).described_by(made.link))
-        key = None if found is None else self.key(route, request, found, principal, tenant)
+        owner = names.text("" if tenant is None else tenant, "tenant")
+        key = None if found is None else ClaimKey(owner, made.surface, *found)
         return Exchange(made, Asked(request, body, key), route.waiters)
 
-    def key(
-        self, route: Route, request: Request, key: str, principal: object, tenant: object
-    ) -> ClaimKey:
-        """The claim's key: whose it is, for what, and what the client calls it."""
-        made = route.policy
+    def _found(
+        self, made: Policy, request: Request, body: Digested, principal: object
+    ) -> tuple[str, str] | None:
+        """The scope and the key: whose it is and for what, and what the client calls it."""
+        if made.form is not None:
+            found: tuple[str, str] | None = made.form.read(request, body, principal)
+            return found
+        key = read_key(request, made.key)
+        if key is None:
+            return None
         if made.expired == "refuse":
             self._refuse_old(key, made)
-        owner = names.text("" if tenant is None else tenant, "tenant")
-        return ClaimKey(owner, made.surface, _scope(made, request, principal), key)
+        return _scope(made, request, principal), key
 
     def _refuse_old(self, key: str, made: Policy) -> None:
         found = UUID(key)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from onefold.calls.once import Verify
     from onefold.surfaces.http.request import Request
+    from onefold.surfaces.http.source import KeySource
 
 Fate: TypeAlias = Literal["store", "release", "unknown"]
 """Remember the answer; free the key; or have nobody run it again before somebody has looked."""
@@ -111,6 +112,8 @@ class PolicyOptions(TypedDict, total=False):
     """Gives a newer answer instead of the stored one."""
     link: str | None
     """Where the route's keys are documented; told with every refusal."""
+    form: KeySource | None
+    """`Form(…)`: the key is in a hidden field, and visitors are answered with pages."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,12 +150,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     sealing: Sealing | None = None
     refresh: Any = None
     link: str | None = None
-    surface: str = "http"
-    page: Any = None
-    """Gives the answer that stands for a problem, or None: a form answers with pages."""
-    find_key: Any = None
-    """Finds the key elsewhere than in a header: given the request and its body, as `read_key`."""
+    form: Any = None
     passing: frozenset[int] = PASSING
+
+    @property
+    def surface(self) -> str:
+        """Where attempts come in."""
+        surface: str = "http" if self.form is None else self.form.surface
+        return surface
 
     @property
     def joined(self) -> bool:
@@ -187,7 +192,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 def policy(options: PolicyOptions, defaults: PolicyOptions | None = None) -> Policy:
     """Check the settings of a route; what it does not say itself, the defaults say."""
     given.options(options, PolicyOptions.__optional_keys__)
-    said: dict[str, Any] = {**(defaults or {}), **options}
+    form = options.get("form")
+    said: dict[str, Any] = {**(defaults or {}), **(form.options if form else {}), **options}
     if "takeover" in options and "transaction" not in options:
         said.pop("transaction", None)
     if "transaction" in options and "takeover" not in options:
