@@ -19,7 +19,7 @@ from fastapi import Depends, Request, routing
 from onefold.errors import InvalidInput
 from onefold.surfaces import starlette
 from onefold.surfaces.asgi import conversation_of
-from onefold.surfaces.once import Once, check_target
+from onefold.surfaces.once import Once, check_target, once_parameters
 from onefold.surfaces.openapi import describe
 from onefold.surfaces.starlette import (
     MARK,
@@ -28,7 +28,6 @@ from onefold.surfaces.starlette import (
     called,
     name_of,
     once_of,
-    once_parameters,
     response_of,
 )
 

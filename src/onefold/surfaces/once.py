@@ -7,6 +7,7 @@ async def pay(payment: Payment, once: Once) -> Receipt:
 
 from __future__ import annotations
 
+import inspect
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from onefold.surfaces.stage import is_target
 from onefold.surfaces.steps import RequestSteps
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator
 
     from onefold.calls.procedure import Conductor
     from onefold.model.claim import Claim, Guarantee
@@ -203,3 +204,12 @@ def check_target(target: object) -> None:
         from onefold.databases.transactions import is_blocking
 
         is_blocking(target)
+
+
+def once_parameters(endpoint: Callable[..., Any]) -> list[str]:
+    """The names of the parameters that are annotated `Once`."""
+    try:
+        hints = inspect.get_annotations(endpoint, eval_str=True)
+    except NameError:
+        hints = inspect.get_annotations(endpoint)
+    return [name for name, hint in hints.items() if hint is Once or hint == "Once"]

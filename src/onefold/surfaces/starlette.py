@@ -22,7 +22,7 @@ from onefold.errors import InvalidInput, UsageError
 from onefold.surfaces import asgi
 from onefold.surfaces.asgi import IdempotencyMiddleware, conversation_of
 from onefold.surfaces.http.desk import SAFE, Desk
-from onefold.surfaces.once import Once, check_target
+from onefold.surfaces.once import Once, check_target, once_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -136,15 +136,6 @@ async def attempted(conversation: Conversation, run: Callable[[Once], Awaitable[
     except BaseException as error:
         await conversation.undo(error)
         raise
-
-
-def once_parameters(endpoint: Callable[..., Any]) -> list[str]:
-    """The names of the parameters that are annotated `Once`."""
-    try:
-        hints = inspect.get_annotations(endpoint, eval_str=True)
-    except NameError:
-        hints = inspect.get_annotations(endpoint)
-    return [name for name, hint in hints.items() if hint is Once or hint == "Once"]
 
 
 def _wrapped(endpoint: Callable[..., Any], route: Route) -> Callable[..., Any]:
