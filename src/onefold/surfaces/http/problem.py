@@ -210,6 +210,15 @@ def nothing_selected() -> Problem:
     )
 
 
+def not_identified() -> Problem:
+    """Nobody can tell whose key it is."""
+    return make(
+        NOT_IDENTIFIED,
+        "An idempotency key is its caller's own, and nobody can tell who calls here. Nothing was"
+        " done. Sign in, or send the request without the key.",
+    )
+
+
 def in_progress(retry_after: timedelta | float) -> Problem:
     """The first request with this key is being worked on."""
     return make(
