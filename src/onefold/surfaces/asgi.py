@@ -82,35 +82,45 @@ class IdempotencyMiddleware:
         self._is_checked = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._names: frozenset[bytes] = frozenset()
+        self._captures_all = False
+        """Whether a request without a key may come to a transaction of ours."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
-        kind = scope["type"]
-        if kind == "lifespan":
-            await self._lifespan(scope, receive, send)
-        elif kind != "http" or scope["method"] in SAFE:
-            await self.app(scope, receive, send)
-        else:
-            await self._http(scope, receive, send)
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._check(scope)
-        conversation = Conversation(self._desk, scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """ASGI; what passes untouched costs no coroutine of its own."""
+        if scope["type"] != "http":
+            return self._other(scope, receive, send)
+        if scope["method"] in SAFE:
+            return self.app(scope, receive, send)
+        if not self._is_checked:
+            self._check(scope)
         is_keyed, is_form = self._signs(scope)
-        guarded = {**scope, CONVERSATION: conversation}
-        if not is_keyed and not is_form:
-            await self._converse(guarded, conversation, receive)
-            return
+        if is_keyed or is_form:
+            return self._keyed(scope, receive, send, is_keyed=is_keyed)
+        if self._captures_all:
+            conversation = Conversation(self._desk, scope, receive, send)
+            scope[CONVERSATION] = conversation
+            return self._converse(scope, conversation, receive)
+        scope[CONVERSATION] = self._desk
+        return self.app(scope, receive, send)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _keyed(self, scope: Scope, receive: Receive, send: Send, *, is_keyed: bool) -> None:
+        conversation = Conversation(self._desk, scope, receive, send)
         if is_keyed:
             refusal = self._refusal(scope, conversation)
             if refusal is not None:
                 await conversation.answer(refusal)
                 return
+        guarded = {**scope, CONVERSATION: conversation}
         if "extensions" in scope:
-            kept = {
+            guarded["extensions"] = {
                 name: value for name, value in scope["extensions"].items() if name not in HIDDEN
             }
-            guarded["extensions"] = kept
         conversation.listen()
         await self._apart(self._converse(guarded, conversation, conversation.receive))
 
@@ -177,6 +187,9 @@ class IdempotencyMiddleware:
         self._desk.announce()
         names = {name for route in self._desk.routes for name in route.policy.key.headers}
         self._names = frozenset(name.lower().encode() for name in names | {"idempotency-key"})
+        self._captures_all = self._captures_all or any(
+            route.policy.joined and not route.policy.required for route in self._desk.routes
+        )
         self._is_checked = True
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,12 +220,19 @@ def _tell(task: asyncio.Task[None]) -> None:
 def conversation_of(scope: Scope) -> Conversation:
     """The conversation that an endpoint is part of."""
     found = scope.get(CONVERSATION)
+    if isinstance(found, Desk):
+        # There is no key, so there is nothing to listen to.
+        found = scope[CONVERSATION] = Conversation(found, scope, _silence, _silence)
     if not isinstance(found, Conversation):
         raise UsageError(
             "This endpoint has a policy, but its application has no middleware to keep it. Call"
             " idempotency.install(app)."
         )
     return found
+
+
+async def _silence(*_: object) -> Any:
+    raise UsageError("Nothing is heard or said here: the request has no key.")
 
 
 # --- without a framework --------------------------------------------------------------------------
@@ -287,6 +307,15 @@ class Idempotency:
 
 class _Outside(IdempotencyMiddleware):
     """Claims before it calls the application: there is no endpoint to ask."""
+
+    def __init__(self, app: App, desk: Desk, finder: Finder) -> None:
+        """Every request may be one of a route that requires a key."""
+        super().__init__(app, desk, finder)
+        self._captures_all = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI; a coroutine function, for servers that look whether it is one."""
+        await super().__call__(scope, receive, send)
 
     async def _call(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
         match = self._finder.find(scope)

@@ -41,31 +41,34 @@ WHOLE: Final = 64 * 1024 * 1024
 class Conversation:
     """One request and its answer."""
 
+    route: Route | None = None
+    once: Once | None = None
+    template: str | None = None
+    """Of the route that the request matches, where it is known."""
+
+    # Most requests come to nothing of this: what they do not need is not made for them.
+    _exchange: Exchange | None = None
+    _stage: AsyncStage | None = None
+    _captures: bool = False
+    _error: BaseException | None = None
+    _digesting: Digesting | None = None
+    _is_read: bool = False
+    _is_gone: bool = False
+    _start: Message | None = None
+    _is_started: bool = False
+    _is_replaced: bool = False
+    _request: Request | None = None
+
     def __init__(
         self, desk: Desk, scope: MutableMapping[str, Any], receive: Receive, send: Send
     ) -> None:
         """Nothing is read yet, and nothing is known of its route."""
-        self.route: Route | None = None
-        self.once: Once | None = None
-        self.template: str | None = None
-        """Of the route that the request matches, where it is known."""
         self._desk = desk
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._exchange: Exchange | None = None
-        self._stage: AsyncStage | None = None
-        self._captures = False
-        self._error: BaseException | None = None
-        self._digesting: Digesting | None = None
-        self._is_read = False
-        self._is_gone = False
         self._ahead: deque[Message] = deque()
-        self._start: Message | None = None
-        self._is_started = False
-        self._is_replaced = False
         self._pieces: list[bytes] = []
-        self._request: Request | None = None
 
     @property
     def request(self) -> Request:
