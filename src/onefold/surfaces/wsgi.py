@@ -1,0 +1,403 @@
+"""Idempotency-Key for WSGI applications: the middleware, and routes for those without a framework.
+
+1. Requests that can have no effect pass untouched.
+2. A key is checked before the body is read, and the body is read before the key is claimed. The
+   application reads it again, from where it was put.
+3. The answer is kept back until it is committed, so that no client knows of an effect that is not
+   there.
+"""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from itertools import chain
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from onefold.surfaces.asgi import UNFOUND, Match
+from onefold.surfaces.attempt import Attempt
+from onefold.surfaces.http.answer import Answer
+from onefold.surfaces.http.body import MAX_IN_MEMORY, Digesting, digested
+from onefold.surfaces.http.desk import KEYED, SAFE, Desk, Route
+from onefold.surfaces.http.key import read_key
+from onefold.surfaces.http.policy import PASSING
+from onefold.surfaces.http.problem import Refused, not_configured, too_large
+from onefold.surfaces.http.request import Request
+from onefold.surfaces.streaming import Forwarded, Passed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeAlias, Unpack
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from onefold.app import Onefold
+    from onefold.surfaces.http.body import Digested
+    from onefold.surfaces.http.desk import Unconfigured
+    from onefold.surfaces.http.policy import Policy, PolicyOptions
+
+    Caller: TypeAlias = Callable[[WSGIEnvironment], Any]
+
+BODY: Final = "onefold.body"
+ONCE: Final = "onefold.once"
+PIECE: Final = 64 * 1024
+FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
+NOTHING: Final = digested(b"")
+
+
+class Finder(Protocol):
+    """Knows where requests go."""
+
+    def find(self, environ: WSGIEnvironment) -> Match | None:
+        """None where the application has nothing for it, and will say so."""
+        ...
+
+    def collect(self) -> None:
+        """Name the routes, for the report."""
+        ...
+
+
+class IdempotencyMiddleware:
+    """Checks keys and reads bodies; made by the `Idempotency` of a framework, or of this module."""
+
+    def __init__(self, app: WSGIApplication, desk: Desk, finder: Finder) -> None:
+        """`finder` knows where requests go."""
+        self.app: WSGIApplication = app
+        self._desk = desk
+        self._finder = finder
+        self._names: frozenset[str] | None = None
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """WSGI."""
+        if environ["REQUEST_METHOD"] in SAFE:
+            return self.app(environ, start_response)
+        is_keyed = not self.check().isdisjoint(environ)
+        match = self._match(environ, is_keyed=is_keyed)
+        if match is None:
+            return self.app(environ, start_response)
+        request = request_of(environ, match.template)
+        try:
+            environ[BODY] = self._read(environ, request, match.route, is_keyed=is_keyed)
+        except Refused as refused:
+            made = None if match.route is None else match.route.policy
+            link = None if made is None else made.link
+            return sent(refused.problem.described_by(link).answer(request), start_response)
+        return self._call(environ, start_response, request, match.route)
+
+    def _match(self, environ: WSGIEnvironment, *, is_keyed: bool) -> Match | None:
+        """Where a request goes that concerns us; a key may also be in a form's hidden field."""
+        if is_keyed or str(environ.get("CONTENT_TYPE", "")).startswith(FORMS):
+            return self._finder.find(environ)
+        return None
+
+    def _read(
+        self, environ: WSGIEnvironment, request: Request, route: Route | None, *, is_keyed: bool
+    ) -> Digested:
+        """The body, once what can be refused before it has been."""
+        if route is None:
+            refuses = self._desk.unconfigured == "refuse" and request.method in KEYED
+            if is_keyed and refuses:
+                raise Refused(not_configured())
+            return NOTHING
+        if not is_keyed and route.policy.form is None:
+            return NOTHING
+        read_key(request, route.policy.key)
+        return read_body(environ, request, route.policy)
+
+    def _call(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        request: Request,
+        route: Route | None,
+    ) -> Iterable[bytes]:
+        """The endpoint claims, when it begins."""
+        del request, route
+        return self.app(environ, start_response)
+
+    def check(self) -> frozenset[str]:
+        """Check and report the routes, once; answers with what headers of keys are called here."""
+        if self._names is None:
+            self._finder.collect()
+            self._desk.announce()
+            names = {name for route in self._desk.routes for name in route.policy.key.headers}
+            self._names = frozenset(
+                f"HTTP_{name.upper().replace('-', '_')}" for name in names | {"Idempotency-Key"}
+            )
+        return self._names
+
+
+def request_of(environ: WSGIEnvironment, template: str | None = None) -> Request:
+    """The request, as the rules see it; without what the application is mounted under."""
+    return Request(
+        method=environ["REQUEST_METHOD"],
+        path=quote(environ.get("PATH_INFO", "").encode("latin-1")) or "/",
+        query=environ.get("QUERY_STRING", ""),
+        route=template,
+        headers=tuple(_headers(environ)),
+    )
+
+
+def _headers(environ: WSGIEnvironment) -> Iterator[tuple[str, str]]:
+    for name, value in environ.items():
+        if name.startswith("HTTP_"):
+            yield name[5:].replace("_", "-").lower(), value
+        elif name in {"CONTENT_TYPE", "CONTENT_LENGTH"} and value:
+            yield name.replace("_", "-").lower(), value
+
+
+def read_body(environ: WSGIEnvironment, request: Request, policy: Policy) -> Digested:
+    """Read the body to its end, and put it where the application finds it."""
+    limit = policy.max_request
+    said = request.value("content-length") or ""
+    length = int(said) if said.isascii() and said.isdigit() else None
+    if length is not None and length > limit:
+        raise Refused(too_large(limit))
+    if length is None and not environ.get("wsgi.input_terminated"):
+        # Nothing says where it ends: an application would not read it, either.
+        length = 0
+    digesting = digesting_for(policy, request)
+    kept: Any = SpooledTemporaryFile(max_size=MAX_IN_MEMORY)  # noqa: SIM115 - the application's now
+    for piece in pieces_of(environ["wsgi.input"].read, length):
+        digesting.feed(piece)
+        kept.write(piece)
+        if digesting.length > limit:
+            raise Refused(too_large(limit))
+    kept.seek(0)
+    environ["wsgi.input"] = kept
+    environ["CONTENT_LENGTH"] = str(digesting.length)
+    return digesting.done()
+
+
+def digesting_for(policy: Policy, request: Request) -> Digesting:
+    """Keeps as much of a body in memory as the route's fingerprint needs."""
+    by_digest = policy.fingerprint == "raw" and not policy.decode
+    limit = MAX_IN_MEMORY if by_digest else policy.max_request
+    return Digesting(limit, request=request)
+
+
+def pieces_of(read: Callable[[int], bytes], length: int | None) -> Iterator[bytes]:
+    """What a file of this length gives; None is up to its end."""
+    left = length
+    while left is None or left > 0:
+        piece = read(PIECE if left is None else min(left, PIECE))
+        if not piece:
+            return
+        yield piece
+        left = None if left is None else left - len(piece)
+
+
+def sent(answer: Answer, start_response: StartResponse) -> list[bytes]:
+    """Send an answer of ours."""
+    start_response(status_line(answer.status), list(answer.headers))
+    return [answer.body]
+
+
+def status_line(status: int) -> str:
+    """A status with its words."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Unknown"
+
+
+# --- without a framework --------------------------------------------------------------------------
+
+
+class Idempotency:
+    """Routes of a plain WSGI application.
+
+    idempotency = Idempotency(onefold)
+    idempotency.add("POST", "/orders/{id}/pay", principal=who, takeover="refuse")
+    app = idempotency.wrap(app)
+
+    The application finds its attempt in `environ["onefold.once"]`.
+    """
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        *,
+        unconfigured: Unconfigured = "refuse",
+        **defaults: Unpack[PolicyOptions],
+    ) -> None:
+        """`defaults` hold for every route that does not say otherwise."""
+        self.desk: Desk = Desk(onefold, unconfigured=unconfigured, defaults=defaults)
+        self._table: list[tuple[str, re.Pattern[str], str, Route]] = []
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        *,
+        principal: Caller | None = None,
+        tenant: Caller | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> None:
+        """Say what holds for a route. `{name}` in a path is any text without a slash.
+
+        `principal` and `tenant` are given the environment.
+        """
+        name = f"{method.upper()} {path}"
+        route = self.desk.route(options, principal=principal, tenant=tenant, name=name)
+        # What an application answers before its endpoint has begun; from outside, nobody can tell.
+        route.policy = msgspec.structs.replace(route.policy, passing=PASSING | UNFOUND)
+        route.check()
+        pattern = "".join(
+            "[^/]+" if part.startswith("{") else re.escape(part)
+            for part in re.split(r"(\{[^{}]*\})", path)
+        )
+        self._table.append((method.upper(), re.compile(pattern), path, route))
+
+    def wrap(self, app: WSGIApplication) -> IdempotencyMiddleware:
+        """The application, with its keys honoured. Add its routes before."""
+        middleware = _Outside(app, self.desk, self)
+        middleware.check()
+        return middleware
+
+    def find(self, environ: WSGIEnvironment) -> Match | None:
+        """The route of a request; the first that was added wins."""
+        path = environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace") or "/"
+        for method, pattern, template, route in self._table:
+            if method == environ["REQUEST_METHOD"] and pattern.fullmatch(path):
+                return Match(route, template)
+        return Match()
+
+    def collect(self) -> None:
+        """They have names already."""
+
+    def report(self) -> list[str]:
+        """What is guaranteed, route by route."""
+        return self.desk.report()
+
+
+class _Outside(IdempotencyMiddleware):
+    """Claims before it calls the application: there is no endpoint to ask."""
+
+    def _match(self, environ: WSGIEnvironment, *, is_keyed: bool) -> Match | None:
+        """Also without a key: its route may ask for one, or have a transaction to give."""
+        del is_keyed
+        return self._finder.find(environ)
+
+    def _call(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        request: Request,
+        route: Route | None,
+    ) -> Iterable[bytes]:
+        if route is None:
+            return self.app(environ, start_response)
+        attempt = Attempt(self._desk, route)
+        answer = attempt.begin(
+            request,
+            environ[BODY],
+            principal=None if route.principal is None else route.principal(environ),
+            tenant=None if route.tenant is None else route.tenant(environ),
+        )
+        if answer is not None:
+            return sent(answer, start_response)
+        environ[ONCE] = attempt.once
+        if not attempt.captures:
+            return self.app(environ, start_response)
+        return _Capture(attempt, start_response).run(self.app, environ)
+
+
+class _Capture:
+    """What an application answers, by the ways that PEP 3333 has for it."""
+
+    def __init__(self, attempt: Attempt, start_response: StartResponse) -> None:
+        self._attempt = attempt
+        self._start_response = start_response
+        self._head: Answer | None = None
+        self._status = ""
+        self._written: list[bytes] = []
+        self._error: BaseException | None = None
+        self._is_sent = False
+
+    def run(self, app: WSGIApplication, environ: WSGIEnvironment) -> Iterable[bytes]:
+        """Call the application; answers with what the server is to send."""
+        try:
+            answered = app(environ, self.start)
+        except BaseException as error:
+            self._attempt.fail(error)
+            raise
+        close: Callable[[], None] = getattr(answered, "close", _nothing)
+        if self._attempt.route.policy.stream == "buffer":
+            return self._whole(answered, close)
+        return self._in_parts(answered, close)
+
+    def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        """`start_response`, as the application has it."""
+        if exc_info is not None:
+            try:
+                if self._is_sent:
+                    raise exc_info[1].with_traceback(exc_info[2])
+                self._error = exc_info[1]
+            finally:
+                exc_info = None
+        elif self._head is not None:
+            raise AssertionError("start_response was called before, and this is no error.")
+        self._status = status
+        self._head = Answer(int(status[:3]), tuple(headers))
+        return self._written.append
+
+    def _whole(self, answered: Iterable[bytes], close: Callable[[], None]) -> Iterable[bytes]:
+        """Kept back until it is stored."""
+        try:
+            try:
+                pieces = list(answered)
+            finally:
+                close()
+            body = b"".join([*self._written, *pieces])
+            answer = msgspec.structs.replace(self._started(), body=body)
+        except BaseException as error:
+            self._attempt.fail(error)
+            raise
+        told = self._finished(answer)
+        if told is not answer:
+            return sent(told, self._start_response)
+        self._start_response(self._status, list(answer.headers))
+        return [body]
+
+    def _in_parts(self, answered: Iterable[bytes], close: Callable[[], None]) -> Iterable[bytes]:
+        """Sent as it comes; what it is, is known with its first piece."""
+        pieces = iter(answered)
+        try:
+            first = [piece for piece in [next(pieces, None)] if piece is not None]
+            head = self._started()
+        except BaseException as error:
+            try:
+                self._attempt.fail(error)
+            finally:
+                close()
+            raise
+        rest = chain(self._written, first, pieces)
+        if self._attempt.route.policy.stream == "forward":
+            self._is_sent = True
+            self._start_response(self._status, list(head.headers))
+            return Forwarded(self._attempt, head, rest, close)
+        told = self._finished(head)
+        if told is not head:
+            close()
+            return sent(told, self._start_response)
+        self._is_sent = True
+        self._start_response(self._status, list(head.headers))
+        return Passed(rest, close)
+
+    def _started(self) -> Answer:
+        if self._head is None:
+            raise AssertionError("The application has answered without start_response.")
+        return self._head
+
+    def _finished(self, answer: Answer) -> Answer:
+        if self._error is not None:
+            self._attempt.undo(self._error)
+        return self._attempt.finish(answer)
+
+
+def _nothing() -> None:
+    """For iterables that have no `close`."""
