@@ -30,7 +30,7 @@ from onefold.surfaces.http.request import Request
 from onefold.surfaces.streaming import Forwarded, Passed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import TypeAlias, Unpack
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -137,11 +137,12 @@ def request_of(environ: WSGIEnvironment, template: str | None = None) -> Request
         path=quote(environ.get("PATH_INFO", "").encode("latin-1")) or "/",
         query=environ.get("QUERY_STRING", ""),
         route=template,
-        headers=tuple(_headers(environ)),
+        headers=tuple(headers_of(environ)),
     )
 
 
-def _headers(environ: WSGIEnvironment) -> Iterator[tuple[str, str]]:
+def headers_of(environ: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The headers of an environment, which has its own spelling for them."""
     for name, value in environ.items():
         if name.startswith("HTTP_"):
             yield name[5:].replace("_", "-").lower(), value

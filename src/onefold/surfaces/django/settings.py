@@ -12,6 +12,8 @@ import msgspec
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from onefold.surfaces.http.desk import Unconfigured
+
 OPTIONS: Final = {
     "SCHEMA": "schema",
     "BUSY_TIMEOUT": "busy_timeout",
@@ -21,7 +23,7 @@ OPTIONS: Final = {
 }
 """What is passed on to `Onefold`, and how it is called there."""
 
-KNOWN: Final = ("DATABASE", "AUTODISCOVER", *OPTIONS)
+KNOWN: Final = ("DATABASE", "AUTODISCOVER", "UNCONFIGURED", *OPTIONS)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """An alias of DATABASES, or a URL."""
     autodiscover: tuple[str, ...] = ("jobs", "tasks")
     """The modules of each app that declare jobs; imported when Django starts."""
+    unconfigured: Unconfigured = "refuse"
+    """What happens to a POST or PATCH with a key to a view without a policy."""
     options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     @property
@@ -54,8 +58,12 @@ def read_settings() -> Settings:
             'ONEFOLD["DATABASE"] must be an alias of DATABASES, or a URL like'
             " postgresql://app@db/orders."
         )
+    unconfigured: Any = given.get("UNCONFIGURED", "refuse")
+    if unconfigured not in ("refuse", "ignore"):
+        raise ImproperlyConfigured('ONEFOLD["UNCONFIGURED"] must be "refuse" or "ignore".')
     return Settings(
         database=database,
+        unconfigured=unconfigured,
         autodiscover=_modules(given.get("AUTODISCOVER", ("jobs", "tasks"))),
         options={OPTIONS[name]: value for name, value in given.items() if name in OPTIONS},
     )

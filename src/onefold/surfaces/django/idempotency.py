@@ -1,0 +1,348 @@
+"""Idempotency-Key for Django's views.
+
+idempotency = Idempotency()
+
+@idempotency(principal=lambda request: request.user.pk)
+def pay(request: HttpRequest) -> HttpResponse: ...
+
+1. Unless it says `takeover=`, a view is joined: its claim, its rows and its answer are committed
+   together, in a transaction on Onefold's database.
+2. It fits ATOMIC_REQUESTS: the block that Django would put around the view is begun here instead,
+   so that its commit comes before the answer is sent, and a duplicate is told at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import ExitStack
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from django.db import connections, transaction
+
+from onefold.errors import ConflictingOptions, InvalidInput, UsageError
+from onefold.surfaces.attempt import AsyncAttempt, Attempt
+from onefold.surfaces.django.messages import (
+    answer_of,
+    body_of,
+    is_form,
+    request_of,
+    response_of,
+)
+from onefold.surfaces.django.project import get_onefold
+from onefold.surfaces.django.settings import read_settings
+from onefold.surfaces.django.stage import Alias, alias_of, stage_for
+from onefold.surfaces.http.desk import SAFE, Desk
+from onefold.surfaces.once import Once, check_target, once_parameters
+from onefold.surfaces.streaming import Forwarded
+from onefold.surfaces.wsgi import NOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Unpack
+
+    from django.http import HttpRequest, HttpResponse
+
+    from onefold.app import Onefold
+    from onefold.surfaces.http.answer import Answer
+    from onefold.surfaces.http.body import Digested
+    from onefold.surfaces.http.desk import Route
+    from onefold.surfaces.http.policy import PolicyOptions
+    from onefold.surfaces.http.request import Request
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+MARK: Final = "__onefold_route__"
+PENDING: Final = "_onefold_pending"
+IS_WATCHED: Final = "_onefold_is_watched"
+_ONCE: Final = "_onefold_once"
+
+desks: Final[list[Desk]] = []
+"""Of this process, for the report."""
+
+
+class Idempotency:
+    """The keys of a project's views."""
+
+    def __init__(self, onefold: Onefold | None = None, **defaults: Unpack[PolicyOptions]) -> None:
+        """`defaults` hold for every view that does not say otherwise.
+
+        Without `onefold`, it is the project's. `transaction` may be an alias of DATABASES.
+        """
+        settings = read_settings()
+        self._alias = settings.alias if onefold is None else None
+        if self._alias is not None and "takeover" not in defaults:
+            defaults.setdefault("transaction", self._alias)
+        self.desk: Desk = Desk(
+            get_onefold() if onefold is None else onefold,
+            unconfigured=settings.unconfigured,
+            defaults=_with_alias(defaults),
+        )
+        desks.append(self.desk)
+
+    def __call__(
+        self,
+        *,
+        principal: Callable[[HttpRequest], Any] | None = None,
+        tenant: Callable[[HttpRequest], Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> Callable[[F], F]:
+        """Honour the keys of a view; of a class of views, by `method_decorator` on `dispatch`.
+
+        `principal` gives the id of who asks, `tenant` the owner of the keys. A parameter annotated
+        `Once` is given the attempt, and None where the view answers a GET.
+        """
+
+        def decorate(view: F) -> F:
+            name = getattr(view, "__qualname__", repr(view))
+            route = self.desk.route(
+                _with_alias(options), principal=principal, tenant=tenant, name=name
+            )
+            route.check()
+            check_target(self.desk.target(route.policy))
+            made = _Keyed(view, self.desk, route, self._alias)
+            wrapper = made.async_view() if inspect.iscoroutinefunction(view) else made.view()
+            setattr(wrapper, MARK, route)
+            return wrapper  # type: ignore[return-value] # the same parameters but for Once
+
+        return decorate
+
+    def report(self) -> list[str]:
+        """What is guaranteed, view by view."""
+        return self.desk.report()
+
+
+def once_of(request: HttpRequest) -> Once:
+    """The attempt that a view, or something it calls, is part of."""
+    once = getattr(request, _ONCE, None)
+    if not isinstance(once, Once):
+        raise UsageError("This view has no policy: decorate it with @idempotency(…).")
+    return once
+
+
+def _with_alias(options: PolicyOptions) -> PolicyOptions:
+    """Whatever names a database of Django's, as an alias."""
+    target = options.get("transaction")
+    return options if target is None else {**options, "transaction": alias_of(target)}
+
+
+class _Every(set[str]):
+    """Every alias, those that are added later included."""
+
+    def __contains__(self, alias: object) -> bool:
+        return True
+
+
+class _Keyed:
+    """A view with a policy."""
+
+    def __init__(
+        self, view: Callable[..., Any], desk: Desk, route: Route, alias: str | None
+    ) -> None:
+        if inspect.isclass(view) or not callable(view):
+            raise InvalidInput("view", f"must be a function, got {view!r}")
+        self._view = view
+        self._desk = desk
+        self._route = route
+        self._alias = alias
+        self._takes_once = once_parameters(view)
+        self._exempt: frozenset[str] = frozenset(getattr(view, "_non_atomic_requests", ()))
+
+    # --- sync -------------------------------------------------------------------------------------
+
+    def view(self) -> Callable[..., Any]:
+        """A view that Django puts no block around: it has its own."""
+
+        @wraps(self._view)
+        def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            if request.method in SAFE:
+                return self._called(None, request, args, kwargs)
+            policy = self._route.policy
+            attempt = Attempt(self._desk, self._route, stage_for(self._desk, policy, self._alias))
+            asked = request_of(request)
+            answer = attempt.begin(
+                asked,
+                self._body(request, asked),
+                principal=_named(self._route.principal, request),
+                tenant=_named(self._route.tenant, request),
+            )
+            if answer is not None:
+                return response_of(answer)
+            return self._attempted(attempt, request, args, kwargs)
+
+        wrapper._non_atomic_requests = _Every()  # type: ignore[attr-defined] # noqa: SLF001
+        return wrapper
+
+    def _body(self, request: HttpRequest, asked: Request) -> Digested:
+        """Not read where nobody will ask what it was."""
+        policy = self._route.policy
+        is_keyed = any(asked.values(name) for name in policy.key.headers)
+        return body_of(request) if is_keyed or (policy.form and is_form(asked)) else NOTHING
+
+    def _attempted(self, attempt: Attempt, request: HttpRequest, args: Any, kwargs: Any) -> Any:
+        self._note(attempt, request)
+        try:
+            response = self._called(attempt.once, request, args, kwargs)
+            _render(response)
+            finished = self._finished(attempt, response)
+        except Exception as error:
+            if attempt.captures:
+                attempt.undo(error)
+                _leave(attempt, request, error)
+            raise
+        except BaseException as error:
+            attempt.fail(error)
+            raise
+        return finished
+
+    def _called(self, once: Once | None, request: HttpRequest, args: Any, kwargs: Any) -> Any:
+        """In a block for each database whose ATOMIC_REQUESTS is on, but for ours, which has one."""
+        target = self._desk.target(self._route.policy)
+        joined = target.name if once is not None and isinstance(target, Alias) else None
+        with ExitStack() as stack:
+            for alias, settings in connections.settings.items():
+                if settings["ATOMIC_REQUESTS"] and alias not in {*self._exempt, joined}:
+                    stack.enter_context(transaction.atomic(using=alias))
+            more = dict.fromkeys(self._takes_once, once)
+            return self._view(request, *args, **{**kwargs, **more})
+
+    def _note(self, attempt: Attempt | AsyncAttempt, request: HttpRequest) -> None:
+        setattr(request, _ONCE, attempt.once)
+        if isinstance(self._desk.target(self._route.policy), Alias):
+            # The models of that database are in the transaction, whoever has asked for it.
+            attempt.once.was_used = True
+
+    def _finished(self, attempt: Attempt, response: Any) -> Any:
+        if not attempt.captures:
+            return response
+        self._undo_if_told(attempt)
+        stream = attempt.route.policy.stream
+        if not response.streaming:
+            return _told(attempt.finish, answer_of(response, response.content), response)
+        if stream == "forward":
+            pieces = iter(response.streaming_content)
+            response.streaming_content = Forwarded(
+                attempt, answer_of(response, b""), pieces, _nothing
+            )
+            return response
+        body = b"" if stream == "tombstone" else b"".join(response.streaming_content)
+        answer = answer_of(response, body)
+        told = attempt.finish(answer)
+        return response if told is answer and stream == "tombstone" else response_of(told)
+
+    def _undo_if_told(self, attempt: Attempt) -> None:
+        """A view may answer, and have its rows undone: `set_rollback`, or Django REST framework."""
+        target = self._desk.target(self._route.policy)
+        if isinstance(target, Alias) and connections[target.name].needs_rollback:
+            attempt.undo(_RolledBack())
+
+    # --- async ------------------------------------------------------------------------------------
+
+    def async_view(self) -> Callable[..., Any]:
+        """A coroutine function; Django has no transactions for those."""
+        route = self._route
+        if isinstance(self._desk.target(route.policy), Alias):
+            raise ConflictingOptions(
+                "transaction",
+                "is Django's, which has none for async views. Say takeover=, or give an async pool"
+                " or engine as transaction=, or make the view a plain function",
+            )
+        if route.policy.stream == "forward":
+            raise ConflictingOptions("stream", "forward is for plain views")
+
+        @wraps(self._view)
+        async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            if request.method in SAFE:
+                return await self._view(
+                    request, *args, **{**kwargs, **dict.fromkeys(self._takes_once)}
+                )
+            attempt = AsyncAttempt(self._desk, route)
+            asked = request_of(request)
+            answer = await attempt.begin(
+                asked,
+                self._body(request, asked),
+                principal=await _anamed(route.principal, request),
+                tenant=await _anamed(route.tenant, request),
+            )
+            if answer is not None:
+                return response_of(answer)
+            return await self._aattempted(attempt, request, args, kwargs)
+
+        return wrapper
+
+    async def _aattempted(
+        self, attempt: AsyncAttempt, request: HttpRequest, args: Any, kwargs: Any
+    ) -> Any:
+        self._note(attempt, request)
+        more = dict.fromkeys(self._takes_once, attempt.once)
+        try:
+            response = await self._view(request, *args, **{**kwargs, **more})
+            _render(response)
+            finished = await self._afinished(attempt, response)
+        except Exception as error:
+            if attempt.captures:
+                await attempt.undo(error)
+                if getattr(request, IS_WATCHED, False):
+                    setattr(request, PENDING, (attempt, error))
+                else:
+                    await attempt.fail(error)
+            raise
+        except BaseException as error:
+            await attempt.fail(error)
+            raise
+        return finished
+
+    async def _afinished(self, attempt: AsyncAttempt, response: Any) -> Any:
+        if not attempt.captures:
+            return response
+        if not response.streaming:
+            answer = answer_of(response, response.content)
+            told = await attempt.finish(answer)
+            return response if told is answer else response_of(told)
+        is_buried = attempt.route.policy.stream == "tombstone"
+        body = b"" if is_buried else b"".join([piece async for piece in response])
+        answer = answer_of(response, body)
+        told = await attempt.finish(answer)
+        return response if told is answer and is_buried else response_of(told)
+
+
+class _RolledBack(Exception):
+    """A view has asked for its rows to be undone, and has answered all the same."""
+
+
+def _told(finish: Callable[[Answer], Answer], answer: Answer, response: HttpResponse) -> Any:
+    told = finish(answer)
+    return response if told is answer else response_of(told)
+
+
+def _leave(attempt: Attempt, request: HttpRequest, error: Exception) -> None:
+    """To the middleware, which will see what the project makes of an exception."""
+    if getattr(request, IS_WATCHED, False):
+        setattr(request, PENDING, (attempt, error))
+    else:
+        attempt.fail(error)
+
+
+def _render(response: Any) -> None:
+    """What is rendered late is rendered now: its answer is stored."""
+    render = getattr(response, "render", None)
+    if callable(render):
+        render()
+
+
+def _named(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
+    """Ids are often numbers."""
+    value = None if function is None else function(request)
+    return str(value) if type(value) is int else value
+
+
+async def _anamed(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
+    value = _named(function, request)
+    if not inspect.isawaitable(value):
+        return value
+    found: Any = await value
+    return str(found) if type(found) is int else found
+
+
+def _nothing() -> None:
+    """Django closes its response by itself."""

@@ -1,0 +1,113 @@
+"""The middleware: what only somebody around the views can do.
+
+It refuses before a body is read, reads it before others do, and sees what becomes of an exception.
+Put it into MIDDLEWARE before CsrfViewMiddleware, and behind what compresses or caches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import async_to_sync
+from django.utils.deprecation import MiddlewareMixin
+
+from onefold.surfaces.attempt import AsyncAttempt
+from onefold.surfaces.django.idempotency import IS_WATCHED, MARK, PENDING, desks
+from onefold.surfaces.django.messages import (
+    answer_of,
+    is_form,
+    keep_body,
+    request_of,
+    response_of,
+)
+from onefold.surfaces.django.routes import collect
+from onefold.surfaces.django.settings import read_settings
+from onefold.surfaces.http.desk import KEYED, SAFE
+from onefold.surfaces.http.key import read_key
+from onefold.surfaces.http.policy import SERVER_ERRORS
+from onefold.surfaces.http.problem import Refused, not_configured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
+
+    from onefold.surfaces.http.desk import Route
+    from onefold.surfaces.http.request import Request
+
+
+class IdempotencyMiddleware(MiddlewareMixin):
+    """For `MIDDLEWARE`: `onefold.surfaces.django.IdempotencyMiddleware`."""
+
+    def __init__(self, get_response: Callable[..., Any]) -> None:
+        """Made by Django."""
+        super().__init__(get_response)
+        self._unconfigured = read_settings().unconfigured
+        self._is_checked = False
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any
+    ) -> HttpResponse | None:
+        """Before the view, and before the same of what stands further down in MIDDLEWARE."""
+        del args, kwargs
+        if request.method in SAFE:
+            return None
+        self._check()
+        setattr(request, IS_WATCHED, True)
+        route: Route | None = getattr(view, MARK, None)
+        asked = request_of(request)
+        try:
+            if route is None:
+                self._refuse_unconfigured(asked)
+            elif _has_key(asked, route):
+                read_key(asked, route.policy.key)
+                keep_body(request, asked, route.policy)
+        except Refused as refused:
+            link = None if route is None else route.policy.link
+            return response_of(refused.problem.described_by(link).answer(asked))
+        return None
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        """What the project made of an exception of the view's is its answer."""
+        pending = getattr(request, PENDING, None)
+        if pending is None:
+            return response
+        setattr(request, PENDING, None)
+        attempt, error = pending
+        found: Any = response
+        if response.status_code >= SERVER_ERRORS or response.streaming:
+            _run(attempt, attempt.fail, error)
+            return response
+        answer = answer_of(found, found.content)
+        told = _run(attempt, attempt.finish, answer)
+        return response if told is answer else response_of(told)
+
+    def _refuse_unconfigured(self, asked: Request) -> None:
+        names = {
+            name for desk in desks for route in desk.routes for name in route.policy.key.headers
+        }
+        is_keyed = any(asked.values(name) for name in names | {"Idempotency-Key"})
+        if is_keyed and asked.method in KEYED and self._unconfigured == "refuse":
+            raise Refused(not_configured())
+
+    def _check(self) -> None:
+        """Once, with the first request: name the routes, and report them."""
+        if not self._is_checked:
+            self._is_checked = True
+            collect()
+            for desk in desks:
+                desk.announce()
+
+
+def _has_key(asked: Request, route: Route) -> bool:
+    policy = route.policy
+    in_header = any(asked.values(name) for name in policy.key.headers)
+    return in_header or (policy.form is not None and is_form(asked))
+
+
+def _run(attempt: Any, method: Any, argument: Any) -> Any:
+    """In whichever colour the view was."""
+    return (async_to_sync(method) if isinstance(attempt, AsyncAttempt) else method)(argument)
