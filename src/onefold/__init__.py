@@ -53,6 +53,7 @@ from onefold.model.job import (
     Suppressed,
 )
 from onefold.model.limit import Limit, Rate
+from onefold.model.natural import Existing, Inserted
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
 from onefold.model.queue import Outlook, QueueSettings
 from onefold.model.retention import Retention
@@ -91,9 +92,11 @@ __all__ = [
     "EnqueuedMany",
     "Enqueuer",
     "Erased",
+    "Existing",
     "Exponential",
     "Fixed",
     "Gone",
+    "Inserted",
     "InvalidInput",
     "Job",
     "JobFailed",

@@ -12,6 +12,7 @@ from onefold.calls.engine import Engine
 from onefold.calls.jobs import JobCalls
 from onefold.calls.keys import KeyCalls
 from onefold.calls.lock import AsyncLock, Lock
+from onefold.calls.natural import NaturalCalls
 from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.queues import QueueCalls
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from onefold.operations.migrations import Migration
 
 
-class Within(JobCalls, ClaimCalls, ScheduleCalls):
+class Within(JobCalls, ClaimCalls, NaturalCalls, ScheduleCalls):
     """Onefold on your connection, inside your transaction. You commit."""
 
     def __init__(self, conductor: Conductor, tenant: str) -> None:

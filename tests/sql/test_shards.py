@@ -32,6 +32,7 @@ NAMED = re.compile(r"(\w+)\.shard = (?::shard::smallint(?!\[)|\(:shard::smallint
 INSERT = re.compile(r"insert into onefold[._]\w+ \(\s*(\w+)")
 
 SHARDLESS = {
+    "describe_table",  # looks at a table of the caller's
     "has_identity",  # asks for the installation, which is one
     "read_identity",  # the same
     "ring",  # wakes workers, and reads no table
