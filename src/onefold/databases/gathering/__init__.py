@@ -240,6 +240,7 @@ class Lanes(Generic[W]):
         return self._lanes.setdefault((shared.mates, key), Lane(patient=held))
 
     def leave(self, shared: Shared[Any, Any], lane: Lane[W]) -> None:
-        """Forget a lane that nobody is in."""
-        if lane.is_empty:
-            self._lanes.pop((shared.mates, shared.key if lane.patient else None), None)
+        """Forget a lane that nobody is in. May be said twice: another in its place stays."""
+        key = (shared.mates, shared.key if lane.patient else None)
+        if lane.is_empty and self._lanes.get(key) is lane:
+            del self._lanes[key]
