@@ -45,7 +45,9 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
     """Take the key, or say who has it: the insert decides, the look only explains."""
     new, shared = _new_row(sql, wanted), not wanted.joined
     for _ in range(ROUNDS):
-        rows = yield sql("insert_claims", INSERT_CLAIM_COLUMNS, [new], shared=shared)
+        statement = sql("insert_claims", INSERT_CLAIM_COLUMNS, [new], shared=shared)
+        # It waits for nobody: who has the key in an open transaction has its advisory lock, too.
+        rows = yield statement.but(alone=shared, waits=False)
         if rows:
             return Won(_won(rows[0], wanted, wanted.id))
         found = yield from find(sql, wanted.key)
@@ -131,7 +133,9 @@ def settle(sql: Sql, settlements: Sequence[Settlement]) -> Operation[list[None]]
         words.setdefault(word.claim.owner, (*_held_row(sql, word.claim), word.result))
     settled: set[str] = set()
     for _, group in groupby(sorted(words.values()), key=itemgetter(0)):
-        found = yield sql("settle_claims", (*HELD_COLUMNS, "result"), list(group))
+        statement = sql("settle_claims", (*HELD_COLUMNS, "result"), list(group))
+        alone = len(words) == 1
+        found = yield statement.but(alone=alone, waits=not alone)
         settled.update(row[0] for row in found)
     for word in settlements:
         if word.claim.owner not in settled:

@@ -38,17 +38,11 @@ from onefold.model.claim import (
 from onefold.model.claim import Answer as Claimed
 from onefold.operations import claims
 from onefold.surfaces.http import problem
-from onefold.surfaces.http.answer import (
-    Answer,
-    UnreadableAnswer,
-    entomb,
-    from_stored,
-    to_stored,
-)
+from onefold.surfaces.http.answer import Answer, UnreadableAnswer
 from onefold.surfaces.http.failing import is_busy, is_passing
 from onefold.surfaces.http.fingerprint import again, fingerprint
+from onefold.surfaces.http.keeping import read, written
 from onefold.surfaces.http.replay import replay
-from onefold.surfaces.http.sealing import is_sealed
 from onefold.surfaces.stage import Call, Close, Held, Open
 
 if TYPE_CHECKING:
@@ -134,12 +128,15 @@ class Exchange:
         return claimed
 
     def _ask(self) -> Scene[Claimed]:
-        wanted = self._wanted()
-        known: Found | None = yield self._look(wanted.key)
-        seen = None if known is None else decide(known, wanted)
+        key = self._key
+        known: Found | None = yield self._look(key)
+        # Nobody's wish: it has no id, and takes nothing.
+        wish = Wanted(key=key, id="", fingerprint=self._fingerprint)
+        seen = None if known is None else decide(known, wish)
         if seen is not None and not isinstance(seen, TakeOver):
             self._stored = None if known is None else known.result
             return seen
+        wanted = self._wanted()
         if not self.policy.joined:
             claimed: Claimed = yield Transaction(partial(claims.claim, wanted=wanted))
             return claimed
@@ -230,7 +227,7 @@ class Exchange:
             # Settled between the look and the claim.
             found: Found | None = yield self._look(self._key)
             self._stored = None if found is None else found.result
-        if self._stored is None:
+        if self._stored is None or self._stored == "null":
             # Swept meanwhile, or settled by an operator's word that has no answer in it.
             return self._refusal(problem.response_not_kept())
         return (yield from self._told(self._stored))
@@ -238,7 +235,7 @@ class Exchange:
     def _told(self, text: str) -> Scene[Answer]:
         policy, request = self.policy, self.asked.request
         try:
-            stored = from_stored(self._unsealed(text))
+            stored = read(text, policy, self._key)
         except UnreadableAnswer as error:
             log.error("The stored answer of a key cannot be read: %s", error)  # noqa: TRY400
             self.outcome = "unknown"
@@ -379,7 +376,8 @@ class Exchange:
         """Remember a refusal whose transaction is undone. Nothing hangs on it: it had no effect."""
         if self.claim is None or fate != "store":
             return
-        wanted = msgspec.structs.replace(self._wanted(), lease=_MINUTE)
+        # Should we vanish in between, it may run: nothing has happened.
+        wanted = msgspec.structs.replace(self._wanted(), lease=_MINUTE, takeover="rerun")
         text = self._text(answer)
         try:
             yield Transaction(lambda sql: _recorded(sql, wanted, text))
@@ -393,31 +391,7 @@ class Exchange:
             log.warning("A transaction could not be rolled back by hand: %s", error)
 
     def _text(self, answer: Answer) -> str:
-        """What is stored of an answer: text that is JSON, sealed or not."""
-        policy = self.policy
-        shown = answer if policy.redact is None else policy.redact(answer)
-        if policy.stream == "tombstone":
-            text = entomb(shown.status, shown.headers, policy.kept, sha256="", length=0)
-        else:
-            text = to_stored(shown, policy.kept)
-        if policy.sealing is None:
-            return text
-        sealed = policy.sealing.seal(text, place=self._place)
-        return msgspec.json.encode(sealed).decode()
-
-    def _unsealed(self, text: str) -> str:
-        value: object = msgspec.json.decode(text) if text.startswith('"') else None
-        if not isinstance(value, str) or not is_sealed(value):
-            return text
-        if self.policy.sealing is None:
-            raise UnreadableAnswer("is sealed, and this route has no keys to open it")
-        return self.policy.sealing.open(value, place=self._place)
-
-    @property
-    def _place(self) -> str:
-        """Where an answer belongs: sealed, it opens nowhere else."""
-        key = self._key
-        return f"{key.tenant}\0{key.surface}\0{key.scope}\0{key.key}"
+        return written(answer, self.policy, self._key)
 
     @property
     def _key(self) -> ClaimKey:
