@@ -107,10 +107,11 @@ def _wrapped(endpoint: Callable[..., Any], route: Route) -> Callable[..., Any]:
     if not inspect.isfunction(endpoint):
         raise InvalidInput("endpoint", f"must be a function, got {endpoint!r}")
     takes_once = once_parameters(endpoint)
+    own_request = _own_request(endpoint)
 
     @wraps(endpoint)
     async def wrapper(**kwargs: Any) -> Any:
-        request: Request = kwargs.pop(REQUEST)
+        request: Request = kwargs[own_request] if own_request else kwargs.pop(REQUEST)
         principal, tenant = kwargs.pop(PRINCIPAL, None), kwargs.pop(TENANT, None)
         conversation = conversation_of(request.scope)
         answer = await conversation.begin(route, principal=principal, tenant=tenant)
@@ -126,6 +127,14 @@ def _wrapped(endpoint: Callable[..., Any], route: Route) -> Callable[..., Any]:
     return wrapper
 
 
+def _own_request(endpoint: Callable[..., Any]) -> str | None:
+    """The parameter that is given the request; FastAPI gives it to one only."""
+    for name, hint in get_type_hints(endpoint).items():
+        if name != "return" and inspect.isclass(hint) and issubclass(hint, Request):
+            return name
+    return None
+
+
 def _signature(
     endpoint: Callable[..., Any], route: Route, takes_once: list[str]
 ) -> inspect.Signature:
@@ -139,7 +148,7 @@ def _signature(
         for name, parameter in signature.parameters.items()
         if name not in takes_once
     ]
-    asked: dict[str, Any] = {REQUEST: Request}
+    asked: dict[str, Any] = {} if _own_request(endpoint) else {REQUEST: Request}
     if route.principal is not None:
         asked[PRINCIPAL] = Annotated[Any, Depends(route.principal)]
     if route.tenant is not None:
