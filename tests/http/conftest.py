@@ -1,0 +1,51 @@
+"""A site of each test's own. What a test does not say is: FastAPI, SQLite, our own database."""
+
+import inspect
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.fixtures.colours import Clock, Dialect, Store, clock, pytest_pyfunc_call, store
+from tests.fixtures.connections import Effects, effects
+from tests.http.apps import fastapi_client
+from tests.http.scenario_modes import OURS_SQLITE
+from tests.http.scenario_site import Adapter, Mode, OpenSite, Shop, Site
+
+__all__ = ["clock", "effects", "pytest_pyfunc_call", "store"]
+
+
+@pytest.fixture
+def mode() -> Mode:
+    """Where a payment is written; parametrize it to have others."""
+    return OURS_SQLITE
+
+
+@pytest.fixture
+def dialect(mode: Mode) -> Dialect:
+    return mode.dialect
+
+
+@pytest.fixture
+def adapter() -> Adapter:
+    """The framework; parametrize it to have others."""
+    return fastapi_client
+
+
+@pytest.fixture
+def open_site(
+    store: Store, clock: Clock, effects: Effects, mode: Mode, adapter: Adapter
+) -> OpenSite:
+    """Opens the site, under options of the test's own."""
+
+    async def open_it(*, patience: timedelta = timedelta(seconds=5), **options: Any) -> Site:
+        onefold = store.open(clock=clock, busy_timeout=patience)
+        if mode.target is not None and "takeover" not in options:
+            target = mode.target(store, onefold)
+            options["transaction"] = await target if inspect.isawaitable(target) else target
+        elif "takeover" not in options:
+            options["takeover"] = "refuse"
+        shop = Shop(onefold, mode, effects, options)
+        return Site(shop, adapter(shop))
+
+    return open_it
