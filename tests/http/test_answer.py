@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from onefold import InvalidInput
 from onefold.surfaces.http.answer import (
     Answer,
     Kept,
+    Stored,
     UnreadableAnswer,
     cookie_name,
     entomb,
@@ -194,6 +196,15 @@ def test_h082_h085_the_length_is_that_of_the_stored_bytes(
     assert "transfer-encoding" not in names_of(again)
 
 
+def test_h072_an_answer_that_was_made_anew_has_one_length() -> None:
+    """What a route gives instead of the stored answer has headers that nobody has filtered."""
+    newer = Answer(200, (("content-length", "9"), ("Transfer-Encoding", "chunked")), b"abc")
+
+    again = replay(Stored(answer=newer), request=RETRY)
+
+    assert again.headers == (("Content-Length", "3"), ("Idempotent-Replayed", "true"))
+
+
 # --- Content codings ------------------------------------------------------------------------------
 
 PLAIN = b'{"a": 1}' * 50
@@ -306,6 +317,14 @@ def test_h088_an_answer_without_an_end_has_a_tombstone_too() -> None:
     assert stored.tombstone.headers == ()
 
 
+def test_h088_of_what_nobody_has_counted_no_length_is_told() -> None:
+    stored = from_stored(entomb(200, (), Kept(), sha256="", length=0))
+    problem = json.loads(replay(stored, request=RETRY).body)
+
+    assert problem["original_status"] == 200
+    assert "original_length" not in problem
+
+
 def test_h103_an_answer_of_just_the_limit_comes_back_whole() -> None:
     assert given_again(Answer(200, (), b"x" * 10), SMALL).body == b"x" * 10
 
@@ -382,3 +401,11 @@ def test_h191_the_error_does_not_tell_what_was_stored() -> None:
         from_stored({"v": 1, "status": "secret"})
 
     assert "secret" not in str(unreadable.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"cookies": "session"}, {"drop": "X"}, {"max_body": -1}, {"max_headers": -1}]
+)
+def test_what_is_kept_is_said_clearly(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Kept(**options)

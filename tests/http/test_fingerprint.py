@@ -533,3 +533,11 @@ def test_a_fingerprint_always_fits_where_it_is_stored() -> None:
 def test_a_way_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InvalidInput, match="raw, json, form"):
         fingerprint(post(), b"", "yaml")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("names", "exclude"), [((), ()), ("amount", ()), ((), "amount"), (("a",), "amount")]
+)
+def test_fields_that_name_nothing_are_refused(names: Any, exclude: Any) -> None:
+    with pytest.raises(InvalidInput):
+        Fields(names, exclude)

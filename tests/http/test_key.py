@@ -235,6 +235,7 @@ def test_a_key_that_stood_elsewhere_is_checked_alike() -> None:
         {"headers": ()},
         {"headers": ("Idempotency Key",)},
         {"headers": ("",)},
+        {"headers": "Idempotency-Key"},
         {"min_length": 0},
         {"min_length": 10, "max_length": 9},
         {"max_length": 513},

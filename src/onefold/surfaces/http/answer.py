@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from onefold.errors import OnefoldError
+from onefold.errors import InvalidInput, OnefoldError
+from onefold.model import given
 from onefold.surfaces.http.request import Header
 
 VERSION: Final = 1
@@ -92,6 +93,14 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None
     """The header whose value a replay has as Idempotency-Original-Request-Id."""
 
+    def __post_init__(self) -> None:
+        """Refuse what means something else than it looks like."""
+        for field, value in (("cookies", self.cookies), ("drop", self.drop)):
+            given.listed(value, field, "names")
+        for field, size in (("max_body", self.max_body), ("max_headers", self.max_headers)):
+            if size < 0:
+                raise InvalidInput(field, f"must not be negative, got {size}")
+
 
 class Tombstone(msgspec.Struct, frozen=True):
     """An answer that was sent once and not kept: it never runs again, and nobody makes it up."""
@@ -99,6 +108,7 @@ class Tombstone(msgspec.Struct, frozen=True):
     status: int
     headers: tuple[Header, ...]
     sha256: str
+    """Empty where nobody has counted: it was sent as it came."""
     length: int
 
 

@@ -23,6 +23,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode
 import msgspec
 
 from onefold.errors import InvalidInput
+from onefold.model import given
 from onefold.surfaces.http import form_body, json_body
 from onefold.surfaces.http.body import Digested, digested
 from onefold.surfaces.http.content_coding import codings, decoded
@@ -48,6 +49,13 @@ class Fields(msgspec.Struct, frozen=True):
     exclude: tuple[str, ...] = ()
     empty: Literal["refuse", "raise"] = "refuse"
     """Where a body has none of them: tell its sender, or raise `InvalidInput`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what selects nothing, or the letters of a name."""
+        named = given.listed(self.names, "names", "names of fields")
+        named += given.listed(self.exclude, "exclude", "names of fields")
+        if not named:
+            raise InvalidInput("names", "or exclude must name a field")
 
 
 How: TypeAlias = Literal["raw", "json", "form"] | Fields | Callable[[Request, bytes], bytes | str]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from onefold.errors import InvalidInput
+from onefold.model import given
 from onefold.model.names import KEY_BYTES
 from onefold.surfaces.http.problem import Refused, key_invalid
 
@@ -53,6 +54,7 @@ class KeyRules(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse rules that no key can follow, or that the store cannot keep."""
+        given.listed(self.headers, "headers", "names of headers")
         if not self.headers or not all(_TOKEN.fullmatch(name) for name in self.headers):
             raise InvalidInput("headers", f"must be names of headers, got {self.headers!r}")
         if not 1 <= self.min_length <= self.max_length <= KEY_BYTES:

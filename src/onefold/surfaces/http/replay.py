@@ -19,6 +19,7 @@ MARKER: Final = "Idempotent-Replayed"
 
 _CODING: Final = "content-encoding"
 _WITHOUT_BODY: Final = frozenset({204, 205, 304})
+_OF_THE_WIRE: Final = frozenset({"content-length", "transfer-encoding"})
 # They describe a body that is not there any more.
 _OF_THE_BODY: Final = frozenset({"etag", "last-modified", "accept-ranges", "repr-digest", "digest"})
 
@@ -72,13 +73,10 @@ def _unburied(buried: Tombstone, request: Request, wanted: WhenBuried) -> Answer
         if buried.status in _WITHOUT_BODY:
             return Answer(buried.status, headers)
         return _measured(Answer(buried.status, headers))
-    return response_not_kept(
-        {
-            "original_status": buried.status,
-            "original_length": buried.length,
-            "original_sha256": buried.sha256,
-        }
-    ).answer(request)
+    known: dict[str, object] = {"original_status": buried.status}
+    if buried.sha256:
+        known |= {"original_length": buried.length, "original_sha256": buried.sha256}
+    return response_not_kept(known).answer(request)
 
 
 def _is_of_the_body(name: str) -> bool:
@@ -87,8 +85,9 @@ def _is_of_the_body(name: str) -> bool:
 
 
 def _measured(answer: Answer) -> Answer:
+    left = (header for header in answer.headers if header[0].lower() not in _OF_THE_WIRE)
     length = ("Content-Length", str(len(answer.body)))
-    return Answer(answer.status, (*answer.headers, length), answer.body)
+    return Answer(answer.status, (*left, length), answer.body)
 
 
 def _marked(answer: Answer, marker: str) -> Answer:
