@@ -13,6 +13,14 @@ from onefold.model.event import (
     Redelivered,
     WriteFenced,
 )
+from onefold.model.webhook_event import (
+    WebhookAlarm,
+    WebhookDuplicate,
+    WebhookEvent,
+    WebhookOutcome,
+    WebhookReceived,
+    WebhookRejected,
+)
 
 __all__ = [
     "DuplicatesSuppressed",
@@ -25,5 +33,11 @@ __all__ = [
     "LeasesExpired",
     "Listener",
     "Redelivered",
+    "WebhookAlarm",
+    "WebhookDuplicate",
+    "WebhookEvent",
+    "WebhookOutcome",
+    "WebhookReceived",
+    "WebhookRejected",
     "WriteFenced",
 ]

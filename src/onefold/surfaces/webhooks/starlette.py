@@ -10,8 +10,9 @@ from starlette.responses import Response
 from onefold.surfaces.webhooks.asgi import read_body, request_of
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
     from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
 
     from onefold.surfaces.http.answer import Answer
     from onefold.surfaces.webhooks.receiver import Webhook

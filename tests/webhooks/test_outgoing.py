@@ -1,0 +1,116 @@
+"""The sender's side: signing, and what an answer means."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from onefold import InvalidInput
+from onefold.surfaces.http.request import Header, Request
+from onefold.surfaces.webhooks import (
+    BadSignature,
+    Delivered,
+    Disabled,
+    Failed,
+    Secret,
+    StandardWebhooks,
+    Throttled,
+    after_response,
+    sign,
+    verify,
+)
+from tests.webhooks.senders import WHPK, WHSEC, WHSK
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+OLD = "whsec_" + "b2xk" * 8
+
+
+def sent(headers: tuple[Header, ...]) -> Request:
+    return Request(method="POST", path="/", headers=headers)
+
+
+def test_w055_a_retry_has_the_same_id_and_a_new_time() -> None:
+    first = sign(WHSEC, id="job-1", body=b"{}", now=NOW)
+    second = sign(WHSEC, id="job-1", body=b"{}", now=NOW + timedelta(hours=1))
+
+    assert dict(first)["webhook-id"] == dict(second)["webhook-id"] == "job-1"
+    assert dict(first)["webhook-timestamp"] != dict(second)["webhook-timestamp"]
+    assert dict(first)["webhook-signature"] != dict(second)["webhook-signature"]
+    with pytest.raises(BadSignature):
+        verify(StandardWebhooks(WHSEC), sent(first), b"{}", NOW + timedelta(hours=1))
+
+
+def test_w055_while_secrets_rotate_there_is_a_signature_by_each() -> None:
+    secrets = [WHSEC, Secret(OLD, id="old", until=NOW + timedelta(days=1)), Secret(WHSK, id="a")]
+
+    headers = sign(secrets, id="job-1", body=b"{}", now=NOW)
+
+    for receiver in (WHSEC, OLD, WHPK):
+        assert verify(StandardWebhooks(receiver), sent(headers), b"{}", NOW).id == "job-1"
+    assert len(dict(headers)["webhook-signature"].split(" ")) == 3
+
+
+def test_w055_a_secret_whose_time_is_over_does_not_sign() -> None:
+    secrets = [WHSEC, Secret(OLD, id="old", until=NOW)]
+
+    headers = sign(secrets, id="job-1", body=b"{}", now=NOW)
+
+    with pytest.raises(BadSignature):
+        verify(StandardWebhooks(OLD), sent(headers), b"{}", NOW)
+    with pytest.raises(InvalidInput, match="time is not over"):
+        sign(Secret(OLD, until=NOW), id="job-1", body=b"{}", now=NOW)
+
+
+@pytest.mark.parametrize("message_id", ["", "a.b", "a b", "a\nb", "é", "x" * 256])
+def test_w055_an_id_must_fit_into_a_header_and_have_no_dot(message_id: str) -> None:
+    with pytest.raises(InvalidInput, match="id must be"):
+        sign(WHSEC, id=message_id, body=b"{}", now=NOW)
+
+
+def test_w055_only_bytes_are_signed_and_only_by_keys_that_can() -> None:
+    with pytest.raises(InvalidInput, match="body"):
+        sign(WHSEC, id="job-1", body="{}", now=NOW)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidInput, match="whpk_"):
+        sign(WHPK, id="job-1", body=b"{}", now=NOW)
+    with pytest.raises(InvalidInput, match="time zone"):
+        sign(WHSEC, id="job-1", body=b"{}", now=datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_w056_2xx_is_delivered(status: int) -> None:
+    assert after_response(status, [], NOW) == Delivered()
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
+def test_w056_a_redirect_is_not_followed(status: int) -> None:
+    verdict = after_response(status, [("Location", "https://elsewhere.example")], NOW)
+
+    assert isinstance(verdict, Failed)
+    assert "not followed" in verdict.reason
+
+
+def test_w056_410_disables() -> None:
+    assert after_response(410, [("Retry-After", "1")], NOW) == Disabled()
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504, 529])
+def test_w056_a_throttled_receiver_is_left_alone(status: int) -> None:
+    assert after_response(status, [("Retry-After", "120")], NOW) == Throttled(timedelta(minutes=2))
+    assert after_response(status, [("retry-after", "soon")], NOW) == Throttled(timedelta(minutes=1))
+    assert after_response(status, [], NOW) == Throttled(timedelta(minutes=1))
+
+
+def test_w056_retry_after_may_be_a_date_by_the_receivers_own_clock() -> None:
+    headers = [
+        ("Retry-After", "Sun, 01 Mar 2026 12:10:00 GMT"),
+        ("Date", "Sun, 01 Mar 2026 12:05:00 GMT"),
+    ]
+
+    assert after_response(503, headers, NOW) == Throttled(timedelta(minutes=5))
+    assert after_response(503, headers[:1], NOW) == Throttled(timedelta(minutes=10))
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 500, 501])
+def test_w056_anything_else_has_failed_and_retry_after_counts(status: int) -> None:
+    assert after_response(status, [], NOW) == Failed(f"answered {status}")
+    waited = after_response(status, [("Retry-After", "7")], NOW)
+    assert waited == Failed(f"answered {status}", timedelta(seconds=7))

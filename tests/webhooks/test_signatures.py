@@ -1,0 +1,619 @@
+"""Signatures that are nearly right: each provider, without a database."""
+
+import base64
+import hashlib
+import hmac
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onefold import InvalidInput
+from onefold.surfaces.http.request import Request
+from onefold.surfaces.webhooks import (
+    BadSignature,
+    GitHub,
+    Hmac,
+    Provider,
+    Secret,
+    Shopify,
+    Slack,
+    StandardWebhooks,
+    Stripe,
+    Twilio,
+    Verified,
+    verify,
+)
+from tests.webhooks import senders
+from tests.webhooks.senders import FORM, SECRET, WHPK, WHSEC, WHSK, request
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+URL = "https://example.com"
+
+TIMED: list[tuple[Provider, Callable[..., Request]]] = [
+    (StandardWebhooks(WHSEC), senders.standard),
+    (Stripe(SECRET), senders.stripe),
+    (Slack(SECRET), senders.slack),
+]
+UNTIMED: list[tuple[Provider, Callable[..., Request]]] = [
+    (GitHub(SECRET), lambda body, at: senders.github(body)),
+    (Shopify(SECRET), lambda body, at: senders.shopify(body)),
+]
+timed = pytest.mark.parametrize(
+    ("provider", "sign"), TIMED, ids=[provider.name for provider, _ in TIMED]
+)
+each = pytest.mark.parametrize(
+    ("provider", "sign"), [*TIMED, *UNTIMED], ids=[one.name for one, _ in [*TIMED, *UNTIMED]]
+)
+
+
+def refused(provider: Provider, asked: Request, body: bytes = b"{}", now: datetime = NOW) -> str:
+    with pytest.raises(BadSignature) as caught:
+        verify(provider, asked, body, now)
+    assert caught.value.provider == provider.name
+    return caught.value.code
+
+
+def changed(asked: Request, **headers: str | None) -> Request:
+    """The same request with headers replaced, or left out."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    kept = [(name, value) for name, value in asked.headers if name not in names]
+    added = [(name, value) for name, value in names.items() if value is not None]
+    return Request(method="POST", path=asked.path, query=asked.query, headers=(*kept, *added))
+
+
+@each
+@pytest.mark.parametrize("body", [b"\xff\xfe\x00\x80 no text", b"", b"\x00", b"[1", b"[" * 100_000])
+def test_w004_w005_any_bytes_are_a_body(
+    provider: Provider, sign: Callable[..., Request], body: bytes
+) -> None:
+    verified = verify(provider, sign(body, NOW), body, NOW)
+
+    assert verified.body == body
+    assert verified.id
+
+
+@each
+def test_w006_a_required_header_must_be_there_once(
+    provider: Provider, sign: Callable[..., Request]
+) -> None:
+    asked = sign(b"{}", NOW)
+    needed = [
+        name for name, _ in asked.headers if "signature" in name or "timestamp" in name
+        or "hmac" in name or name == "webhook-id"
+    ]  # fmt: skip
+    for name in needed:
+        value = asked.value(name)
+        without = changed(asked, **{name.replace("-", "_"): None})
+        empty = changed(asked, **{name.replace("-", "_"): ""})
+        twice = Request(method="POST", path="/", headers=(*asked.headers, (name, f"{value}x")))
+        again = Request(method="POST", path="/", headers=(*asked.headers, (name, str(value))))
+
+        assert refused(provider, without) == "header_missing"
+        assert refused(provider, empty) == "header_missing"
+        assert refused(provider, twice) == "header_repeated"
+        assert verify(provider, again, b"{}", NOW)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        "v9,abc",
+        "garbage",
+        "v1,a,b",
+        "v1,%%%",
+        ",",
+        "v1",
+        "",
+        "v1,=",
+        "v2,",
+        "v1a,not base64",
+        ",,,",
+    ],
+)
+def test_w008_what_cannot_be_read_in_a_list_is_passed_over(junk: str) -> None:
+    provider = StandardWebhooks([WHSEC, Secret(WHPK, id="public")])
+    asked = senders.standard(b"{}", NOW)
+    good = asked.value("webhook-signature")
+
+    for signatures in (f"{junk} {good}", f"{good} {junk}", f"{junk}  {junk} {good}"):
+        assert verify(provider, changed(asked, webhook_signature=signatures), b"{}", NOW)
+    assert refused(provider, changed(asked, webhook_signature=f"{junk} x")) in {
+        "no_match", "no_usable_scheme",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [slice(0, 3), slice(0, -1), slice(0, -4), slice(0, 20)])
+def test_w009_a_signature_that_is_cut_is_refused(cut: slice) -> None:
+    asked = senders.standard(b"{}", NOW)
+    good = asked.value("webhook-signature")
+    assert good is not None
+
+    assert refused(StandardWebhooks(WHSEC), changed(asked, webhook_signature=good[cut])) in {
+        "no_match", "no_usable_scheme",
+    }  # fmt: skip
+    assert refused(StandardWebhooks(WHSEC), changed(asked, webhook_signature=f"{good}AAAA"))
+    assert refused(StandardWebhooks(WHSEC), changed(asked, webhook_signature=f"{good}\n"))
+
+
+@each
+def test_w009_a_signature_of_another_length_is_refused(
+    provider: Provider, sign: Callable[..., Request]
+) -> None:
+    asked = sign(b"{}", NOW)
+    (name,) = [name for name, _ in asked.headers if "signature" in name or "hmac" in name]
+    good = str(asked.value(name))
+    key = name.replace("-", "_")
+
+    for bad in (good[:-1], good + "0", good[:-2]):
+        assert refused(provider, changed(asked, **{key: bad})) in {"no_match", "no_usable_scheme"}
+
+
+def test_w010_a_kind_that_no_secret_can_check_is_no_usable_scheme() -> None:
+    asked = senders.standard(b"{}", NOW)
+    asymmetric = changed(asked, webhook_signature=f"v1a,{'A' * 86}==")
+
+    assert refused(StandardWebhooks(WHSEC), asymmetric) == "no_usable_scheme"
+    assert refused(StandardWebhooks(WHPK), asked) == "no_usable_scheme"
+    assert refused(StandardWebhooks(WHPK), asymmetric) == "no_match"
+
+
+def test_w011_a_public_key_is_no_secret_of_a_mac() -> None:
+    """Whoever reads the public key could sign with it."""
+    forged = senders.standard(b"{}", NOW, secret=WHPK.removeprefix("whpk_"))
+
+    assert refused(StandardWebhooks(WHPK), forged) == "no_usable_scheme"
+    assert refused(StandardWebhooks([WHSEC, WHPK]), forged) == "no_match"
+    assert refused(StandardWebhooks([WHSEC, WHSK]), forged) == "no_match"
+
+
+@timed
+@pytest.mark.parametrize("tolerance", [0, 1, 300])
+def test_w012_w051_the_tolerance_is_of_both_sides(
+    provider: Provider, sign: Callable[..., Request], tolerance: int
+) -> None:
+    provider = type(provider)(provider.secrets, tolerance=timedelta(seconds=tolerance))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    asked, bound = sign(b"{}", NOW), timedelta(seconds=tolerance)
+    second = timedelta(seconds=1)
+
+    assert verify(provider, asked, b"{}", NOW + bound).timestamp == NOW
+    assert verify(provider, asked, b"{}", NOW - bound).timestamp == NOW
+    assert refused(provider, asked, now=NOW + bound + second) == "too_old"
+    assert refused(provider, asked, now=NOW - bound - second) == "too_new"
+
+
+@timed
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        "1614265330.7", "1.6e9", "nan", "inf", "+1614265330", " 1614265330", "1614265330 ", "0x5f",
+        "-1614265330", "16142653301614265330", "١٦١٤٢٦٥٣٣٠", "1614265330\n", "1_614_265_330", "1e3",
+        "²", "9" * 12, "9" * 5000,
+    ],
+)  # fmt: skip
+def test_w013_a_timestamp_is_ascii_digits(
+    provider: Provider, sign: Callable[..., Request], stamp: str
+) -> None:
+    asked = sign(b"{}", NOW, stamp=stamp)
+
+    assert refused(provider, asked) in {"timestamp_malformed", "header_malformed", "no_match"}
+
+
+@timed
+def test_w013_the_signature_is_over_the_literal_text(
+    provider: Provider, sign: Callable[..., Request]
+) -> None:
+    plain, padded = sign(b"{}", NOW), sign(b"{}", NOW, stamp=f"0{int(NOW.timestamp())}")
+    assert verify(provider, padded, b"{}", NOW).timestamp == NOW
+    for (name, value), (_, other) in zip(plain.headers, padded.headers, strict=True):
+        if "timestamp" in name:
+            mixed = changed(plain, **{name.replace("-", "_"): other})
+            assert refused(provider, mixed) == "no_match", value
+
+
+@timed
+def test_w014_milliseconds_are_no_seconds(provider: Provider, sign: Callable[..., Request]) -> None:
+    stamp = f"{int(NOW.timestamp())}000"
+
+    assert refused(provider, sign(b"{}", NOW, stamp=stamp)) == "timestamp_malformed"
+
+
+@pytest.mark.parametrize("make", [StandardWebhooks, Stripe, Slack])
+@pytest.mark.parametrize("tolerance", [None, 300, 0, -timedelta(seconds=1), timedelta.max])
+def test_w015_the_check_of_time_cannot_be_switched_off(make: Any, tolerance: object) -> None:
+    with pytest.raises(InvalidInput, match="tolerance"):
+        make(WHSEC, tolerance=tolerance)
+
+
+def makers() -> list[Any]:
+    return [
+        StandardWebhooks, Stripe, GitHub, Shopify, Slack,
+        lambda secret: Twilio(secret, URL),
+        lambda secret: Hmac(secret, sender="acme", header="X-Signature"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", makers())
+@pytest.mark.parametrize(
+    "secret", ["", " ", "\n", f"{WHSEC}\n", f" {WHSEC}", b"bytes", None, 7, []]
+)
+def test_w016_a_secret_that_cannot_be_one_is_refused_at_the_start(make: Any, secret: Any) -> None:
+    with pytest.raises(InvalidInput, match="secret"):
+        make(secret)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["whsec_", "whpk_", "whsk_", "whsec_!!!", "not base64 at all", "whpk_AAAA", "whsk_AAAA", "A",
+     f"{WHSK[:-4]}", f"whsk_{WHSK[5:47]}{'A' * 44}", WHPK[:-4]],
+)  # fmt: skip
+def test_w016_a_key_of_standard_webhooks_is_checked_at_the_start(secret: str) -> None:
+    with pytest.raises(InvalidInput):
+        StandardWebhooks(secret)
+
+
+def test_w017_a_secret_means_another_key_to_stripe_than_to_standard_webhooks() -> None:
+    """Both look like `whsec_…`; one is used as it stands, the other is decoded."""
+    as_text = senders.stripe(b"{}", NOW, secret=WHSEC)
+    decoded = base64.b64decode(WHSEC.removeprefix("whsec_")).decode("latin-1")
+
+    assert verify(Stripe(WHSEC), as_text, b"{}", NOW)
+    assert refused(Stripe(decoded), as_text) == "no_match"
+    assert refused(StandardWebhooks(WHSEC), as_text) == "header_missing"
+    verbatim = base64.b64encode(WHSEC.encode()).decode()
+    assert refused(
+        StandardWebhooks(WHSEC), senders.standard(b"{}", NOW, secret=verbatim)
+    ) == "no_match"  # fmt: skip
+
+
+@pytest.mark.parametrize(("length", "warned"), [(23, True), (24, False), (64, False), (65, True)])
+def test_w018_a_secret_of_an_unusual_length_is_warned_of(
+    length: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = base64.b64encode(b"x" * length).decode()
+    with caplog.at_level(logging.WARNING):
+        StandardWebhooks(f"whsec_{text}")
+
+    assert bool(caplog.records) is warned
+    assert text not in caplog.text
+
+
+@each
+def test_w019_either_of_two_secrets_will_do_and_is_named(
+    provider: Provider, sign: Callable[..., Request]
+) -> None:
+    new = "whsec_" + base64.b64encode(b"n" * 24).decode()
+    (old,) = provider.ring
+    rotating = type(provider)([Secret(new, id="2026-03"), Secret(old.text, id="2025-09")])
+    only_new = type(provider)([new])
+    asked = sign(b"{}", NOW)
+
+    verified = verify(rotating, asked, b"{}", NOW)
+
+    assert (verified.secret_id, verified.old_secret) == ("2025-09", True)
+    assert not verify(provider, asked, b"{}", NOW).old_secret
+    assert refused(only_new, asked) == "no_match"
+
+
+@each
+def test_w020_an_old_secret_ends(provider: Provider, sign: Callable[..., Request]) -> None:
+    (old,) = provider.ring
+    new = "whsec_" + base64.b64encode(b"n" * 24).decode()
+    asked = sign(b"{}", NOW)
+
+    def rotating(until: datetime) -> Provider:
+        return type(provider)([new, Secret(old.text, until=until)])
+
+    assert verify(rotating(NOW + timedelta(seconds=1)), asked, b"{}", NOW)
+    assert refused(rotating(NOW), asked) == "secret_expired"
+
+
+def test_w019_secrets_have_ids_that_differ() -> None:
+    with pytest.raises(InvalidInput, match="differ"):
+        Stripe([Secret("a", id="x"), Secret("b", id="x")])
+    with pytest.raises(InvalidInput, match="time zone"):
+        Secret("a", until=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
+
+
+def test_w021_an_id_with_a_dot_is_refused_unless_told_otherwise() -> None:
+    asked = senders.standard(b"{}", NOW, event_id="msg.1")
+
+    assert refused(StandardWebhooks(WHSEC), asked) == "id_malformed"
+    assert verify(StandardWebhooks(WHSEC, dots_in_id=True), asked, b"{}", NOW).id == "msg.1"
+
+
+def test_w006_svix_headers_and_standard_ones_must_agree() -> None:
+    asked = senders.standard(b"{}", NOW)
+    other = changed(asked, svix_id="msg_2")
+
+    assert refused(StandardWebhooks(WHSEC), other) == "header_repeated"
+    assert verify(StandardWebhooks(WHSEC), changed(asked, svix_id="msg_1"), b"{}", NOW)
+
+
+# --- GitHub ---------------------------------------------------------------------------------------
+
+
+def test_w022_githubs_older_signature_counts_only_if_told_so() -> None:
+    made = hmac.new(SECRET.encode(), b"{}", hashlib.sha1).hexdigest()
+    asked = request(x_hub_signature=f"sha1={made}", x_github_delivery="d-1")
+
+    assert refused(GitHub(SECRET), asked) == "no_usable_scheme"
+    assert verify(GitHub(SECRET, legacy_sha1=True), asked, b"{}", NOW).id == "d-1"
+    wrong = changed(asked, x_hub_signature_256=f"sha256={'0' * 64}")
+    assert refused(GitHub(SECRET, legacy_sha1=True), wrong) == "no_match"
+
+
+def test_w023_githubs_signature_has_a_prefix_and_digits_of_any_case() -> None:
+    asked = senders.github(b"{}")
+    digits = str(asked.value("x-hub-signature-256")).removeprefix("sha256=")
+
+    assert refused(GitHub(SECRET), changed(asked, x_hub_signature_256=digits)) == "header_malformed"
+    upper = changed(asked, x_hub_signature_256=f"sha256={digits.upper()}")
+    assert verify(GitHub(SECRET), upper, b"{}", NOW)
+    wrong = changed(asked, x_hub_signature_256=f"SHA256={digits}")
+    assert refused(GitHub(SECRET), wrong) == "header_malformed"
+
+
+def test_w024_githubs_form_is_signed_as_it_is_sent_and_the_event_is_inside() -> None:
+    body = b"payload=%7B%22action%22%3A+%22opened%22%7D&x=1"
+    asked = senders.github(body, event="issues", content_type=f"{FORM}; charset=utf-8")
+
+    verified = verify(GitHub(SECRET), asked, body, NOW)
+
+    assert verified.json() == {"action": "opened"}
+    assert verified.body == body
+    assert (verified.event_type, verified.signed_id) == ("issues", False)
+
+
+# --- Shopify --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["hmac_sha256", "topic", "shop_domain", "event_id"])
+def test_w025_shopifys_headers_under_both_names_must_agree(name: str) -> None:
+    asked = senders.shopify(b"{}")
+    value = asked.value(f"x-shopify-{name.replace('_', '-')}")
+
+    same = changed(asked, **{f"shopify_{name}": value})
+    other = changed(asked, **{f"shopify_{name}": f"{value}x"})
+    renamed = changed(same, **{f"x_shopify_{name}": None})
+
+    assert verify(Shopify(SECRET), same, b"{}", NOW)
+    assert verify(Shopify(SECRET), renamed, b"{}", NOW).key == "tea.myshopify.com:orders/create:e-1"
+    assert refused(Shopify(SECRET), other) == "header_repeated"
+
+
+def test_w026_shopifys_signature_may_end_with_a_new_line() -> None:
+    asked = senders.shopify(b"{}")
+    ended = f"{asked.value('x-shopify-hmac-sha256')}\n"
+
+    assert verify(Shopify(SECRET), changed(asked, x_shopify_hmac_sha256=ended), b"{}", NOW)
+
+
+def test_w045_shopifys_key_falls_back_to_the_webhook_id() -> None:
+    asked = senders.shopify(b"{}", event_id=None, x_shopify_webhook_id="w-1")
+
+    assert verify(Shopify(SECRET), asked, b"{}", NOW).key == "tea.myshopify.com:orders/create:w-1"
+
+
+# --- Slack ----------------------------------------------------------------------------------------
+
+
+def test_w027_slacks_challenge_is_read_only_from_a_url_verification() -> None:
+    provider = Slack(SECRET)
+    body = b'{"type": "url_verification", "challenge": "3eZbrw1aB"}'
+    verified = verify(provider, senders.slack(body, NOW), body, NOW)
+    event = b'{"type": "event_callback", "event_id": "Ev1", "event": {"type": "message"}}'
+    other = verify(provider, senders.slack(event, NOW), event, NOW)
+
+    assert provider.challenge(verified) == "3eZbrw1aB"
+    assert provider.challenge(other) is None
+    assert (other.id, other.event_type) == ("Ev1", "message")
+
+
+def test_w024_slacks_interaction_is_inside_its_form() -> None:
+    body = b"payload=%7B%22type%22%3A%22block_actions%22%7D"
+    verified = verify(Slack(SECRET), senders.slack(body, NOW, content_type=FORM), body, NOW)
+
+    assert verified.json() == {"type": "block_actions"}
+    assert verified.id.startswith("digest:")
+
+
+# --- Twilio ---------------------------------------------------------------------------------------
+
+
+def test_w028_forwarding_is_not_believed_unless_told() -> None:
+    asked, body = senders.twilio_form({"Sid": "1"}, url=URL, path="/sms?a=b")
+    proxied = changed(asked, host="internal:8000", x_forwarded_host="evil.example",
+                      x_forwarded_proto="http")  # fmt: skip
+
+    assert verify(Twilio(SECRET, URL), proxied, body, NOW)
+    assert refused(Twilio(SECRET, "http://internal:8000"), proxied, body) == "no_match"
+
+    def believing(asked: Request) -> str:
+        return f"https://{asked.value('x-forwarded-host')}{asked.path}?{asked.query}"
+
+    forwarded = changed(proxied, x_forwarded_host="example.com")
+    assert verify(Twilio(SECRET, believing), forwarded, body, NOW)
+
+
+def test_w028_a_path_that_a_proxy_changes_is_configured() -> None:
+    asked, body = senders.twilio_form({"Sid": "1"}, url=URL, path="/public/sms?a=b")
+    behind = Request(method="POST", path="/sms", query="a=b", headers=asked.headers)
+
+    assert verify(Twilio(SECRET, f"{URL}/public/sms"), behind, body, NOW)
+    assert refused(Twilio(SECRET, URL), behind, body) == "no_match"
+
+
+@pytest.mark.parametrize(
+    "url", ["example.com", "ftp://x", "", "https://", "https://x?a=b", "https://x:port"]
+)
+def test_w028_the_public_url_is_checked_at_the_start(url: str) -> None:
+    with pytest.raises(InvalidInput, match="url"):
+        Twilio(SECRET, url)
+
+
+def test_w029_twilios_fields_count_as_received() -> None:
+    fields = {
+        "Empty": "",
+        "Space": " a  b ",
+        "Plus": "+1 +2",
+        "Body": "ünï\r\ncode & = %",
+        "a": "1",
+    }
+    asked, body = senders.twilio_form(fields, url=URL, path="/sms")
+
+    assert verify(Twilio(SECRET, URL), asked, body, NOW)
+    assert refused(Twilio(SECRET, URL), asked, body.replace(b"Empty=", b"Empty=+")) == "no_match"
+
+
+def test_w030_a_body_that_is_no_form_is_bound_by_its_digest_or_refused() -> None:
+    content = f"{URL}/events".encode()
+    made = base64.b64encode(hmac.new(SECRET.encode(), content, hashlib.sha1).digest()).decode()
+    asked = request("/events", x_twilio_signature=made, content_type="application/json")
+
+    assert refused(Twilio(SECRET, URL), asked, b'{"a": 1}') == "body_unbound"
+    assert refused(Twilio(SECRET, URL), changed(asked, content_type=None), b"{}") == "no_match"
+    assert verify(Twilio(SECRET, URL), asked, b"", NOW)
+
+
+def signed_with_hash(body: bytes, query: str, content_type: str) -> Request:
+    content = f"{URL}/events?{query}".encode()
+    made = base64.b64encode(hmac.new(SECRET.encode(), content, hashlib.sha1).digest()).decode()
+    return request(f"/events?{query}", x_twilio_signature=made, content_type=content_type)
+
+
+def test_w031_a_digest_that_is_given_twice_binds_nothing() -> None:
+    body = b'{"a": 1}'
+    digest = hashlib.sha256(body).hexdigest()
+    once = signed_with_hash(body, f"bodySHA256={digest}", "application/json")
+    twice = signed_with_hash(body, f"bodySHA256={digest}&bodySHA256={'0' * 64}", "application/json")
+
+    assert verify(Twilio(SECRET, URL), once, body, NOW)
+    assert refused(Twilio(SECRET, URL), twice, body) == "body_unbound"
+
+
+def test_w030_a_captured_address_does_not_serve_another_body_as_a_form() -> None:
+    body = b'{"a": 1}'
+    captured = signed_with_hash(body, f"bodySHA256={hashlib.sha256(body).hexdigest()}", FORM)
+
+    assert refused(Twilio(SECRET, URL), captured, b"") == "body_unbound"
+    assert refused(Twilio(SECRET, URL), captured, b"a=1") == "body_unbound"
+
+
+# --- Stripe ---------------------------------------------------------------------------------------
+
+
+def stripe_header(form: str) -> Request:
+    good = str(senders.stripe(b"{}", NOW).value("stripe-signature"))
+    stamp, _, signature = good.removeprefix("t=").partition(",v1=")
+    return request(stripe_signature=form.format(t=stamp, v1=signature, bad="0" * 64))
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["t={t},v1={v1}", "v1={v1},t={t}", "t={t},v1={bad},v1={v1}", "t={t},v1={v1},v0={bad},v9=x",
+     " t={t} , v1={v1} ", "t={t},v1={v1},", "x,t={t},v1={v1}"],
+)  # fmt: skip
+def test_w032_stripes_header_has_one_time_and_any_number_of_signatures(form: str) -> None:
+    assert verify(Stripe(SECRET), stripe_header(form), b"{}", NOW)
+
+
+@pytest.mark.parametrize(
+    ("form", "code"),
+    [
+        ("t={t},t={t},v1={v1}", "header_malformed"),
+        ("v1={v1}", "header_malformed"),
+        ("t=,v1={v1},v0={bad}", "timestamp_malformed"),
+        ("t,v1=,v0=", "no_usable_scheme"),
+        ("t,v1=,v0", "no_usable_scheme"),
+        ("t={t},v0={v1}", "no_usable_scheme"),
+        ("t={t},v1={bad}", "no_match"),
+        ("t={t};v1={v1}", "no_usable_scheme"),
+        ("t={t},v1={v1}x", "no_match"),
+    ],
+)
+def test_w032_other_headers_of_stripes_are_refused(form: str, code: str) -> None:
+    assert refused(Stripe(SECRET), stripe_header(form)) == code
+
+
+def test_w034_what_is_compressed_is_verified_as_it_was_received() -> None:
+    body = bytes.fromhex("1f8b0800000000000003abae050043bfa6a302000000")
+    asked = changed(senders.github(body), content_encoding="gzip")
+
+    assert verify(GitHub(SECRET), asked, body, NOW).body == body
+    assert refused(GitHub(SECRET), asked, b"{}") == "no_match"
+
+
+# --- any other sender -----------------------------------------------------------------------------
+
+
+def test_w001_any_other_sender_says_what_it_signs() -> None:
+    provider = Hmac(
+        "c2VjcmV0", sender="acme", header="X-Acme-Signature", prefix="v2=", encoding="base64",
+        algorithm="sha512", content="v2:{id}:{timestamp}:{body}", secret_form="base64",
+        timestamp_header="X-Acme-Time", id="X-Acme-Id", type_header="X-Acme-Event",
+    )  # fmt: skip
+    content = b"v2:e-1:" + senders.seconds(NOW).encode() + b":{}"
+    made = base64.b64encode(hmac.new(b"secret", content, hashlib.sha512).digest()).decode()
+    asked = request(
+        x_acme_signature=f"v2={made}", x_acme_time=senders.seconds(NOW), x_acme_id="e-1",
+        x_acme_event="paid",
+    )  # fmt: skip
+
+    verified = verify(provider, asked, b"{}", NOW)
+
+    assert verified == Verified(
+        provider="hmac:acme", id="e-1", signed_id=True, secret_id="1", body=b"{}",
+        event_type="paid", timestamp=NOW,
+    )  # fmt: skip
+    assert refused(provider, changed(asked, x_acme_id="e-2")) == "no_match"
+    assert refused(provider, changed(asked, x_acme_id=None)) == "header_missing"
+    assert refused(provider, asked, now=NOW + timedelta(minutes=6)) == "too_old"
+    assert refused(provider, changed(asked, x_acme_signature=made)) == "header_malformed"
+
+
+def test_w043_an_id_that_is_not_signed_has_a_guard() -> None:
+    made = hmac.new(b"secret", b"{}", hashlib.sha256).hexdigest()
+    asked = request(x_signature=made, x_id="e-1")
+
+    by_header = Hmac("secret", sender="acme", header="X-Signature", id="X-Id")
+    by_body = Hmac("secret", sender="acme", header="X-Signature", id=lambda body: "from-the-body")
+
+    assert verify(by_header, asked, b"{}", NOW).guard
+    assert verify(by_body, asked, b"{}", NOW).guard is None
+    assert verify(by_body, asked, b"{}", NOW).id == "from-the-body"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"content": "no body"}, {"content": "{body}{other}"}, {"content": "{timestamp}{body}"},
+        {"timestamp_header": "X-Time"}, {"content": "{id}{body}"}, {"encoding": "octal"},
+        {"algorithm": "md5"}, {"secret_form": "hex"}, {"secret_form": "rot13"}, {"sender": ""},
+    ],
+)  # fmt: skip
+def test_w016_the_settings_of_any_other_sender_are_checked(options: dict[str, Any]) -> None:
+    given = {"sender": "acme", "header": "X-Signature", **options}
+
+    with pytest.raises(InvalidInput):
+        Hmac("secret", **given)
+
+
+def test_w053_what_may_be_logged_has_no_secret_and_no_body() -> None:
+    body = b'{"card": "4242"}'
+    provider = Stripe([SECRET, Secret("another", id="old", until=NOW)])
+    verified = verify(provider, senders.stripe(body, NOW), body, NOW)
+    with pytest.raises(BadSignature) as caught:
+        verify(provider, senders.stripe(body, NOW, secret="x"), body, NOW)
+
+    told = f"{provider!r} {verified!r} {caught.value!r} {caught.value} {caught.value.evidence}"
+
+    assert SECRET not in told
+    assert "another" not in told
+    assert "4242" not in told
+    assert "v1=" not in told
+    assert "StandardWebhooks" in repr(StandardWebhooks(WHSEC))
+    assert WHSEC not in repr(StandardWebhooks(WHSEC))
+    assert str(base64.b64decode(WHSEC[6:])) not in repr(StandardWebhooks(WHSEC))

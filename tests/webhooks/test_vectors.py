@@ -1,0 +1,326 @@
+"""What others have published: requests with the signatures that fit them."""
+
+import base64
+import hashlib
+import hmac
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import pytest
+
+from onefold import InvalidInput
+from onefold.surfaces.http.request import Request
+from onefold.surfaces.webhooks import (
+    BadSignature,
+    GitHub,
+    Hmac,
+    Provider,
+    Slack,
+    StandardWebhooks,
+    Stripe,
+    Twilio,
+    sign,
+    verify,
+)
+from onefold.surfaces.webhooks.asymmetric import private_key, public_key
+from onefold.surfaces.webhooks.reading import mac
+from tests.webhooks.senders import FORM, WHPK, WHSEC, WHSK, request
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MESSAGE = {"webhook_id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook_timestamp": "1614265330"}
+MESSAGE_BODY = b'{"test": 2432232314}'
+V1 = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+V1A = "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg=="
+STRIPE_BODY = b"""{
+  "id": "evt_123",
+  "object": "event",
+  "account": "acct_123",
+  "api_version": "2017-05-25",
+  "created": 1533204620,
+  "data": {
+    "object": {
+      "id": "cus_123",
+      "object": "customer",
+      "created": 123456789,
+      "email": "test@stripe.com",
+      "livemode": false,
+      "metadata": {}
+    }
+  },
+  "livemode": false,
+  "pending_webhooks": 1,
+  "request": {
+    "id": "req_123",
+    "idempotency_key": "idempotency-key-123"
+  },
+  "type": "customer.created"
+}
+"""
+STRIPE_V1 = "2220f87ef101a04665f11cdf770523143f875572008577fa0f20882ddb9cc3c7"
+STRIPE_V0 = "63f3a72374a733066c4be69ed7f8e5ac85c22c9f0a6a612ab9a025a9e4ee7eef"
+SLACK_BODY = (
+    b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow"
+    b"&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner"
+    b"&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands"
+    b"%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121"
+    b".803a0bc887a14d10d2c447fce8b6703c"
+)
+CALL = {
+    "CallSid": "CA1234567890ABCDE",
+    "Digits": "1234",
+    "From": "+14158675309",
+    "To": "+18005551212",
+    "Caller": "+14158675309",
+}
+APP = "/myapp.php?foo=1&bar=2"
+JSON_HASH = "0a1ff7634d9ab3b95db5c9a2dfe9416e41502b283a80c7cf19632632f96e6620"
+EMPTY_HASH = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+
+
+class Vector(NamedTuple):
+    """A request, and what it is to be verified with."""
+
+    name: str
+    provider: Provider
+    request: Request
+    body: bytes
+    at: int = 0
+
+    @property
+    def now(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.at)
+
+
+def form(name: str, url: str, signature: str, fields: object, path: str = APP) -> Vector:
+    asked = request(path, x_twilio_signature=signature, content_type=FORM)
+    body = urlencode(fields, doseq=True).encode()  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    return Vector(f"twilio-{name}", Twilio("12345", url), asked, body)
+
+
+def hashed(name: str, signature: str, path: str, body: bytes) -> Vector:
+    asked = request(path, x_twilio_signature=signature, content_type="application/json")
+    return Vector(f"twilio-{name}", Twilio("12345", "https://mycompany.com"), asked, body)
+
+
+TWILIO = [
+    form("plain", "https://mycompany.com", "RSOYDt4T1cUTdK1PDd93/VVr8B8=", CALL),
+    form("https-port", "https://mycompany.com:1234", "RSOYDt4T1cUTdK1PDd93/VVr8B8=", CALL),
+    form("adds-443", "https://mycompany.com", "kvajT1Ptam85bY51eRf/AJRuM3w=", CALL),
+    form("adds-80", "http://mycompany.com", "0ZXoZLH/DfblKGATFgpif+LLRf4=", CALL),
+    form("http-port", "http://mycompany.com:1234", "Zmvh+3yNM1Phv2jhDCwEM3q5ebU=", CALL),
+    form("user", "https://user:pass@mycompany.com", "CukzLTc1tT5dXEDIHm/tKBanW10=", CALL),
+    form("user-only", "https://user@mycompany.com", "2YRLlVAflCqxaNicjMpJcSTgzSs=", CALL),
+    form("user-port", "https://user:pass@mycompany.com", "ZQFR1PTIZXF2MXB8ZnKCvnnA+rI=", CALL),
+    form("documented", "https://mycompany.com", "GvWf1cFY/Q7PnoempGyD5oXAezc=",
+         CALL | {"From": "+14158675310", "Caller": "+14158675310"}),
+    form("quotes", "https://mycompany.com", "dsq4Ehbj6cs+KdTkpF5sSSplOWw=", CALL,
+         path=f"{APP}&Body=It's+amazing"),
+    form("array", "https://mycompany.com", "83O6e2vORAoJHUNzJjDWN1jz+BA=",
+         {"MessagingBinding.Address": ["+1325xxxxxxx", "+1415xxxxxxx"]}),
+    form("array-turned", "https://mycompany.com", "83O6e2vORAoJHUNzJjDWN1jz+BA=",
+         {"MessagingBinding.Address": ["+1415xxxxxxx", "+1325xxxxxxx"]}),
+    form("repeated", "https://mycompany.com", "IK+Dwps556ElfBT0I3Rgjkr1wJU=",
+         {"Sid": "CA123", "SidAccount": "AC123", "Digits": ["5678", "1234", "1234"]}),
+    hashed("json", "a9nBmqA0ju/hNViExpshrM61xv4=", f"{APP}&bodySHA256={JSON_HASH}",
+           b'{"property": "value", "boolean": true}'),
+    hashed("json-empty", "Ldidvp12m26NI7eqEvxnEpkd9Hc=", f"{APP}&bodySHA256={EMPTY_HASH}", b"{}"),
+    hashed("json-alone", "y77kIzt2vzLz71DgmJGsen2scGs=", f"/myapp.php?bodySHA256={JSON_HASH}",
+           b'{"property": "value", "boolean": true}'),
+]  # fmt: skip
+
+VECTORS = [
+    Vector("standard-v1", StandardWebhooks(WHSEC), request(**MESSAGE, webhook_signature=V1),
+           MESSAGE_BODY, 1614265330),
+    Vector("standard-bare-secret", StandardWebhooks(WHSEC.removeprefix("whsec_")),
+           request(**MESSAGE, webhook_signature=V1), MESSAGE_BODY, 1614265330),
+    Vector("svix-v1", StandardWebhooks(WHSEC),
+           request(svix_id=MESSAGE["webhook_id"], svix_timestamp="1614265330", svix_signature=V1),
+           MESSAGE_BODY, 1614265330),
+    Vector("standard-v1a", StandardWebhooks(WHPK), request(**MESSAGE, webhook_signature=V1A),
+           MESSAGE_BODY, 1614265330),
+    Vector("standard-v1a-private", StandardWebhooks(WHSK),
+           request(**MESSAGE, webhook_signature=V1A), MESSAGE_BODY, 1614265330),
+    Vector("stripe", Stripe("webhook_secret"),
+           request(stripe_signature=f"t=1533204620,v1={STRIPE_V1},v0={STRIPE_V0}"), STRIPE_BODY,
+           1533204720),
+    Vector("github", GitHub("It's a Secret to Everybody"),
+           request(x_hub_signature_256="sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4"
+                   "379c8b043e17"), b"Hello, World!"),
+    Vector("slack", Slack("8f742231b10e8888abcd99yyyzzz85a5"),
+           request(x_slack_request_timestamp="1531420618", content_type=FORM,
+                   x_slack_signature="v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c"
+                   "69b503"), SLACK_BODY, 1531420618),
+    *TWILIO,
+]  # fmt: skip
+
+each_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
+
+
+def test_the_body_of_stripes_vector_is_whole() -> None:
+    assert len(STRIPE_BODY) == 484
+    assert hashlib.sha256(STRIPE_BODY).hexdigest().startswith("98cc89412549ca7f")
+
+
+@each_vector
+def test_w001_what_others_have_published_is_accepted(vector: Vector) -> None:
+    verified = verify(vector.provider, vector.request, vector.body, vector.now)
+
+    assert verified.provider == vector.provider.name
+    assert verified.body == vector.body
+    assert verified.secret_id == "1"
+
+
+@each_vector
+def test_w002_and_refused_when_a_byte_is_changed(vector: Vector) -> None:
+    for place in {0, len(vector.body) // 2, len(vector.body) - 1}:
+        changed = bytearray(vector.body)
+        changed[place] ^= 1
+
+        with pytest.raises(BadSignature):
+            verify(vector.provider, vector.request, bytes(changed), vector.now)
+
+
+@each_vector
+def test_w002_and_refused_when_something_is_added(vector: Vector) -> None:
+    with pytest.raises(BadSignature):
+        verify(vector.provider, vector.request, vector.body + b"\n", vector.now)
+
+
+@each_vector
+@pytest.mark.parametrize("raw", [str, bytearray, lambda body: {"body": body}, lambda body: None])
+def test_w003_only_raw_bytes_are_verified(vector: Vector, raw: type) -> None:
+    body = vector.body.decode() if raw is str else raw(vector.body)
+
+    with pytest.raises(InvalidInput, match="body must be the raw bytes"):
+        verify(vector.provider, vector.request, body, vector.now)
+
+
+@each_vector
+def test_w007_the_case_of_headers_does_not_matter(vector: Vector) -> None:
+    for spell in (str.upper, str.title, str.lower):
+        headers = tuple((spell(name), value) for name, value in vector.request.headers)
+        asked = Request(
+            method="POST", path=vector.request.path, query=vector.request.query, headers=headers
+        )
+
+        assert verify(vector.provider, asked, vector.body, vector.now)
+
+
+def test_w009_a_near_miss_is_refused() -> None:
+    asked = request(**MESSAGE, webhook_signature=V1[:-2] + "A=")
+
+    with pytest.raises(BadSignature) as refused:
+        verify(StandardWebhooks(WHSEC), asked, MESSAGE_BODY, EPOCH + timedelta(seconds=1614265330))
+
+    assert refused.value.code == "no_match"
+
+
+@pytest.mark.parametrize(
+    ("bare", "padded"),
+    [
+        ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS="),
+        ("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwBr", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwBg=="),
+    ],
+)
+def test_w001_a_secret_without_padding_is_the_same(bare: str, padded: str) -> None:
+    at = EPOCH + timedelta(seconds=1614265330)
+    content = b"msg_1.1614265330.{}"
+    key = base64.b64decode(f"{bare}{'=' * (-len(bare) % 4)}")
+    signature = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
+    asked = request(
+        webhook_id="msg_1", webhook_timestamp="1614265330", webhook_signature=f"v1,{signature}"
+    )
+
+    for secret in (bare, padded, f"whsec_{bare}", f"whsec_{padded}"):
+        assert verify(StandardWebhooks(secret), asked, b"{}", at)
+
+
+@pytest.mark.parametrize(("secret", "signature"), [(WHSEC, V1), (WHSK, V1A)])
+def test_w055_what_we_sign_is_what_others_have_published(secret: str, signature: str) -> None:
+    at = EPOCH + timedelta(seconds=1614265330)
+
+    headers = dict(sign(secret, id=MESSAGE["webhook_id"], body=MESSAGE_BODY, now=at))
+
+    assert headers["webhook-signature"] == signature
+    assert headers["webhook-timestamp"] == "1614265330"
+
+
+# RFC 4231, HMAC-SHA-256; RFC 2202, HMAC-SHA-1.
+MACS = [
+    ("sha256", b"\x0b" * 20, b"Hi There",
+     "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
+    ("sha256", b"Jefe", b"what do ya want for nothing?",
+     "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"),
+    ("sha256", b"\xaa" * 20, b"\xdd" * 50,
+     "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe"),
+    ("sha256", bytes(range(1, 26)), b"\xcd" * 50,
+     "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b"),
+    ("sha256", b"\xaa" * 131, b"Test Using Larger Than Block-Size Key - Hash Key First",
+     "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"),
+    ("sha256", b"\xaa" * 131,
+     b"This is a test using a larger than block-size key and a larger than block-size data. The"
+     b" key needs to be hashed before being used by the HMAC algorithm.",
+     "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"),
+    ("sha512", b"Jefe", b"what do ya want for nothing?",
+     "164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554"
+     "9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737"),
+    ("sha1", b"\x0b" * 20, b"Hi There", "b617318655057264e28bc0b6fb378c8ef146be00"),
+    ("sha1", b"Jefe", b"what do ya want for nothing?", "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79"),
+    ("sha1", b"\xaa" * 20, b"\xdd" * 50, "125d7342b9ac11cd91a39af48aa17b4f63f175d3"),
+    ("sha1", b"\xaa" * 80, b"Test Using Larger Than Block-Size Key - Hash Key First",
+     "aa4ae5e15272d00e95705637ce8a3b55ed402112"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("algorithm", "key", "content", "digest"), MACS)
+def test_w001_the_macs_of_the_rfcs_are_ours(
+    algorithm: str, key: bytes, content: bytes, digest: str
+) -> None:
+    assert mac(key, content, algorithm).hex() == digest  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(("algorithm", "key", "content", "digest"), MACS)
+@pytest.mark.parametrize("encoding", ["hex", "base64"])
+def test_w001_the_macs_of_the_rfcs_are_those_of_the_generic_provider(
+    algorithm: str, key: bytes, content: bytes, digest: str, encoding: str
+) -> None:
+    given = digest if encoding == "hex" else base64.b64encode(bytes.fromhex(digest)).decode()
+    provider = Hmac(
+        key.hex(),
+        sender="rfc",
+        header="X-Signature",
+        secret_form="hex",
+        algorithm=algorithm,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        encoding=encoding,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    )
+
+    assert verify(provider, request(x_signature=given), content, EPOCH).id.startswith("digest:")
+
+
+# RFC 8032, ed25519: private, public, message, signature.
+ED25519 = [
+    ("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+     "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", "",
+     "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b4"
+     "6bd25bf5f0595bbe24655141438e7a100b"),
+    ("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+     "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c", "72",
+     "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d"
+     "8c387b2eaeb4302aeeb00d291612bb0c00"),
+    ("c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+     "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025", "af82",
+     "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6"
+     "594a7c15e9716ed28dc027beceea1ec40a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("private", "public", "message", "signature"), ED25519)
+def test_w001_the_signatures_of_rfc_8032_are_ours(
+    private: str, public: str, message: str, signature: str
+) -> None:
+    key = private_key(bytes.fromhex(private))
+
+    assert key.sign(bytes.fromhex(message)).hex() == signature
+    assert key.public_key().public_bytes_raw().hex() == public
+    assert key.public_key() == public_key(bytes.fromhex(public))
