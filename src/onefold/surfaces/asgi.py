@@ -98,8 +98,8 @@ class IdempotencyMiddleware:
             return self._keyed(scope, receive, send, is_keyed=is_keyed)
         if self._captures_all:
             conversation = Conversation(self._desk, scope, receive, send)
-            scope[CONVERSATION] = conversation
-            return self._converse(scope, conversation, receive)
+            guarded = _guarded(scope, conversation)
+            return self._converse(guarded, conversation, receive)
         scope[CONVERSATION] = self._desk
         return self.app(scope, receive, send)
 
@@ -116,11 +116,7 @@ class IdempotencyMiddleware:
             if refusal is not None:
                 await conversation.answer(refusal)
                 return
-        guarded = {**scope, CONVERSATION: conversation}
-        if "extensions" in scope:
-            guarded["extensions"] = {
-                name: value for name, value in scope["extensions"].items() if name not in HIDDEN
-            }
+        guarded = _guarded(scope, conversation)
         conversation.listen()
         await self._apart(self._converse(guarded, conversation, conversation.receive))
 
@@ -209,6 +205,16 @@ class IdempotencyMiddleware:
             return message
 
         await self.app(scope, heard, send)
+
+
+def _guarded(scope: Scope, conversation: Conversation) -> Scope:
+    """What the application is told: whom it talks to, and of no way around us."""
+    guarded = {**scope, CONVERSATION: conversation}
+    if "extensions" in scope:
+        guarded["extensions"] = {
+            name: value for name, value in scope["extensions"].items() if name not in HIDDEN
+        }
+    return guarded
 
 
 def _tell(task: asyncio.Task[None]) -> None:

@@ -1,0 +1,125 @@
+"""Requests to an ASGI application, message by message, and a real server around one."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Generator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from tests.http.apps import App
+from tests.http.scenario_site import ALICE, LONG, Headers
+
+Message = MutableMapping[str, Any]
+
+DISCONNECT: Message = {"type": "http.disconnect"}
+
+
+def part(body: bytes = b"", *, more: bool = False) -> Message:
+    """A piece of a request's body."""
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+class Talk:
+    """One request; the test says what the server hears, and when."""
+
+    def __init__(
+        self,
+        app: App,
+        *heard: Message,
+        path: str = "/pay",
+        method: str = "POST",
+        key: str | None = "k",
+        headers: Headers = (),
+        scope: Message | None = None,
+    ) -> None:
+        sent = [("content-type", "application/json"), ("authorization", ALICE), *headers]
+        if key is not None:
+            sent.append(("idempotency-key", key))
+        self._app = app
+        self._scope: Message = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "headers": [(name.encode(), value.encode()) for name, value in sent],
+            **(scope or {}),
+        }
+        self._inbox: asyncio.Queue[Message] = asyncio.Queue()
+        self.is_heard = asyncio.Event()
+        """Set once the application has taken a message."""
+        self.said: list[Message] = []
+        """What it has sent."""
+        for message in heard:
+            self.hear(message)
+
+    def hear(self, message: Message) -> None:
+        self._inbox.put_nowait(message)
+
+    async def run(self) -> list[Message]:
+        """To the end of the application."""
+        await self._app(self._scope, self._receive, self._send)
+        return self.said
+
+    async def _receive(self) -> Message:
+        message = await self._inbox.get()
+        self.is_heard.set()
+        return message
+
+    async def _send(self, message: Message) -> None:
+        self.said.append(message)
+
+    @property
+    def status(self) -> int:
+        (start,) = (said for said in self.said if said["type"] == "http.response.start")
+        status: int = start["status"]
+        return status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        (start,) = (said for said in self.said if said["type"] == "http.response.start")
+        return {name.decode().lower(): value.decode() for name, value in start["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        pieces = [said for said in self.said if said["type"] == "http.response.body"]
+        assert [piece.get("more_body", False) for piece in pieces][-1] is False
+        return b"".join(piece.get("body", b"") for piece in pieces)
+
+
+@contextmanager
+def served(app: App) -> Generator[tuple[str, int]]:
+    """A real uvicorn on loopback, in a thread with a loop of its own; gives its address."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    configuration = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)  # type: ignore[arg-type] # its own name for the same
+    server = uvicorn.Server(configuration)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield listening.getsockname()
+    finally:
+        server.should_exit = True
+        thread.join(LONG)
+        listening.close()
+
+
+def written(
+    path: str, headers: Sequence[tuple[str, str]], body: bytes = b"", *, length: int | None = None
+) -> bytes:
+    """A POST as it goes over the wire."""
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: shop",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body) if length is None else length}",
+        f"Authorization: {ALICE}",
+        *(f"{name}: {value}" for name, value in headers),
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

@@ -1,0 +1,292 @@
+"""Bodies in pieces, in both directions; and what goes past us on the way."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Any
+
+import fastapi
+import httpx
+import pytest
+from starlette.background import BackgroundTask
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from onefold import Onefold
+from onefold.surfaces import asgi
+from onefold.surfaces.fastapi import Idempotency
+from tests.fixtures.colours import Store
+from tests.fixtures.connections import Effects
+from tests.http.apps import App, asgi_app, fastapi_app
+from tests.http.apps_talk import DISCONNECT, Talk, part, served, written
+from tests.http.scenario_modes import LEASED_SQLITE
+from tests.http.scenario_site import LONG, OpenSite
+
+SETTLED = 1
+
+
+@pytest.fixture
+def onefold(store: Store) -> Onefold:
+    return store.open()
+
+
+def caller() -> str:
+    return "alice"
+
+
+def streaming(onefold: Onefold, pieces: Any, **options: Any) -> App:
+    """An application whose POST /pay answers with a stream."""
+    app = fastapi.FastAPI()
+    idempotency = Idempotency(onefold)
+    idempotency.install(app)
+
+    @app.post("/pay")
+    @idempotency(principal=caller, **options)
+    async def pay() -> StreamingResponse:
+        return StreamingResponse(pieces(), 200, media_type="text/plain")
+
+    return app
+
+
+async def three() -> AsyncGenerator[bytes]:
+    for piece in (b"one ", b"two ", b"three"):
+        yield piece
+
+
+async def breaking() -> AsyncGenerator[bytes]:
+    yield b"one "
+    raise ValueError("in the middle")
+
+
+@pytest.mark.parametrize("app", [fastapi_app, asgi_app])
+async def test_h096_the_handler_reads_the_whole_body_and_then_hears_the_client_leave(
+    open_site: OpenSite, app: Any
+) -> None:
+    site = await open_site()
+    talk = Talk(app(site.shop), part(b"[1,", more=True), part(b"2]"), DISCONNECT)
+
+    await talk.run()
+
+    assert site.shop.heard == [b"[1,2]"]
+    assert talk.status == 201
+
+
+async def test_h096_an_endpoint_that_does_not_read_hears_everything_after_the_claim(
+    onefold: Onefold,
+) -> None:
+    heard: list[Any] = []
+    app = fastapi.FastAPI()
+    idempotency = Idempotency(onefold)
+    idempotency.install(app)
+
+    @app.post("/pay")
+    @idempotency(principal=caller, transaction=onefold)
+    async def pay(request: fastapi.Request) -> None:
+        heard.extend([await request.receive() for _ in range(4)])
+
+    messages = [part(b"a", more=True), part(b"b"), DISCONNECT]
+    await Talk(app, *messages).run()
+
+    assert heard == [*messages, DISCONNECT]
+
+
+@pytest.mark.parametrize("mode", [LEASED_SQLITE], ids=str)
+async def test_h097_the_key_is_claimed_when_the_body_is_complete(open_site: OpenSite) -> None:
+    site = await open_site()
+    app = asgi_app(site.shop)
+    slow = Talk(app, part(b"a", more=True))
+    running = asyncio.create_task(slow.run())
+    await slow.is_heard.wait()
+
+    # Nobody has the key yet: another request with it wins, and the slow one is compared with it.
+    quick = Talk(app, part(b"ab"))
+    await quick.run()
+    slow.hear(part(b"b"))
+    await running
+
+    assert (quick.status, slow.status) == (201, 201)
+    assert slow.headers["idempotent-replayed"] == "true"
+    assert site.shop.runs == 1
+
+
+async def test_h086_h089_the_pieces_of_an_answer_are_one_answer(onefold: Onefold) -> None:
+    app = streaming(onefold, three, transaction=onefold)
+    first, retry = Talk(app, part()), Talk(app, part())
+
+    await first.run()
+    await retry.run()
+
+    assert first.body == retry.body == b"one two three"
+    assert retry.headers["content-length"] == "13"
+
+
+async def test_h086_a_stream_may_be_sent_as_it_comes_all_but_its_end(onefold: Onefold) -> None:
+    seen: list[list[Any]] = []
+    talks: list[Talk] = []
+
+    async def watched() -> AsyncGenerator[bytes]:
+        async for piece in three():
+            yield piece
+            seen.append([said.get("body") for said in talks[0].said])
+
+    app = streaming(onefold, watched, takeover="refuse", stream="forward")
+    for _ in range(2):
+        talks.append(Talk(app, part()))
+        await talks[-1].run()
+    first, retry = talks
+
+    assert seen == [[None], [None, b"one "], [None, b"one ", b"two "]]
+    assert first.body == retry.body == b"one two three"
+
+
+@pytest.mark.parametrize("stream", ["buffer", "forward"])
+async def test_h087_a_stream_that_breaks_off_is_not_stored_as_done(
+    onefold: Onefold, stream: str
+) -> None:
+    app = streaming(onefold, breaking, takeover="refuse", stream=stream)
+
+    with pytest.raises(ValueError, match="in the middle"):
+        await Talk(app, part()).run()
+    retry = Talk(app, part())
+    await retry.run()
+
+    assert retry.status == 500
+    assert b"attempt_failed" in retry.body
+
+
+async def test_h087_in_a_transaction_it_is_undone_and_runs_again(onefold: Onefold) -> None:
+    streams = iter([breaking(), three()])
+    app = streaming(onefold, partial(next, streams), transaction=onefold)
+
+    broken = Talk(app, part())
+    with pytest.raises(ValueError, match="in the middle"):
+        await broken.run()
+    retry = Talk(app, part())
+    await retry.run()
+
+    # Its client has seen nothing of what is undone; Starlette's own 500 is all that was said.
+    assert b"one " not in b"".join(said.get("body", b"") for said in broken.said)
+    assert (retry.status, retry.body) == (200, b"one two three")
+
+
+@pytest.mark.parametrize("mode_option", ["joined", "leased"])
+async def test_h088_of_a_stream_without_an_end_a_tombstone_is_kept(
+    onefold: Onefold, mode_option: str
+) -> None:
+    options: Any = {"transaction": onefold} if mode_option == "joined" else {"takeover": "refuse"}
+    app = streaming(onefold, three, stream="tombstone", **options)
+    first, retry = Talk(app, part()), Talk(app, part())
+
+    await first.run()
+    await retry.run()
+
+    assert first.body == b"one two three"
+    pieces = [said["body"] for said in first.said if said["type"] == "http.response.body"]
+    assert pieces[:3] == [b"one ", b"two ", b"three"]  # as they came
+    assert retry.status == 409
+    assert b"response_not_kept" in retry.body
+
+
+async def test_h090_h091_ways_around_us_are_not_offered_to_the_application(
+    onefold: Onefold,
+) -> None:
+    offered: list[set[str]] = []
+    app = fastapi.FastAPI()
+    idempotency = Idempotency(onefold)
+    idempotency.install(app)
+
+    @app.post("/pay")
+    @idempotency(principal=caller, transaction=onefold, required=False)
+    async def pay(request: fastapi.Request) -> None:
+        offered.append(set(request.scope["extensions"]))
+
+    extensions: dict[str, Any] = {
+        "http.response.pathsend": {},
+        "http.response.zerocopysend": {},
+        "http.response.trailers": {},
+        "http.response.push": {},
+    }
+    await Talk(app, part(), scope={"extensions": extensions}).run()
+    await Talk(app, part(), key=None, scope={"extensions": extensions}).run()
+
+    # Without a key the answer of a joined route is kept back, too, until it is committed.
+    assert offered == [{"http.response.push"}] * 2
+
+
+async def test_h092_what_is_said_before_the_answer_is_passed_on_and_not_stored(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site()
+    plain = asgi.Idempotency(site.shop.onefold)
+    plain.add("POST", "/pay", principal=lambda scope: "alice", transaction=site.shop.onefold)
+    hint = {"type": "http.response.early_hint", "links": [b"</style.css>; rel=preload"]}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(hint)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    wrapped = plain.wrap(app)
+    first, retry = Talk(wrapped, part()), Talk(wrapped, part())
+    await first.run()
+    await retry.run()
+
+    assert first.said[0] == hint
+    assert [said["type"] for said in retry.said] == ["http.response.start", "http.response.body"]
+    assert first.body == retry.body == b"done"
+
+
+async def test_h095_a_background_task_runs_once_and_after_the_commit(
+    onefold: Onefold, effects: Effects
+) -> None:
+    seen: list[Any] = []
+    app = fastapi.FastAPI()
+    idempotency = Idempotency(onefold)
+    idempotency.install(app)
+
+    def look() -> None:
+        seen.append(effects.claims)
+
+    @app.post("/pay")
+    @idempotency(principal=caller, transaction=onefold)
+    async def pay() -> Response:
+        return PlainTextResponse("done", background=BackgroundTask(look))
+
+    for _ in range(2):
+        talk = Talk(app, part())
+        await talk.run()
+        assert talk.body == b"done"
+
+    assert seen == [[("k", SETTLED)]]
+
+
+def test_h085_what_was_sent_in_chunks_comes_back_with_its_length(onefold: Onefold) -> None:
+    app = streaming(onefold, three, takeover="refuse", stream="forward")
+
+    with served(app) as (host, port), httpx.Client(base_url=f"http://{host}:{port}") as client:
+        replies = [client.post("/pay", headers={"Idempotency-Key": "k"}) for _ in range(2)]
+
+    assert replies[0].headers["transfer-encoding"] == "chunked"
+    assert replies[1].headers["content-length"] == "13"
+    assert "transfer-encoding" not in replies[1].headers
+    assert [reply.content for reply in replies] == [b"one two three"] * 2
+    onefold.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "code"), [('"a", "b"', b"key_invalid"), ("ok", b"too_large")], ids=["key", "length"]
+)
+async def test_h098_a_client_that_waits_for_100_continue_is_refused_before_it_sends(
+    open_site: OpenSite, key: str, code: bytes
+) -> None:
+    site = await open_site(max_request=100)
+    request = written("/pay", [("Idempotency-Key", key), ("Expect", "100-continue")], length=1000)
+
+    with served(fastapi_app(site.shop)) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), LONG)
+        told = await asyncio.wait_for(reader.readuntil(b"}"), LONG)
+        writer.close()
+
+    assert not head.startswith(b"HTTP/1.1 100")
+    assert code in told
