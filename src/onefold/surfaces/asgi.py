@@ -153,8 +153,8 @@ class IdempotencyMiddleware:
         try:
             await self._call(scope, conversation, receive)
         except BaseException as error:
-            await conversation.fail(error)
-            raise
+            if not await conversation.fail(error):
+                raise
         if conversation.is_open:
             await conversation.fail(RuntimeError("The application has ended without an answer."))
 

@@ -51,6 +51,14 @@ class _Attempt:
             self._once.beat = desk.heart.keep(exchange.claim, policy.lease)
         self.captures = stage.is_open or exchange.claim is not None or exchange.unprotected
 
+    def _failed(self, error: BaseException) -> Scene[None]:
+        assert self._exchange is not None
+        if not self.once.is_lost_by(error):
+            return self._exchange.fail(error)
+        # Who has lost the key leaves it to its takeover, and has nothing to say of it.
+        self._exchange.outcome = "lost"
+        return self._exchange.undo()
+
     def _ended(self) -> None:
         self.captures = False
         assert self._exchange is not None
@@ -100,7 +108,7 @@ class Attempt(_Attempt):
             return
         assert self._exchange is not None
         try:
-            self._stage.run(self._exchange.fail(error))
+            self._stage.run(self._failed(error))
         finally:
             self._ended()
 
@@ -153,7 +161,7 @@ class AsyncAttempt(_Attempt):
             return
         assert self._exchange is not None
         try:
-            await self._run(self._exchange.fail(error))
+            await self._run(self._failed(error))
         finally:
             self._ended()
 

@@ -15,7 +15,7 @@ from onefold.errors import LeaseLost, UsageError
 from onefold.surfaces.http.answer import Answer
 from onefold.surfaces.http.asked import Asked
 from onefold.surfaces.http.body import Digesting, digested
-from onefold.surfaces.http.problem import Refused, too_large
+from onefold.surfaces.http.problem import Refused, lease_lost, too_large
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.once import Once
 from onefold.surfaces.stage import AsyncStage
@@ -168,16 +168,24 @@ class Conversation:
             assert self._exchange is not None
             await self._carry_out(self._exchange.undo())
 
-    async def fail(self, error: BaseException) -> None:
-        """The application has raised, or ended without an answer."""
+    async def fail(self, error: BaseException) -> bool:
+        """The application has raised, or ended without an answer; True where we have given one."""
         if not self._captures:
-            return
+            return False
         assert self._exchange is not None
-        self._captures = False
+        assert self.once is not None
+        exchange, self._captures = self._exchange, False
+        is_lost = self.once.is_lost_by(error)
         try:
-            await self._carry_out(self._exchange.fail(error))
+            # Who has lost the key leaves it to its takeover, and has nothing to say of it.
+            await self._carry_out(exchange.undo() if is_lost else exchange.fail(error))
         finally:
+            exchange.outcome = "lost" if is_lost else exchange.outcome
             self._ended()
+        if is_lost and not self._is_started:
+            await self.answer(exchange.asked.refusal(lease_lost(), exchange.policy))
+            return True
+        return False
 
     async def _carry_out(self, scene: Scene[Any]) -> Any:
         """To its end, though whoever waits for it may be cancelled."""

@@ -105,7 +105,8 @@ class Once(Stepping):
             yield begun.connection
             if self.claim is not None:
                 claim = self.claim
-                begun.write(lambda sql: claims.guard(sql, claim))
+                with self._telling():
+                    begun.write(lambda sql: claims.guard(sql, claim))
 
     @asynccontextmanager
     async def atransaction(self, on: object = None) -> AsyncGenerator[Any]:
@@ -116,7 +117,8 @@ class Once(Stepping):
             yield begun.connection
             if self.claim is not None:
                 claim = self.claim
-                await begun.awrite(lambda sql: claims.guard(sql, claim))
+                with self._telling():
+                    await begun.awrite(lambda sql: claims.guard(sql, claim))
 
     @property
     def lost(self) -> bool:
@@ -128,6 +130,18 @@ class Once(Stepping):
         if self.lost and self.claim is not None:
             key = self.claim.key
             raise LeaseLost(f"{key.surface} {key.key!r}", fence=self.claim.fence)
+
+    def is_lost_by(self, error: BaseException) -> bool:
+        """True where the handler has stopped because the key may be somebody else's."""
+        return isinstance(error, LeaseLost) and self.lost
+
+    @contextmanager
+    def _telling(self) -> Generator[None]:
+        try:
+            yield
+        except LeaseLost:
+            self._lose()
+            raise
 
     def key(self, name: str, key: str | None = None) -> str:
         """A key for a third party: the same over every attempt at this request.
