@@ -28,6 +28,7 @@ IMPORTED = [
     "__main__", "pytest", "onefold.databases.postgres.borrowed", "tests.race.waiting",
     "tests.crash.enqueueing", "tests.crash.delivering", "tests.crash.operating",
     "tests.crash.claiming", "tests.crash.injector",
+    "tests.http.processes.app",
 ]  # fmt: skip
 """By the server, once, instead of by each of its children."""
 

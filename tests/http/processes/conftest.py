@@ -1,0 +1,6 @@
+"""Real server processes on real databases, and their deaths."""
+
+from tests.fixtures.place import place, postgres_place
+from tests.http.processes.site import postgres_site, site
+
+__all__ = ["place", "postgres_place", "postgres_site", "site"]

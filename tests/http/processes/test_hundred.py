@@ -1,0 +1,57 @@
+"""A hundred identical requests at once, over four server processes."""
+
+import pytest
+
+from tests.http.processes.site import Call, Said, Site
+
+SIZE = 100
+SERVERS = 4
+
+
+@pytest.mark.parametrize("path", ["/joined", "/resume"])
+def test_h113_of_a_hundred_at_once_one_runs_and_none_fails(site: Site, path: str) -> None:
+    servers = [site.start() for _ in range(SERVERS)]
+    calls = [Call(servers[n % SERVERS].port, path, "k") for n in range(SIZE)]
+
+    for call in calls:
+        call.go()
+    answers = [call.answer() for call in calls]
+
+    first = check(site, answers)
+    for server in servers:
+        retry = server.post(path, "k")
+        assert (retry.status, retry.body) == (first.status, first.body)
+        assert retry.is_replay
+
+
+def check(site: Site, answers: list[Said]) -> Said:
+    """One has run; the others were told so, or what it answered."""
+    (first,) = [said for said in answers if said.status == 200 and not said.is_replay]
+    for said in answers:
+        if said.status == 200:
+            assert said.body == first.body
+        else:
+            assert (said.status, said.problem) == (409, "in_progress")
+            assert int(said.headers["retry-after"]) >= 1
+    assert site.ledger.count("began") == 1
+    return first
+
+
+@pytest.mark.parametrize("path", ["/joined", "/refuse"])
+def test_h113_while_the_first_is_at_work_the_other_ninety_nine_are_told_so(
+    postgres_site: Site, path: str
+) -> None:
+    """H167: joined, too. Its claim is in a transaction that is open, and nobody waits for that."""
+    site = postgres_site
+    holder, first = site.held(path, "k")
+    servers = [holder, *(site.start() for _ in range(SERVERS - 1))]
+    calls = [Call(servers[n % SERVERS].port, path, "k").go() for n in range(SIZE - 1)]
+
+    for call in calls:
+        assert call.answer().problem == "in_progress"
+    site.open_gate()
+
+    told = first.answer()
+    assert told.receipt
+    assert [server.post(path, "k").body for server in servers] == [told.body] * SERVERS
+    assert site.ledger.count("began") == 1
