@@ -55,10 +55,10 @@ class Begun:
     def _refuse_ended(self) -> None:
         """What was committed by hand is committed apart from what we would add.
 
-        SQLAlchemy says so itself, and on SQLite it has not begun before the first write.
+        SQLAlchemy and Django say so themselves, and have not begun before the first statement.
         """
         library = {package for package, _ in _names(self.connection)}
-        if "sqlalchemy" not in library and self._borrowed.failed():
+        if library.isdisjoint({"sqlalchemy", "django"}) and self._borrowed.failed():
             raise UsageError(
                 "The transaction has ended inside its block: it was committed or rolled back there,"
                 " or an error has ended it. Leave that to the block."

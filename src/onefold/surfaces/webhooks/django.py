@@ -10,6 +10,7 @@ import inspect
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -75,8 +76,11 @@ def _async_view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., 
 def _read(webhook: Webhook, request: HttpRequest) -> tuple[Request, bytes | Answer]:
     """The request and its body, whichever kind of server it came through."""
     limit = webhook.settings.max_body
-    scope: Any = getattr(request, "scope", None)
-    asked = wsgi.request_of(request.META) if scope is None else asgi.request_of(scope)
+    raw: bytes | None = getattr(request, "scope", {}).get("raw_path")
+    asked = wsgi.request_of(request.META)
+    if raw is not None:
+        path = raw.partition(b"?")[0].decode("latin-1")
+        asked = msgspec.structs.replace(asked, path=path)
     if asgi.is_too_long(asked, limit):
         return asked, answers.too_large(limit)
     body: bytes = request.read(limit + 1)

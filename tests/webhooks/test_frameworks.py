@@ -1,0 +1,368 @@
+"""The endpoint under ASGI, WSGI and the four frameworks, over their own clients and servers."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from io import BytesIO
+from typing import Annotated, Any
+from wsgiref.util import setup_testing_defaults
+
+import django
+import fastapi
+import flask
+import httpx
+import pytest
+from django.db import connections
+from django.http import HttpRequest
+from django.test import AsyncRequestFactory, RequestFactory
+from fastapi import Depends, FastAPI
+from starlette.applications import Starlette
+from starlette.requests import Request as StarletteRequest
+from starlette.routing import Mount, Route
+
+from onefold import Onefold
+from onefold.surfaces.http.request import Request
+from onefold.surfaces.webhooks import Received, Refuse, Stripe, Twilio, Webhook
+from onefold.surfaces.webhooks import django as in_django
+from onefold.surfaces.webhooks import fastapi as in_fastapi
+from onefold.surfaces.webhooks import flask as in_flask
+from onefold.surfaces.webhooks import starlette as in_starlette
+from tests.fixtures.colours import Store
+from tests.fixtures.connections import Effects
+from tests.fixtures.django_connections import add_database, database_settings, remove_database
+from tests.webhooks import senders
+from tests.webhooks.senders import SECRET
+
+BODY = json.dumps({"id": "evt_1", "type": "invoice.paid"}).encode()
+
+
+def headers(body: bytes = BODY, secret: str = SECRET) -> dict[str, str]:
+    from datetime import UTC, datetime
+
+    asked = senders.stripe(body, datetime.now(UTC), secret=secret)
+    return {**dict(asked.headers), "content-type": "application/json"}
+
+
+def webhook(onefold: Onefold, **options: Any) -> Webhook:
+    return Webhook(onefold, Stripe(SECRET), name="payments", max_body=1000, **options)
+
+
+class Streamed(httpx.AsyncByteStream):
+    """A body that does not say its length, and counts what was read of it."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for _ in range(100):
+            self.sent += 1
+            yield b"x" * 500
+
+
+async def drive(app: Any, path: str, effects: Effects) -> None:
+    """What every ASGI endpoint must do."""
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        for _ in range(2):
+            answer = await client.post(path, content=BODY, headers=headers())
+            assert answer.status_code == 200, answer.text
+        assert effects.numbers == [1]
+        bad = await client.post(path, content=BODY, headers=headers(secret="x"))
+        assert bad.status_code == 401
+        assert (await client.post(path, content=b"x" * 1001)).status_code == 413
+        streamed = Streamed()
+        assert (await client.post(path, content=streamed)).status_code == 413
+        assert (await client.get(path)).status_code == 405
+
+
+def handler(effects: Effects) -> Any:
+    async def handle(event: Received, *_: Any) -> None:
+        await event.connection.execute(effects.insert(1))
+
+    return handle
+
+
+async def test_w033_w037_the_endpoint_is_an_asgi_application(
+    store: Store, effects: Effects
+) -> None:
+    hook = webhook(store.open())
+    hook.process(handler(effects))
+
+    await drive(hook.asgi, "/", effects)
+
+
+async def test_w037_starlette_mounts_it_or_routes_to_it(store: Store, effects: Effects) -> None:
+    hook = webhook(store.open())
+    hook.process(handler(effects))
+    app = Starlette(routes=[Mount("/hooks", hook.asgi), Route("/exact", hook.asgi)])
+
+    await drive(app, "/hooks/stripe", effects)
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        answer = await client.post("/exact", content=BODY, headers=headers())
+    assert answer.status_code == 200
+    assert effects.numbers == [1]
+
+
+async def test_w037_starlette_makes_an_endpoint_of_a_handler(
+    store: Store, effects: Effects
+) -> None:
+    seen: list[Any] = []
+
+    @in_starlette.receives(webhook(store.open()))
+    async def paid(event: Received, request: StarletteRequest) -> None:
+        seen.append((event.type, request.path_params["shop"]))
+        await event.connection.execute(effects.insert(1))
+
+    app = Starlette(routes=[Route("/hooks/{shop}", paid, methods=["POST"])])
+
+    await drive(app, "/hooks/tea", effects)
+    assert seen == [("invoice.paid", "tea")]
+
+
+async def test_w037_fastapi_makes_a_path_operation_of_a_handler(
+    store: Store, effects: Effects
+) -> None:
+    app = FastAPI()
+    seen: list[Any] = []
+
+    def who() -> str:
+        return "dependency"
+
+    @app.post("/hooks/{shop}")
+    @in_fastapi.receives(webhook(store.open()))
+    async def paid(shop: str, event: Received, given: Annotated[str, Depends(who)]) -> None:
+        seen.append((shop, event.id, given))
+        await event.connection.execute(effects.insert(1))
+
+    await drive(app, "/hooks/tea", effects)
+
+    assert seen == [("tea", "evt_1", "dependency")]
+    assert "/hooks/{shop}" in app.openapi()["paths"]
+    assert fastapi.__version__
+
+
+async def test_w040_fastapi_answers_500_and_undoes(store: Store, effects: Effects) -> None:
+    app = FastAPI()
+    failing = [RuntimeError(), Refuse("no")]
+
+    @app.post("/hooks")
+    @in_fastapi.receives(webhook(store.open()))
+    async def paid(event: Received) -> None:
+        await event.connection.execute(effects.insert(1))
+        if failing:
+            raise failing.pop(0)
+
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        statuses = [
+            (await client.post("/hooks", content=BODY, headers=headers())).status_code
+            for _ in range(3)
+        ]
+
+    assert statuses == [500, 410, 200]
+    assert effects.numbers == [1]
+
+
+async def test_w037_a_handler_that_blocks_runs_in_a_thread(store: Store, effects: Effects) -> None:
+    """With a connection that blocks, such as of a sync engine's."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    url = store.url.replace("postgresql://", "postgresql+psycopg://")
+    engine = sqlalchemy.create_engine(url)
+    hook = webhook(store.open(), transaction=engine)
+
+    @hook.process
+    def paid(event: Received) -> None:
+        event.connection.execute(sqlalchemy.text(effects.insert(1)))
+
+    await drive(hook.asgi, "/", effects)
+    engine.dispose()
+
+
+async def test_w037_the_transaction_is_begun_on_what_is_given(
+    store: Store, effects: Effects
+) -> None:
+    from sqlalchemy import text
+    from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+
+    url = store.url.replace("postgresql://", "postgresql+psycopg://")
+    engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
+    hook = webhook(store.open(), transaction=async_sessionmaker(engine))
+
+    @hook.process
+    async def paid(event: Received) -> None:
+        await event.connection.execute(text(effects.insert(1)))
+        await event.within().aenqueue("mail", unique_key="mail")
+
+    await drive(hook.asgi, "/", effects)
+    assert effects.jobs == [("mail", "mail")]
+    await engine.dispose()
+
+
+# --- WSGI -----------------------------------------------------------------------------------------
+
+
+def call(app: Any, method: str = "POST", body: bytes = BODY, **environ: Any) -> int:
+    given: dict[str, Any] = {}
+    setup_testing_defaults(given)
+    names = {
+        name: value
+        for key, value in headers(body).items()
+        for name in [f"HTTP_{key.upper().replace('-', '_')}"]
+    }
+    given |= {
+        **names,
+        "REQUEST_METHOD": method,
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.input": BytesIO(body),
+        **environ,
+    }
+    statuses: list[str] = []
+    app(given, lambda status, _: statuses.append(status))
+    return int(statuses[0].split()[0])
+
+
+@pytest.fixture
+def blocking(store: Store, effects: Effects) -> Iterator[Webhook]:
+    hook = webhook(store.open())
+
+    @hook.process
+    def paid(event: Received) -> None:
+        event.connection.execute(effects.insert(1))
+
+    yield hook
+    store.close()
+
+
+def test_w033_w037_w054_the_endpoint_is_a_wsgi_application(
+    blocking: Webhook, effects: Effects
+) -> None:
+    app = blocking.wsgi
+
+    assert [call(app), call(app)] == [200, 200]
+    assert call(app, HTTP_STRIPE_SIGNATURE="t=1,v1=00") == 401
+    assert call(app, body=b"x" * 1001) == 413
+    assert call(app, CONTENT_LENGTH="", body=b"x" * 2000, **{"wsgi.input_terminated": True}) == 413
+    assert call(app, CONTENT_LENGTH="9" * 5000) == 413
+    assert call(app, CONTENT_LENGTH="") == 401
+    assert [call(app, "GET"), call(app, "HEAD"), call(app, "PUT")] == [405, 405, 405]
+    assert effects.numbers == [1]
+
+
+def test_w037_flask_makes_a_view_of_a_handler(store: Store, effects: Effects) -> None:
+    app = flask.Flask("test")
+    seen: list[str] = []
+
+    @app.post("/hooks/<shop>")
+    @in_flask.receives(webhook(store.open()))
+    def paid(event: Received, shop: str) -> None:
+        seen.append(shop)
+        event.connection.execute(effects.insert(1))
+
+    client = app.test_client()
+    answers = [client.post("/hooks/tea", data=BODY, headers=headers()) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert client.post("/hooks/tea", data=BODY, headers=headers(secret="x")).status_code == 401
+    assert client.post("/hooks/tea", data=b"x" * 1001).status_code == 413
+    assert client.get("/hooks/tea").status_code == 405
+    assert (seen, effects.numbers) == (["tea"], [1])
+
+
+def test_w028_twilio_sees_the_address_as_it_was_sent(store: Store, effects: Effects) -> None:
+    asked, body = senders.twilio_form(
+        {"Sid": "1"}, url="https://example.com", path="/a%20b/%C3%BC?x=%27y"
+    )
+    hook = Webhook(store.open(), Twilio(SECRET, "https://example.com"), name="sms")
+
+    @hook.process
+    def received(event: Received) -> None:
+        event.connection.execute(effects.insert(1))
+
+    client = flask.Flask("test")
+    client.add_url_rule(
+        "/<path:_>", view_func=in_flask.receives(hook)(lambda event, _: received(event)),
+        methods=["POST"],
+    )  # fmt: skip
+    answer = client.test_client().post(
+        "/a%20b/%C3%BC?x=%27y", data=body, headers=dict(asked.headers)
+    )
+
+    assert answer.status_code == 200
+    assert effects.numbers == [1]
+
+
+# --- Django ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alias(store: Store) -> Iterator[str]:
+    assert django.VERSION
+    name = add_database(database_settings(store))
+    yield name
+    connections[name].close()
+    remove_database(name)
+
+
+def test_w037_django_makes_a_view_of_a_handler(store: Store, effects: Effects, alias: str) -> None:
+    seen: list[str] = []
+
+    @in_django.receives(webhook(store.open(), transaction=lambda: connections[alias]))
+    def paid(event: Received, request: HttpRequest, shop: str) -> None:
+        seen.append(f"{shop} {request.method}")
+        with event.connection.cursor() as cursor:
+            cursor.execute(effects.insert(1))
+
+    def post(body: bytes = BODY, secret: str = SECRET) -> int:
+        asked = RequestFactory().post(
+            "/hooks/tea", body, content_type="application/json", headers=headers(body, secret)
+        )
+        status: int = paid(asked, shop="tea").status_code
+        return status
+
+    assert [post(), post(), post(secret="x"), post(b"x" * 1001)] == [200, 200, 401, 413]
+    assert paid(RequestFactory().get("/hooks/tea"), shop="tea").status_code == 405
+    assert (seen, effects.numbers) == (["tea POST"], [1])
+    assert paid.csrf_exempt  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
+
+
+async def test_w037_django_makes_an_async_view_of_a_coroutine_function(
+    store: Store, effects: Effects
+) -> None:
+    @in_django.receives(webhook(store.open()))
+    async def paid(event: Received, request: HttpRequest) -> None:
+        await event.connection.execute(effects.insert(1))
+
+    statuses: list[int] = []
+    for _ in range(2):
+        asked = AsyncRequestFactory().post(
+            "/hooks", BODY, content_type="application/json", headers=headers()
+        )
+        statuses.append((await paid(asked)).status_code)
+
+    assert statuses == [200, 200]
+    assert effects.numbers == [1]
+
+
+async def test_w040_a_request_that_is_cancelled_is_undone(store: Store, effects: Effects) -> None:
+    hook = webhook(store.open(busy_timeout=timedelta(seconds=30)))
+    begun = asyncio.Event()
+
+    @hook.process
+    async def paid(event: Received) -> None:
+        await event.connection.execute(effects.insert(1))
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+
+    asked = Request(method="POST", path="/", headers=tuple(headers().items()))
+    first = asyncio.create_task(hook.areceive(asked, BODY))
+    await begun.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+    assert effects.numbers == []
+    assert (await hook.areceive(asked, BODY)).status == 200
+    assert effects.numbers == [1]
