@@ -298,6 +298,13 @@ def test_h102_or_where_to_look() -> None:
     )
 
 
+def test_h102_where_there_was_no_body_there_is_no_length() -> None:
+    stored = from_stored(entomb(204, (("Location", "/a"),), Kept(), sha256="", length=0))
+    again = replay(stored, request=RETRY, tombstone="location")
+
+    assert again.headers == (("Location", "/a"), ("Idempotent-Replayed", "true"))
+
+
 @pytest.mark.parametrize(
     ("status", "headers"), [(200, ()), (404, (("Location", "/a"),)), (500, (("Location", "/a"),))]
 )

@@ -140,9 +140,6 @@ def test_h058_the_same_bytes_of_another_type_are_another_request() -> None:
     assert same(b"{}", b"{}", "json", types=(JSON, f"{JSON.upper()}; charset=utf-8"))
 
 
-GZIP = (("content-encoding", "gzip"),)
-
-
 @pytest.mark.parametrize(
     ("coding", "encode"),
     [("gzip", gzip.compress), ("deflate", zlib.compress), ("x-gzip", gzip.compress)],
@@ -159,13 +156,30 @@ def test_h059_an_encoded_body_is_another_unless_it_is_decoded(
 
 
 @pytest.mark.parametrize(
-    "body", [b"no gzip", gzip.compress(b"abc")[:-4], gzip.compress(bytes(2**25))]
+    ("coding", "body"),
+    [
+        ("gzip", b"no gzip"),
+        ("gzip", gzip.compress(b"abc")[:-4]),
+        ("gzip", gzip.compress(bytes(2**25))),
+        ("deflate", b"no deflate"),
+        ("deflate", zlib.compress(b"abc") + b"more"),
+        ("deflate", zlib.compress(bytes(2**25))),
+        ("br", b"abc"),
+    ],
+    ids=range(7),
 )
-def test_h059_what_cannot_be_decoded_counts_as_it_is(body: bytes) -> None:
-    encoded = post(headers=GZIP)
+def test_h059_what_cannot_be_decoded_counts_as_it_is(coding: str, body: bytes) -> None:
+    encoded = post(headers=(("content-encoding", coding),))
 
     assert fingerprint(encoded, body, decode=True) == fingerprint(encoded, body, decode=True)
     assert fingerprint(encoded, body, decode=True) != fingerprint(post(), body, decode=True)
+
+
+def test_h059_a_body_in_two_codings_is_decoded_twice() -> None:
+    twice = post(headers=(("content-encoding", "deflate, gzip"),))
+    body = gzip.compress(zlib.compress(b"a")) + gzip.compress(b"")
+
+    assert fingerprint(twice, body, decode=True) == fingerprint(post(), b"a", decode=True)
 
 
 def test_h060_two_without_a_body_are_the_same() -> None:

@@ -35,7 +35,7 @@ class Digesting:
         """`limit` is how many bytes are kept; `request` tells whether a form comes in."""
         self._limit: int = limit
         self._hash = hashlib.sha256()
-        self._kept: bytearray | None = bytearray()
+        self._kept = bytearray()
         self._form = None if request is None else _form(request)
         self.length: int = 0
 
@@ -46,8 +46,8 @@ class Digesting:
         if self._form is not None:
             self._form.feed(piece)
         if self.length > self._limit:
-            self._kept = None
-        elif self._kept is not None:
+            self._kept.clear()
+        else:
             self._kept += piece
 
     def done(self) -> Digested:
@@ -57,7 +57,7 @@ class Digesting:
             sha256=self._hash.hexdigest(),
             length=self.length,
             limit=self._limit,
-            body=None if self._kept is None else bytes(self._kept),
+            body=bytes(self._kept) if self.length <= self._limit else None,
             fields=None if found is None else tuple(found),
         )
 
