@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from onefold import Onefold
 from onefold.surfaces import asgi, starlette
 from onefold.surfaces.fastapi import Idempotency as FastapiIdempotency
 from onefold.surfaces.once import Once
@@ -185,3 +186,15 @@ def starlette_client(shop: Shop) -> AsgiClient:
 
 def fastapi_client(shop: Shop) -> AsgiClient:
     return AsgiClient(fastapi_app(shop))
+
+
+def bare_fastapi(onefold: Onefold, **defaults: Any) -> tuple[fastapi.FastAPI, FastapiIdempotency]:
+    """An application for routes of a test's own."""
+    app, idempotency = fastapi.FastAPI(), FastapiIdempotency(onefold, **defaults)
+    idempotency.install(app)
+    return app, idempotency
+
+
+def anybody() -> str:
+    """A principal, where it does not matter which."""
+    return "alice"

@@ -94,6 +94,12 @@ class Talk:
         return b"".join(piece.get("body", b"") for piece in pieces)
 
 
+async def lived(app: App) -> list[Message]:
+    """What an application says of its start and its end."""
+    life: list[Message] = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    return await Talk(app, *life, scope={"type": "lifespan"}).run()
+
+
 @contextmanager
 def served(app: App) -> Generator[tuple[str, int]]:
     """A real uvicorn on loopback, in a thread with a loop of its own; gives its address."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from onefold import Onefold
 from tests.fixtures.colours import Clock, Dialect, Store, clock, pytest_pyfunc_call, store
 from tests.fixtures.connections import Effects, effects
 from tests.http.apps import fastapi_client
@@ -30,6 +31,12 @@ def dialect(mode: Mode) -> Dialect:
 def adapter() -> Adapter:
     """The framework; parametrize it to have others."""
     return fastapi_client
+
+
+@pytest.fixture
+def onefold(store: Store, clock: Clock) -> Onefold:
+    """For applications of a test's own."""
+    return store.open(clock=clock)
 
 
 @pytest.fixture

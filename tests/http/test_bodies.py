@@ -13,10 +13,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from onefold import Onefold
 from onefold.surfaces import asgi
-from onefold.surfaces.fastapi import Idempotency
-from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
-from tests.http.apps import App, asgi_app, fastapi_app
+from tests.http.apps import App, anybody, asgi_app, bare_fastapi, fastapi_app
 from tests.http.apps_talk import DISCONNECT, Talk, part, served, written
 from tests.http.scenario_modes import LEASED_SQLITE
 from tests.http.scenario_site import LONG, OpenSite
@@ -24,23 +22,12 @@ from tests.http.scenario_site import LONG, OpenSite
 SETTLED = 1
 
 
-@pytest.fixture
-def onefold(store: Store) -> Onefold:
-    return store.open()
-
-
-def caller() -> str:
-    return "alice"
-
-
 def streaming(onefold: Onefold, pieces: Any, **options: Any) -> App:
     """An application whose POST /pay answers with a stream."""
-    app = fastapi.FastAPI()
-    idempotency = Idempotency(onefold)
-    idempotency.install(app)
+    app, idempotency = bare_fastapi(onefold)
 
     @app.post("/pay")
-    @idempotency(principal=caller, **options)
+    @idempotency(principal=anybody, **options)
     async def pay() -> StreamingResponse:
         return StreamingResponse(pieces(), 200, media_type="text/plain")
 
@@ -74,12 +61,10 @@ async def test_h096_an_endpoint_that_does_not_read_hears_everything_after_the_cl
     onefold: Onefold,
 ) -> None:
     heard: list[Any] = []
-    app = fastapi.FastAPI()
-    idempotency = Idempotency(onefold)
-    idempotency.install(app)
+    app, idempotency = bare_fastapi(onefold)
 
     @app.post("/pay")
-    @idempotency(principal=caller, transaction=onefold)
+    @idempotency(principal=anybody, transaction=onefold)
     async def pay(request: fastapi.Request) -> None:
         heard.extend([await request.receive() for _ in range(4)])
 
@@ -190,12 +175,10 @@ async def test_h090_h091_ways_around_us_are_not_offered_to_the_application(
     onefold: Onefold,
 ) -> None:
     offered: list[set[str]] = []
-    app = fastapi.FastAPI()
-    idempotency = Idempotency(onefold)
-    idempotency.install(app)
+    app, idempotency = bare_fastapi(onefold)
 
     @app.post("/pay")
-    @idempotency(principal=caller, transaction=onefold, required=False)
+    @idempotency(principal=anybody, transaction=onefold, required=False)
     async def pay(request: fastapi.Request) -> None:
         offered.append(set(request.scope["extensions"]))
 
@@ -239,15 +222,13 @@ async def test_h095_a_background_task_runs_once_and_after_the_commit(
     onefold: Onefold, effects: Effects
 ) -> None:
     seen: list[Any] = []
-    app = fastapi.FastAPI()
-    idempotency = Idempotency(onefold)
-    idempotency.install(app)
+    app, idempotency = bare_fastapi(onefold)
 
     def look() -> None:
         seen.append(effects.claims)
 
     @app.post("/pay")
-    @idempotency(principal=caller, transaction=onefold)
+    @idempotency(principal=anybody, transaction=onefold)
     async def pay() -> Response:
         return PlainTextResponse("done", background=BackgroundTask(look))
 
