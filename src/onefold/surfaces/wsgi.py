@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
+from io import BytesIO
 from itertools import chain
-from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -21,12 +21,13 @@ import msgspec
 from onefold.surfaces.asgi import UNFOUND, Match
 from onefold.surfaces.attempt import Attempt
 from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.body import MAX_IN_MEMORY, Digesting, digested
+from onefold.surfaces.http.body import digested
 from onefold.surfaces.http.desk import KEYED, SAFE, Desk, Route
 from onefold.surfaces.http.key import read_key
 from onefold.surfaces.http.policy import PASSING
-from onefold.surfaces.http.problem import Refused, not_configured, too_large
+from onefold.surfaces.http.problem import Refused, not_configured
 from onefold.surfaces.http.request import Request
+from onefold.surfaces.spool import said_length, spool
 from onefold.surfaces.streaming import Forwarded, Passed
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 BODY: Final = "onefold.body"
 ONCE: Final = "onefold.once"
-PIECE: Final = 64 * 1024
 FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 NOTHING: Final = digested(b"")
 
@@ -80,12 +80,27 @@ class IdempotencyMiddleware:
             return self.app(environ, start_response)
         request = request_of(environ, match.template)
         try:
-            environ[BODY] = self._read(environ, request, match.route, is_keyed=is_keyed)
+            file, environ[BODY] = self._read(environ, request, match.route, is_keyed=is_keyed)
         except Refused as refused:
-            made = None if match.route is None else match.route.policy
-            link = None if made is None else made.link
+            link = None if match.route is None else match.route.policy.link
             return sent(refused.problem.described_by(link).answer(request), start_response)
-        return self._call(environ, start_response, request, match.route)
+        if isinstance(file, BytesIO):
+            return self._call(environ, start_response, request, match.route)
+        return self._call_with(file, environ, start_response, request, match.route)
+
+    def _call_with(self, file: IO[bytes], *call: *tuple[Any, Any, Any, Any]) -> Passed:
+        """With a body on disk, which goes when the answer is over."""
+        try:
+            answered = self._call(*call)
+        except BaseException:
+            file.close()
+            raise
+
+        def close() -> None:
+            with file:
+                getattr(answered, "close", _nothing)()
+
+        return Passed(iter(answered), close)
 
     def _match(self, environ: WSGIEnvironment, *, is_keyed: bool) -> Match | None:
         """Where a request goes that concerns us; a key may also be in a form's hidden field."""
@@ -95,15 +110,15 @@ class IdempotencyMiddleware:
 
     def _read(
         self, environ: WSGIEnvironment, request: Request, route: Route | None, *, is_keyed: bool
-    ) -> Digested:
+    ) -> tuple[IO[bytes], Digested]:
         """The body, once what can be refused before it has been."""
         if route is None:
             refuses = self._desk.unconfigured == "refuse" and request.method in KEYED
             if is_keyed and refuses:
                 raise Refused(not_configured())
-            return NOTHING
+            return BytesIO(), NOTHING
         if not is_keyed and route.policy.form is None:
-            return NOTHING
+            return BytesIO(), NOTHING
         read_key(request, route.policy.key)
         return read_body(environ, request, route.policy)
 
@@ -150,45 +165,18 @@ def headers_of(environ: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name.replace("_", "-").lower(), value
 
 
-def read_body(environ: WSGIEnvironment, request: Request, policy: Policy) -> Digested:
+def read_body(
+    environ: WSGIEnvironment, request: Request, policy: Policy
+) -> tuple[IO[bytes], Digested]:
     """Read the body to its end, and put it where the application finds it."""
-    limit = policy.max_request
-    said = request.value("content-length") or ""
-    length = int(said) if said.isascii() and said.isdigit() else None
-    if length is not None and length > limit:
-        raise Refused(too_large(limit))
+    length = said_length(request)
     if length is None and not environ.get("wsgi.input_terminated"):
         # Nothing says where it ends: an application would not read it, either.
         length = 0
-    digesting = digesting_for(policy, request)
-    kept: Any = SpooledTemporaryFile(max_size=MAX_IN_MEMORY)  # noqa: SIM115 - the application's now
-    for piece in pieces_of(environ["wsgi.input"].read, length):
-        digesting.feed(piece)
-        kept.write(piece)
-        if digesting.length > limit:
-            raise Refused(too_large(limit))
-    kept.seek(0)
-    environ["wsgi.input"] = kept
-    environ["CONTENT_LENGTH"] = str(digesting.length)
-    return digesting.done()
-
-
-def digesting_for(policy: Policy, request: Request) -> Digesting:
-    """Keeps as much of a body in memory as the route's fingerprint needs."""
-    by_digest = policy.fingerprint == "raw" and not policy.decode
-    limit = MAX_IN_MEMORY if by_digest else policy.max_request
-    return Digesting(limit, request=request)
-
-
-def pieces_of(read: Callable[[int], bytes], length: int | None) -> Iterator[bytes]:
-    """What a file of this length gives; None is up to its end."""
-    left = length
-    while left is None or left > 0:
-        piece = read(PIECE if left is None else min(left, PIECE))
-        if not piece:
-            return
-        yield piece
-        left = None if left is None else left - len(piece)
+    file, body = spool(environ["wsgi.input"].read, request, policy, length=length)
+    environ["wsgi.input"] = file
+    environ["CONTENT_LENGTH"] = str(body.length)
+    return file, body
 
 
 def sent(answer: Answer, start_response: StartResponse) -> list[bytes]:

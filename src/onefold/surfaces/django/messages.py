@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -11,17 +10,21 @@ from django.http.request import RawPostDataException
 
 from onefold.errors import UsageError
 from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.body import MAX_IN_MEMORY, digested
+from onefold.surfaces.http.body import digested
 from onefold.surfaces.http.problem import Refused, too_large
 from onefold.surfaces.http.request import Request
-from onefold.surfaces.wsgi import FORMS, digesting_for, headers_of, pieces_of
+from onefold.surfaces.spool import said_length, spool
+from onefold.surfaces.wsgi import FORMS, headers_of
 
 if TYPE_CHECKING:
+    from django.http.response import HttpResponseBase
+
     from onefold.surfaces.http.body import Digested
     from onefold.surfaces.http.policy import Policy
 
 COOKIE: Final = "Set-Cookie"
 BODY: Final = "_onefold_body"
+FILE: Final = "_onefold_file"
 
 
 def request_of(request: HttpRequest) -> Request:
@@ -58,26 +61,29 @@ def body_of(request: HttpRequest) -> Digested:
 
 def keep_body(request: HttpRequest, asked: Request, policy: Policy) -> None:
     """Read the body to its end, and put it where Django finds it: uploads may be large."""
-    said = asked.value("content-length") or ""
-    limit = policy.max_request
-    if said.isascii() and said.isdigit() and int(said) > limit:
-        raise Refused(too_large(limit))
     if hasattr(request, "_body"):
+        if len(request.body) > policy.max_request:
+            raise Refused(too_large(policy.max_request))
         setattr(request, BODY, digested(request.body))
         return
-    digesting = digesting_for(policy, asked)
-    kept: Any = SpooledTemporaryFile(max_size=MAX_IN_MEMORY)  # noqa: SIM115 - the request's now
-    for piece in pieces_of(request.read, None):
-        digesting.feed(piece)
-        kept.write(piece)
-        if digesting.length > limit:
-            raise Refused(too_large(limit))
-    kept.seek(0)
+    length = said_length(asked)
+    if length is not None and length > policy.max_request:
+        raise Refused(too_large(policy.max_request))
+    file, body = spool(request.read, asked, policy, length=None)
     # As Django's own `body` does, but for its limit on what is in memory.
     stream: Any = request
-    stream._stream = kept  # noqa: SLF001
+    stream._stream = file  # noqa: SLF001
     stream._read_started = False  # noqa: SLF001
-    setattr(request, BODY, digesting.done())
+    setattr(request, FILE, file)
+    setattr(request, BODY, body)
+
+
+def close_with(response: HttpResponseBase, request: HttpRequest) -> None:
+    """Let go of a body that was kept, when the answer is over."""
+    file: Any = getattr(request, FILE, None)
+    if file is not None:
+        closing: Any = response
+        closing._resource_closers.append(file.close)  # noqa: SLF001
 
 
 def answer_of(response: HttpResponse, body: bytes) -> Answer:

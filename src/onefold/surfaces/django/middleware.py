@@ -15,6 +15,7 @@ from onefold.surfaces.attempt import AsyncAttempt
 from onefold.surfaces.django.idempotency import IS_WATCHED, MARK, PENDING, desks
 from onefold.surfaces.django.messages import (
     answer_of,
+    close_with,
     is_form,
     keep_body,
     request_of,
@@ -72,6 +73,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
         """What the project made of an exception of the view's is its answer."""
+        close_with(response, request)
         pending = getattr(request, PENDING, None)
         if pending is None:
             return response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.urls import URLPattern, get_resolver
+from django.urls import URLPattern, get_resolver, get_urlconf
 
 from onefold.surfaces.django.idempotency import MARK, desks
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def collect() -> None:
     """Name the routes by their paths."""
-    for view, path in _views(get_resolver().url_patterns, "/"):
+    for view, path in _views(get_resolver(get_urlconf()).url_patterns, "/"):
         route: Route | None = getattr(view, MARK, None)
         if route is not None:
             route.name = path
