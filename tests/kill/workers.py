@@ -51,11 +51,12 @@ def work(place: Place, ledger: Ledger, death: Death, options: dict[str, Any]) ->
 
 def _live(target: Callable[..., None], *arguments: object) -> None:
     """The life of any process of ours: it ends with the run of the tests, however that ends."""
-    threading.Thread(target=_end_with_the_run, daemon=True).start()
+    threading.Thread(target=end_with_the_run, daemon=True).start()
     target(*arguments)
 
 
-def _end_with_the_run() -> None:
+def end_with_the_run() -> None:
+    """For a thread: nobody is left behind."""
     run = parent_process()
     assert run is not None
     wait([run.sentinel])

@@ -6,6 +6,7 @@ one: a test that wants to kill a process in the middle of a handler knows when i
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
@@ -111,9 +112,16 @@ class Handlers:
     async def watchful(self, request: Request, once: Once) -> Response:
         """Stops when it is told that the key may be somebody else's."""
         self._note("began", once)
-        while not once.lost:  # noqa: ASYNC110 - that is what a handler looks at
+        while self._scene.gate and not once.lost:  # noqa: ASYNC110 - it has nothing to wait for
             await asyncio.sleep(LOOK_AGAIN)
         self._note("lost", once)
+        return _receipt(once)
+
+    async def blocking(self, request: Request, once: Once) -> Response:
+        """Keeps its event loop from everything else."""
+        self._note("began", once)
+        while self._scene.gate and not self._scene.gate.exists():
+            threading.Event().wait(LOOK_AGAIN)
         return _receipt(once)
 
     def verify(self, key: str) -> Done | NotDone:
@@ -171,6 +179,7 @@ def build(scene: Scene, onefold: Onefold) -> Starlette:
         route("/guarded", handlers.guarded, takeover="rerun"),
         route("/transacted", handlers.transacted, takeover="rerun"),
         route("/watchful", handlers.watchful, takeover="rerun"),
+        route("/blocking", handlers.blocking, takeover="rerun"),
         route("/open", handlers.leased, takeover="rerun", fail_open=True),
     ]
     app = Starlette(routes=routes, lifespan=lifespan)
@@ -195,17 +204,15 @@ def doomed(app: Any) -> Any:
 def serve(scene: Scene, told: Connection) -> None:
     """The life of a server process: `told` is where to, once it can be called."""
     _set_clock(scene.clock)
-    run(scene, scene.place.open(busy_timeout=scene.patience), told)
+    app = build(scene, scene.place.open(busy_timeout=scene.patience))
+    run(doomed(app) if scene.dies else app, told)
 
 
-def run(scene: Scene, onefold: Onefold, told: Connection) -> None:
+def run(app: Any, told: Connection) -> None:
     """Serve until a signal comes."""
-    app: Any = build(scene, onefold)
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         told.send(listener.getsockname()[1])
-        config = uvicorn.Config(
-            doomed(app) if scene.dies else app, log_config=None, ws="none", lifespan="on"
-        )
+        config = uvicorn.Config(app, log_config=None, ws="none", lifespan="on")
         uvicorn.Server(config).run(sockets=[listener])
 
 

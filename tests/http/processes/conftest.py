@@ -1,6 +1,7 @@
 """Real server processes on real databases, and their deaths."""
 
 from tests.fixtures.place import place, postgres_place
-from tests.http.processes.site import postgres_site, site
+from tests.fixtures.shards import empty
+from tests.http.processes.site import postgres_site, site, sqlite_site
 
-__all__ = ["place", "postgres_place", "postgres_site", "site"]
+__all__ = ["empty", "place", "postgres_place", "postgres_site", "site", "sqlite_site"]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.fixtures.place import Place
+from tests.fixtures.shards import found
 from tests.http.processes.app import WHO, Scene, serve
 from tests.kill import audit
 from tests.kill.ledger import Ledger
@@ -117,6 +118,11 @@ class Server(Worker):
         until(is_over, "for a key to be given up")
         return answers[-1]
 
+    def ends(self) -> None:
+        """Come back when it has ended as it was told to."""
+        self._process.join(PATIENCE)
+        assert self._process.exitcode in {0, -signal.SIGTERM}, self._process.exitcode
+
     def clean_up(self) -> None:
         """Whatever is left of it, and of what nobody has waited for."""
         super().clean_up()
@@ -195,6 +201,16 @@ class Site:
 @pytest.fixture
 def site(place: Place, tmp_path: Path) -> Iterator[Site]:
     """Each database in turn."""
+    made = Site(place, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sqlite_site(sqlite_url: str, tmp_path: Path) -> Iterator[Site]:
+    """SQLite alone."""
+    place = Place(sqlite_url)
+    found(place, 1)
     made = Site(place, tmp_path)
     yield made
     made.close()

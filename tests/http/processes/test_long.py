@@ -1,0 +1,31 @@
+"""Handlers that take longer than a lease."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.http.processes.site import Site
+from tests.kill.workers import until
+
+LEASE = timedelta(seconds=1.5)
+
+
+@pytest.mark.parametrize("path", ["/refuse", "/blocking"])
+def test_h148_a_handler_that_takes_longer_than_its_lease_keeps_the_key(
+    site: Site, path: str
+) -> None:
+    """Also one that lets nothing else run in its event loop: the heart is a thread."""
+    _, call = site.held(path, "k", lease=LEASE)
+    other = site.start(lease=LEASE)
+    ends, _ = site.lease("k")
+
+    until(lambda: site.lease("k")[1] > ends, "for the first lease to end")
+    said = other.post(path, "k")
+    site.open_gate()
+
+    assert (said.status, said.problem) == (409, "in_progress")
+    told = call.answer()
+    again = other.post(path, "k")
+    assert told.receipt
+    assert (again.body, again.is_replay) == (told.body, True)
+    assert site.ledger.count("began") == 1
