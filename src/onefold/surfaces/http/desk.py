@@ -78,7 +78,7 @@ class Route:
         made = self.policy
         mode = "joined" if made.joined else f"leased, takeover {made.takeover}"
         needed = "required" if made.required else "optional"
-        kept = f"{made.retention.total_seconds() / 3600:g} h"
+        kept = f"{made.retention.total_seconds() / 3600:.3g} h"
         return f"{self.name or '?'}: {made.promises} ({mode}; key {needed}, kept {kept})"
 
 
@@ -170,7 +170,8 @@ class Desk:
 
     def warn_of_unused(self, route: Route, once: Once) -> None:
         """Once: rows that are written elsewhere are not part of what is committed here."""
-        if route.policy.joined and not once.was_used and not route.was_warned:
+        is_apart = route.policy.joined and once.has_succeeded and not once.was_used
+        if is_apart and not route.was_warned:
             route.was_warned = True
             log.warning(
                 "%s is joined, and its handler has not used once.connection: what it writes"

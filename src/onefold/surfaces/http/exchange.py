@@ -42,6 +42,7 @@ from onefold.surfaces.http.answer import Answer, UnreadableAnswer
 from onefold.surfaces.http.failing import is_busy, is_passing
 from onefold.surfaces.http.fingerprint import again, fingerprint
 from onefold.surfaces.http.keeping import read, written
+from onefold.surfaces.http.policy import CLIENT_ERRORS
 from onefold.surfaces.http.replay import replay
 from onefold.surfaces.stage import Call, Close, Held, Open
 
@@ -71,6 +72,7 @@ class Exchange:
         self.outcome: str = "none"
         """What became of it, in a word, for those who count."""
         self.unprotected: bool = False
+        self.has_succeeded: bool = False
         self.is_hurried: bool = False
         """Whether nobody waits any more: then it does not wait for others either."""
         self._waiters = waiters
@@ -282,6 +284,7 @@ class Exchange:
     def finish(self, answer: Answer, error: BaseException | None = None) -> Scene[Answer]:
         """Store the answer, and say what to send. `error` is what the handler raised to give it."""
         fate = self.policy.fate(answer.status)
+        self.has_succeeded = error is None and answer.status < CLIENT_ERRORS
         if error is not None and isinstance(error, self.policy.retryable):
             fate = "release"
         if self._is_undone:

@@ -1,0 +1,31 @@
+"""The webhook: its signature proves who sent it, its id that it is the same one again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from examples.shop import orders
+from onefold.surfaces.webhooks import Received, StandardWebhooks, Webhook
+from onefold.surfaces.webhooks.fastapi import receives
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from examples.shop.shop import Shop
+
+
+def add_hooks(app: FastAPI, shop: Shop) -> None:
+    """`POST /hooks/payments`: `{"order": "…"}` says that it is paid."""
+    payments = Webhook(
+        shop.onefold,
+        StandardWebhooks(shop.settings.webhook_secret),
+        name="payments",
+        transaction=shop.engine,
+    )
+
+    @app.post("/hooks/payments")
+    @receives(payments)
+    async def paid(event: Received) -> None:
+        order_id = event.json()["order"]
+        await orders.mark_paid(event.connection, order_id)
+        await shop.mail.within(event.connection).aenqueue(order_id, "We have your payment")

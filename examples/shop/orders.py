@@ -1,0 +1,59 @@
+"""Orders and mails: two tables, and what is done with them on a connection of the caller's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select, update
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+tables: Final = MetaData()
+
+order: Final = Table(
+    "shop_order",
+    tables,
+    Column("id", String, primary_key=True),
+    Column("customer", String, nullable=False),
+    Column("product", String, nullable=False),
+    Column("quantity", Integer, nullable=False),
+    Column("state", String, nullable=False, server_default="placed"),
+)
+mail: Final = Table(
+    "shop_mail",
+    tables,
+    Column("number", Integer, primary_key=True),
+    Column("order_id", String, nullable=False),
+    Column("subject", String, nullable=False),
+)
+
+
+async def place(connection: AsyncConnection, customer: str, product: str, quantity: int) -> str:
+    """Store an order; answers with its id."""
+    order_id = str(uuid4())
+    await connection.execute(
+        insert(order).values(id=order_id, customer=customer, product=product, quantity=quantity)
+    )
+    return order_id
+
+
+async def mark_paid(connection: AsyncConnection, order_id: str) -> None:
+    """The customer has paid."""
+    await connection.execute(update(order).where(order.c.id == order_id).values(state="paid"))
+
+
+async def send_mail(connection: AsyncConnection, order_id: str, subject: str) -> None:
+    """Stands for a mail server: what is in the table has been sent."""
+    await connection.execute(insert(mail).values(order_id=order_id, subject=subject))
+
+
+async def get(connection: AsyncConnection, order_id: str) -> dict[str, object] | None:
+    """One order, and how many mails were sent for it."""
+    found = (await connection.execute(select(order).where(order.c.id == order_id))).mappings()
+    row = found.one_or_none()
+    if row is None:
+        return None
+    mails = await connection.execute(select(mail.c.subject).where(mail.c.order_id == order_id))
+    return {**row, "mails": [subject for (subject,) in mails]}

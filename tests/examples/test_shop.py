@@ -1,0 +1,127 @@
+"""The shop, as a process of its own: whatever comes twice, through whichever door, is there once.
+
+H210 is answered here, too: an order that enqueues a job has one answer and one job.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from examples.shop.settings import Settings
+from onefold.surfaces.webhooks import sign
+from tests.fixtures.place import Place
+
+AT_ONCE = 8
+
+
+@contextmanager
+def _opened(database: str) -> Iterator[httpx.Client]:
+    command = [sys.executable, "-m", "examples.shop", "--port", "0", "--database", database]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as shop:
+        assert shop.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+", shop.stdout.readline())
+        try:
+            assert found is not None, "the shop has not opened"
+            with httpx.Client(base_url=found[0], timeout=30) as client:
+                yield client
+        finally:
+            shop.terminate()
+
+
+@pytest.fixture
+def shop(place: Place) -> Iterator[httpx.Client]:
+    with _opened(place.url) as client:
+        yield client
+
+
+def _at_once(call: Any) -> list[httpx.Response]:
+    with ThreadPoolExecutor(AT_ONCE) as crew:
+        return list(crew.map(lambda _: call(), range(AT_ONCE)))
+
+
+def _until(shop: httpx.Client, order: str, mails: list[str]) -> dict[str, Any]:
+    deadline = datetime.now(UTC) + timedelta(seconds=30)
+    while True:
+        found: dict[str, Any] = shop.get(f"/orders/{order}").json()
+        if sorted(found["mails"]) == sorted(mails) or datetime.now(UTC) > deadline:
+            return found
+
+
+def _order_by_api(shop: httpx.Client, key: str) -> httpx.Response:
+    headers = {"Authorization": "Bearer ann", "Idempotency-Key": key}
+    return shop.post("/api/orders", json={"product": "tea", "quantity": 2}, headers=headers)
+
+
+def test_an_order_by_the_api_is_placed_once_however_often_it_is_sent(shop: httpx.Client) -> None:
+    key = str(uuid4())
+    answers = _at_once(lambda: _order_by_api(shop, key))
+    assert {answer.status_code for answer in answers} <= {201, 409}
+    again = _order_by_api(shop, key)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    bodies = {answer.content for answer in answers if answer.status_code == 201}
+    assert bodies == {again.content}
+    order = _until(shop, again.json()["id"], ["Thank you for your order"])
+    assert order["mails"] == ["Thank you for your order"]
+
+
+def test_two_orders_by_the_api_are_two(shop: httpx.Client) -> None:
+    first, second = _order_by_api(shop, str(uuid4())), _order_by_api(shop, str(uuid4()))
+    assert first.json()["id"] != second.json()["id"]
+
+
+def _page(shop: httpx.Client) -> dict[str, str]:
+    page = shop.get("/orders")
+    assert page.headers["Cache-Control"] == "no-store"
+    field = re.search(r'type="hidden" name="([^"]+)" value="([^"]+)"', page.text)
+    assert field is not None, page.text
+    return {field[1]: field[2]}
+
+
+def test_a_form_that_is_sent_twice_ends_at_one_order(shop: httpx.Client) -> None:
+    hidden = _page(shop)
+    form = {**hidden, "product": "tea", "quantity": "3"}
+    wrong = shop.post("/orders", data={**form, "quantity": "none"})
+    assert wrong.status_code == 422
+    answers = _at_once(lambda: shop.post("/orders", data=form))
+    locations = {answer.headers["Location"] for answer in answers if answer.status_code == 303}
+    assert len(locations) == 1
+    assert {answer.status_code for answer in answers} <= {303, 409}
+    changed = shop.post("/orders", data={**form, "quantity": "4"}, headers={"Accept": "text/html"})
+    assert changed.status_code == 422
+    order = shop.get(locations.pop()).json()
+    assert (order["product"], order["quantity"]) == ("tea", 3)
+
+
+def test_a_payment_that_is_told_twice_is_booked_once(shop: httpx.Client) -> None:
+    order_id = _order_by_api(shop, str(uuid4())).json()["id"]
+    body = json.dumps({"order": order_id}).encode()
+    now = datetime.now(UTC)
+    headers = dict(sign(Settings.webhook_secret, id=f"msg_{uuid4().hex}", body=body, now=now))
+    told = _at_once(lambda: shop.post("/hooks/payments", content=body, headers=headers))
+    assert {answer.status_code for answer in told} <= {200, 204, 409}
+    assert shop.post("/hooks/payments", content=body, headers=headers).is_success
+    forged = shop.post("/hooks/payments", content=body + b" ", headers=headers)
+    assert forged.status_code in {400, 401}
+    mails = ["Thank you for your order", "We have your payment"]
+    order = _until(shop, order_id, mails)
+    assert (order["state"], sorted(order["mails"])) == ("paid", sorted(mails))
+
+
+def test_what_was_answered_before_a_restart_is_answered_after_it(place: Place) -> None:
+    key = str(uuid4())
+    with _opened(place.url) as shop:
+        first = _order_by_api(shop, key)
+    with _opened(place.url) as shop:
+        again = _order_by_api(shop, key)
+    assert (again.status_code, again.content) == (201, first.content)
+    assert again.headers["Idempotent-Replayed"] == "true"
