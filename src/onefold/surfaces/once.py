@@ -63,6 +63,11 @@ class Once(Stepping):
         return None if key is None else key.key
 
     @property
+    def has_succeeded(self) -> bool:
+        """True where the handler has answered, and not with an error."""
+        return self._exchange.has_succeeded
+
+    @property
     def fence(self) -> int | None:
         """The number of this attempt, strictly growing per key."""
         return None if self.claim is None else self.claim.fence
