@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -44,9 +44,10 @@ def shop(place: Place) -> Iterator[httpx.Client]:
         yield client
 
 
-def _at_once(call: Any) -> list[httpx.Response]:
+def _at_once(call: Callable[[], httpx.Response]) -> list[httpx.Response]:
     with ThreadPoolExecutor(AT_ONCE) as crew:
-        return list(crew.map(lambda _: call(), range(AT_ONCE)))
+        sent = [crew.submit(call) for _ in range(AT_ONCE)]
+        return [one.result() for one in sent]
 
 
 def _until(shop: httpx.Client, order: str, mails: list[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What lies in the database of an answer: redacted, too long or endless, sealed, as a policy says."""
+"""What lies in the database of an answer: redacted, entombed, sealed, as a policy says."""
 
 from __future__ import annotations
 
