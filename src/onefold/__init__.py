@@ -60,6 +60,7 @@ from onefold.model.retention import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
 from onefold.model.step import Step
+from onefold.model.stored_key import KeyPage, StoredKey
 from onefold.model.unique import Unique
 from onefold.model.violation import is_unique_violation
 from onefold.operations.endings import Rescued, RescuedJob
@@ -102,6 +103,7 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "JobTimeout",
+    "KeyPage",
     "KeyReused",
     "LeaseLost",
     "Limit",
@@ -130,6 +132,7 @@ __all__ = [
     "Step",
     "StepFailed",
     "StepsChanged",
+    "StoredKey",
     "Suppressed",
     "TakenUnderControl",
     "Tenant",

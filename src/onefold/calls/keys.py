@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from onefold.calls.claims import open_surface
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.errors import InvalidInput
-from onefold.model import names
-from onefold.operations import maintenance
+from onefold.model import given, names, stored_key
+from onefold.model.stored_key import KEY_STATES
+from onefold.model.unique import fingerprint
+from onefold.operations import maintenance, stored_keys
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from onefold.model.stored_key import KeyPage, KeyState
     from onefold.operations.maintenance import Erased
+
+LONGEST_PAGE: Final = 1000
+
+
+class KeyFilters(TypedDict, total=False):
+    """Which keys are meant."""
+
+    surface: str | None
+    """`http`, `webhook`, `form`, `once`, `publish`, `lock`, `step`, or one of your own."""
+    scope: str | None
+    """Whose: the principal of a request, the name of a `once`."""
+    key: str | None
+    state: KeyState | None
+    """held, settled, free, unknown, abandoned or expired."""
 
 
 class KeyCalls:
@@ -19,6 +38,60 @@ class KeyCalls:
 
     _conductor: Conductor
     _tenant: str
+
+    def keys(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        results: bool = False,
+        **filters: Unpack[KeyFilters],
+    ) -> KeyPage:
+        """Stored keys, by surface, scope and key; a page of at most `limit`, from `after` on.
+
+        `state="unknown"` are those that somebody should look at. What is stored with a key is
+        customer data, and is only shown with `results=True`. Steps are keys, too, of the surface
+        `step`, and shown to who asks for that.
+        """
+        return self._conductor.run(self._keys(limit, after, filters, results=results))
+
+    async def akeys(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        results: bool = False,
+        **filters: Unpack[KeyFilters],
+    ) -> KeyPage:
+        """`keys`, awaited."""
+        return await self._conductor.arun(self._keys(limit, after, filters, results=results))
+
+    def _keys(
+        self, limit: int, after: str | None, filters: KeyFilters, *, results: bool
+    ) -> Procedure[KeyPage]:
+        wanted, place = self._filter(filters), stored_key.after(after)
+        shown = given.flag(results, "results")
+        if type(limit) is not int or not 1 <= limit <= LONGEST_PAGE:
+            raise InvalidInput("limit", f"must be from 1 to {LONGEST_PAGE}, got {limit!r}")
+        page: KeyPage = yield Transaction(
+            lambda sql: stored_keys.find(sql, wanted, after=place, limit=limit, results=shown),
+            write=False,
+        )
+        return page
+
+    def _filter(self, filters: KeyFilters) -> stored_keys.Filter:
+        given.options(filters, KeyFilters.__optional_keys__)
+        surface, scope = filters.get("surface"), filters.get("scope")
+        key, state = filters.get("key"), filters.get("state")
+        if state is not None and state not in KEY_STATES:
+            raise InvalidInput("state", f"must be one of {', '.join(KEY_STATES)}, got {state!r}")
+        return stored_keys.Filter(
+            tenant=self._tenant,
+            surface=None if surface is None else names.name(surface, "surface"),
+            scope=None if scope is None else stored_scope(scope),
+            key=None if key is None else names.key(key, "key"),
+            state=state,
+        )
 
     def erase(
         self,
@@ -60,7 +133,7 @@ class KeyCalls:
                 lambda sql: maintenance.erase(sql, owner, key=wanted)
             )
             return everything
-        within = None if scope is None else names.text(scope, "scope")
+        within = None if scope is None else stored_scope(scope)
         of = None if surface is None else open_surface(surface)
         if within is None and wanted is None:
             raise InvalidInput("surface", "needs key= or scope= beside it")
@@ -68,3 +141,12 @@ class KeyCalls:
             lambda sql: maintenance.erase_scope(sql, owner, scope=within, surface=of, key=wanted)
         )
         return erased
+
+
+def stored_scope(scope: object) -> str:
+    """A scope as it is stored: a principal that is too long, or has a NUL in it, as its digest."""
+    if isinstance(scope, str):
+        size = len(scope.encode("utf-8", "replace"))
+        if "\0" in scope or size > names.KEY_BYTES:
+            return f"digest:{fingerprint(scope)}"
+    return names.text(scope, "scope")

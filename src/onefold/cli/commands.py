@@ -11,6 +11,7 @@ from onefold.cli.config import read_configuration
 from onefold.cli.dead import dead
 from onefold.cli.demo.command import demo
 from onefold.cli.jobs import jobs
+from onefold.cli.keys import keys
 from onefold.cli.migrate import migrate
 from onefold.cli.queues import queues
 from onefold.cli.schedules import schedules
@@ -32,6 +33,7 @@ app.command()(version)
 app.command()(worker)
 app.add_typer(dead, name="dead")
 app.add_typer(jobs, name="jobs")
+app.add_typer(keys, name="keys")
 app.add_typer(queues, name="queues")
 app.add_typer(schedules, name="schedules")
 

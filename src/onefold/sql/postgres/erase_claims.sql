@@ -1,5 +1,6 @@
 -- Remove a tenant's claims and the answers stored with them: all, or those under one key, of one surface
--- or of one scope. What scopes mean on our own surfaces is no caller's business.
+-- or of one scope. A scope may go on after a line feed, with what it is for: what belongs to the
+-- principal belongs to it on every route. What scopes mean on our own surfaces is no caller's business.
 delete from onefold.claim as c
 where
     c.shard = :shard::smallint
@@ -8,6 +9,9 @@ where
     and (:surface::text is null or c.surface = :surface::text)
     and (
         :scope::text is null
-        or (c.scope = :scope::text and c.surface not in ('cron', 'lock', 'publish', 'step'))
+        or (
+            (c.scope = :scope::text or starts_with(c.scope, :scope::text || chr(10)))
+            and c.surface not in ('chore', 'cron', 'lock', 'publish', 'step')
+        )
     )
 returning c.surface, c.result, c.scope, c.key

@@ -1,0 +1,189 @@
+"""`onefold keys`: who has a key, since when; and an operator's word about it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import msgspec
+import typer
+
+from onefold import ConflictingOptions, InvalidInput
+from onefold.calls.keys import KeyFilters  # noqa: TC001 - read by typer
+from onefold.cli.describing import json_text, when
+from onefold.cli.desk import Desk, at_desk
+from onefold.cli.expanding import Expand, expanded
+from onefold.model.stored_key import KeyState  # noqa: TC001 - read by typer
+
+if TYPE_CHECKING:
+    from onefold import StoredKey
+
+keys: typer.Typer = typer.Typer(
+    help="Keys of requests, webhooks, forms and once(): list, show, release and settle them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+SurfaceArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="SURFACE", help="http, webhook, form, once, or one of your own.")
+]
+ScopeArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="SCOPE", help="Whose it is: the principal; the name of a once.")
+]
+KeyArgument: TypeAlias = Annotated[str, typer.Argument(metavar="KEY", help="The key itself.")]
+
+COLUMNS = ("surface", "scope", "key", "state", "since", "lease until", "expires")
+ANSWERED = frozenset({"form", "http"})
+"""The surfaces whose results are answers of HTTP."""
+
+
+def read_filters(
+    *,
+    surface: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of this surface: http, webhook, form, once.")
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Of this scope: a principal, say.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="With this key.")] = None,
+    state: Annotated[
+        KeyState | None, typer.Option(metavar="STATE", help="In this state: unknown, say.")
+    ] = None,
+) -> KeyFilters:
+    """What was said of the keys that are meant."""
+    return {"surface": surface, "scope": scope, "key": key, "state": state}
+
+
+filtered: Expand = expanded("filters", read_filters)
+"""Gives a command the options that say which keys are meant."""
+
+
+@keys.command("list")
+@at_desk
+@filtered
+def list_keys(
+    desk: Desk,
+    filters: KeyFilters,
+    *,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")] = 50,
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier list.")
+    ] = None,
+) -> None:
+    """List keys: who has them, and since when. What is stored with them is not shown."""
+    page = desk.calls.keys(limit=limit, after=after, **filters)
+    desk.answer_table(
+        {"keys": [_value(key) for key in page], "next": page.next},
+        COLUMNS,
+        [_row(key) for key in page],
+        none="There are no such keys.",
+    )
+    if page.next is not None and not desk.as_json:
+        typer.echo(f"There are more: --after '{page.next}'")
+
+
+@keys.command()
+@at_desk
+def show(desk: Desk, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument) -> None:
+    """Show a key and what is stored with it, which may be a customer's."""
+    page = desk.calls.keys(surface=surface, scope=scope, key=key, results=True)
+    if not page.keys:
+        return desk.answer(None, "There is no such key.")
+    (found,) = page
+    value = {**_value(found), "result": found.result}
+    lines = [
+        f"{name.replace('_', ' '):<12}  {_shown(part)}"
+        for name, part in value.items()
+        if part not in (None, "")
+    ]
+    return desk.answer(value, "\n".join(lines))
+
+
+@keys.command()
+@at_desk
+def release(desk: Desk, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument) -> None:
+    """Free a key, whoever has it: the next attempt runs."""
+    released = desk.calls.force_release(scope, key, surface=surface)
+    desk.answer(
+        {"released": released},
+        f"Released {key}." if released else "There is no such key, or it is free already.",
+    )
+
+
+@keys.command()
+@at_desk
+def settle(
+    desk: Desk,
+    surface: SurfaceArgument,
+    scope: ScopeArgument,
+    key: KeyArgument,
+    *,
+    result: Annotated[
+        str | None, typer.Option(metavar="JSON", help="What later attempts are given.  [null]")
+    ] = None,
+    status: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=200, max=599, help="Of http and form: the answer's status."),
+    ] = None,
+    body: Annotated[
+        str, typer.Option(metavar="TEXT", help="Of http and form: the answer's body.")
+    ] = "",
+    content_type: Annotated[
+        str, typer.Option(metavar="TYPE", help="Of http and form: what the body is.")
+    ] = "application/json",
+) -> None:
+    """Say that a key is done, whoever has it, and with which result."""
+    given = _given(surface, result, status, body, content_type)
+    settled = desk.calls.force_settle(scope, key, given, surface=surface)
+    desk.answer(
+        {"settled": settled},
+        f"Settled {key}." if settled else "There is no such key, or it is free.",
+    )
+
+
+@keys.command()
+@at_desk
+def sweep(desk: Desk) -> None:
+    """Forget keys whose time is over, of every tenant, as workers do."""
+    swept = desk.onefold.engine.sweep()
+    desk.answer({"swept": swept}, f"Forgot {swept} whose time was over.")
+
+
+def _given(
+    surface: str, result: str | None, status: int | None, body: str, content_type: str
+) -> Any:
+    if surface not in ANSWERED:
+        if status is not None or body:
+            raise ConflictingOptions("status", f"and --body are for http and form, not {surface}")
+        return None if result is None else _read(result)
+    if status is None or result is not None:
+        raise InvalidInput("status", f"must be said of a key of {surface}, and no --result")
+    from onefold.surfaces.http.answer import Answer, Kept, to_stored
+
+    headers = (("Content-Type", content_type),) if body else ()
+    return json.loads(to_stored(Answer(status, headers, body.encode()), Kept()))
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidInput("result", f"must be JSON, got {text!r}") from None
+
+
+def _value(key: StoredKey) -> dict[str, Any]:
+    value: dict[str, Any] = msgspec.structs.asdict(key)
+    del value["result"]
+    return value
+
+
+def _shown(part: object) -> str:
+    if isinstance(part, datetime):
+        return when(part) or ""
+    return part if isinstance(part, str) else json_text(part)
+
+
+def _row(key: StoredKey) -> tuple[object, ...]:
+    moments = (key.since, key.lease_until, key.expires_at)
+    return (key.surface, key.scope, key.key, key.state, *map(when, moments))

@@ -1,0 +1,212 @@
+"""What an operator sees of keys, and how they are erased."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import InvalidInput, KeyPage, Onefold
+from onefold.claims import Claim, Won
+from onefold.model.unique import fingerprint
+from tests.fixtures.colours import Clock, Coloured
+
+HOUR = timedelta(hours=1)
+
+
+async def claimed(
+    onefold: Coloured, key: str, scope: str = "alice", surface: str = "http", **options: Any
+) -> Claim:
+    answer = await onefold.claim(scope, key, surface=surface, **options)
+    assert isinstance(answer, Won)
+    return answer.claim
+
+
+async def places(onefold: Coloured, **filters: Any) -> list[str]:
+    page: KeyPage = await onefold.keys(**filters)
+    return [key.key for key in page]
+
+
+async def test_a_key_says_who_has_it_since_when_and_what_became_of_it(
+    onefold: Coloured, clock: Clock
+) -> None:
+    await claimed(onefold, "held", lease=HOUR)
+    await onefold.settle(await claimed(onefold, "settled"), {"status": 201})
+    await onefold.settle(await claimed(onefold, "expired", retention=timedelta(minutes=1)))
+    await onefold.release(await claimed(onefold, "free"))
+    await claimed(onefold, "unknown")
+    await claimed(onefold, "abandoned", takeover="rerun")
+    clock.advance(timedelta(minutes=2))
+
+    page = await onefold.keys(surface="http")
+
+    assert {key.key: key.state for key in page} == {
+        state: state for state in ("abandoned", "expired", "free", "held", "settled", "unknown")
+    }
+    for state in ("abandoned", "expired", "free", "held", "settled", "unknown"):
+        assert await places(onefold, state=state) == [state]
+    (held,) = await onefold.keys(key="held")
+    assert (held.tenant, held.surface, held.scope, held.takeover) == ("", "http", "alice", "refuse")
+    assert held.since == clock.now - timedelta(minutes=2)
+    assert held.lease_until == held.since + HOUR
+    assert (held.settled_at, held.expires_at) == (None, None)
+
+
+async def test_what_is_stored_is_shown_to_who_asks_for_it_alone(onefold: Coloured) -> None:
+    await onefold.settle(await claimed(onefold, "k"), {"secret": 7})
+    job = await onefold.enqueue("work", {}, idempotency_key="p")
+
+    hidden = await onefold.keys()
+    shown = await onefold.keys(results=True)
+
+    assert [key.result for key in hidden] == [None, None]
+    assert [key.result for key in shown] == [{"secret": 7}, job.id]
+
+
+async def test_keys_come_in_pages_in_the_order_of_their_places(onefold: Coloured) -> None:
+    for scope, key in [("b", "1"), ("a", "2"), ("a", "10"), ("ä", "1"), ("", "z")]:
+        await claimed(onefold, key, scope=scope)
+
+    first = await onefold.keys(limit=2)
+    second = await onefold.keys(limit=2, after=first.next)
+    last = await onefold.keys(limit=2, after=second.next)
+
+    assert [(key.scope, key.key) for key in (*first, *second, *last)] == [
+        ("", "z"), ("a", "10"), ("a", "2"), ("b", "1"), ("ä", "1"),
+    ]  # fmt: skip
+    assert (len(last), last.next) == (1, None)
+
+
+async def test_keys_of_others_are_out_of_sight(onefold: Coloured) -> None:
+    await claimed(onefold.tenant("acme"), "k")
+
+    assert await places(onefold) == []
+    assert await places(onefold.tenant("acme"), scope="alice", surface="http", key="k") == ["k"]
+
+
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("limit", {"limit": 0}),
+    ("limit", {"limit": True}),
+    ("after", {"after": "x"}),
+    ("state", {"state": "gone"}),
+    ("surface", {"surface": ""}),
+    ("scope", {"scope": 7}),
+    ("key", {"key": ""}),
+    ("results", {"results": 1}),
+    ("colour", {"colour": "red"}),
+]
+
+
+@pytest.mark.parametrize(("field", "options"), BAD, ids=[str(options) for _, options in BAD])
+async def test_a_bad_question_is_refused_by_name(
+    onefold: Coloured, field: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await onefold.keys(**options)
+
+    assert caught.value.field == field
+
+
+# --- erase ----------------------------------------------------------------------------------------
+
+
+async def test_h193_all_keys_of_a_scope_are_erased_on_every_surface_or_on_one(
+    onefold: Coloured,
+) -> None:
+    for surface in ("http", "form", "webhook"):
+        await onefold.settle(await claimed(onefold, surface, surface=surface), "stored")
+    await claimed(onefold, "another's", scope="alice2")
+    await claimed(onefold.tenant("acme"), "tenant's")
+
+    assert (await onefold.erase(scope="alice", surface="form")).claims == 1
+    assert await places(onefold) == ["http", "another's", "webhook"]
+    assert (await onefold.erase(scope="alice")).claims == 2
+    assert await places(onefold) == ["another's"]
+    assert await places(onefold.tenant("acme")) == ["tenant's"]
+
+
+async def test_h193_a_principal_is_erased_on_every_route_that_has_a_scope_of_its_own(
+    onefold: Coloured,
+) -> None:
+    await claimed(onefold, "k", scope="alice\nPOST /payments")
+    await claimed(onefold, "other", scope="alice b\nPOST /payments")
+
+    assert (await onefold.erase(scope="alice")).claims == 1
+    assert await places(onefold) == ["other"]
+
+
+async def test_a_scope_that_is_too_long_is_found_by_its_digest(onefold: Coloured) -> None:
+    principal = "p" * 600
+    await claimed(onefold, "k", scope=f"digest:{fingerprint(principal)}")
+
+    assert await places(onefold, scope=principal) == ["k"]
+    assert (await onefold.erase(scope=principal)).claims == 1
+
+
+async def test_a_key_is_erased_on_one_surface_and_its_jobs_stay(onefold: Coloured) -> None:
+    await claimed(onefold, "k")
+    await claimed(onefold, "k", surface="form")
+    await onefold.enqueue("work", {}, unique_key="k")
+
+    erased = await onefold.erase(key="k", surface="http")
+
+    assert (erased.claims, erased.jobs) == (1, 0)
+    assert [key.surface for key in await onefold.keys()] == ["form"]
+    assert ((await onefold.erase(key="k")).claims, len(await onefold.find())) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("erase", {}),
+        ("erase", {"key": "k", "tenant": "t"}),
+        ("surface", {"surface": "http"}),
+        ("surface", {"surface": "publish", "key": "k"}),
+        ("surface", {"surface": "step", "scope": "s"}),
+        ("scope", {"scope": 7}),
+    ],
+)
+async def test_an_erase_that_is_not_clear_is_refused(
+    onefold: Coloured, field: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await onefold.erase(**options)
+
+    assert caught.value.field == field
+
+
+async def test_what_belongs_to_jobs_and_locks_is_not_of_a_scope(onefold: Coloured) -> None:
+    await onefold.enqueue("work", {}, idempotency_key="p", queue="alice")
+    async with onefold.lock("alice"):
+        assert (await onefold.erase(scope="alice")).claims == 0
+        assert (await onefold.erase(scope="")).claims == 0
+
+
+# --- the sweep ------------------------------------------------------------------------------------
+
+
+async def test_h184_a_sweep_forgets_answers_whose_time_is_over_and_nothing_in_flight(
+    onefold: Coloured, clock: Clock
+) -> None:
+    for surface in ("http", "form", "webhook"):
+        over = await claimed(onefold, "over", surface=surface, retention=HOUR)
+        await onefold.settle(over, "stored")
+        kept = await claimed(onefold, "kept", surface=surface, retention=HOUR * 5)
+        await onefold.settle(kept, "stored")
+        await claimed(onefold, "unknown", surface=surface, retention=HOUR)
+    clock.advance(HOUR)
+
+    assert await onefold.engine.sweep() == 3
+    assert set(await places(onefold)) == {"kept", "unknown"}
+
+
+def test_keys_of_several_shards_are_one_list(sqlite_url: str) -> None:
+    with Onefold(sqlite_url, shards=4) as onefold:
+        onefold.migrate()
+        wanted = [f"k{number:02}" for number in range(20)]
+        for key in wanted:
+            onefold.claim("alice", key, surface="http")
+
+        first = onefold.keys(limit=15)
+        rest = onefold.keys(after=first.next)
+        assert [key.key for key in (*first, *rest)] == wanted
+        assert onefold.erase(scope="alice").claims == 20

@@ -1,0 +1,114 @@
+"""What an operator does with keys from a shell."""
+
+import json
+
+from onefold import Onefold
+from onefold.claims import Replay, Won
+from onefold.surfaces.http.answer import from_stored
+from tests.cli.test_operators import Operate, operate, read
+from tests.fixtures.place import Place
+
+__all__ = ["operate"]
+
+
+def claim(onefold: Onefold, key: str, surface: str = "http") -> Won:
+    answer = onefold.claim("alice", key, surface=surface)
+    assert isinstance(answer, Won)
+    return answer
+
+
+def test_keys_are_listed_without_what_is_stored(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        onefold.settle(claim(onefold, "k-1").claim, {"secret": 1})
+        claim(onefold, "k-2")
+        claim(onefold, "k-3", surface="form")
+
+    text = operate("keys", "list", "--surface", "http", "--scope", "alice")
+    found = read(operate("keys", "list", "--limit", "2", "--json"))
+    rest = read(operate("keys", "list", "--after", found["next"], "--json"))
+    more = operate("keys", "list", "--limit", "1")
+    none = operate("keys", "list", "--state", "unknown")
+
+    assert "k-1" in text.stdout
+    assert "secret" not in text.stdout + json.dumps(found)
+    keys = [(key["key"], key["state"]) for key in (*found["keys"], *rest["keys"])]
+    assert keys == [("k-3", "held"), ("k-1", "settled"), ("k-2", "held")]
+    assert 'There are more: --after \'["form", "alice", "k-3"]\'' in more.stdout
+    assert none.stdout == "There are no such keys.\n"
+
+
+def test_a_key_is_shown_with_what_is_stored(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        onefold.settle(claim(onefold, "k-1").claim, {"answer": 42})
+
+    text = operate("keys", "show", "http", "alice", "k-1")
+    shown = read(operate("keys", "show", "http", "alice", "k-1", "--json"))
+    none = operate("keys", "show", "http", "bob", "k-1")
+
+    assert '{"answer": 42}' in text.stdout
+    assert "lease until" not in text.stdout
+    assert (shown["state"], shown["result"]) == ("settled", {"answer": 42})
+    assert none.stdout == "There is no such key.\n"
+
+
+def test_a_key_is_released(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        claim(onefold, "k-1")
+
+    assert operate("keys", "release", "http", "alice", "k-1").stdout == "Released k-1.\n"
+    again = operate("keys", "release", "http", "alice", "k-1")
+
+    assert "free already" in again.stdout
+    with place.open() as onefold:
+        claim(onefold, "k-1")
+
+
+def test_h145_a_request_is_settled_with_an_answer(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        claim(onefold, "k-1")
+
+    done = operate(
+        "keys", "settle", "http", "alice", "k-1", "--status", "201", "--body", '{"id":7}'
+    )
+
+    assert done.stdout == "Settled k-1.\n"
+    with place.open() as onefold:
+        answer = onefold.claim("alice", "k-1", surface="http")
+    assert isinstance(answer, Replay)
+    stored = from_stored(answer.result).answer
+    assert stored is not None
+    assert (stored.status, stored.body) == (201, b'{"id":7}')
+
+
+def test_any_other_key_is_settled_with_json(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        claim(onefold, "k-1", surface="once")
+
+    done = operate("keys", "settle", "once", "alice", "k-1", "--result", '{"rows": 7}')
+    none = operate("keys", "settle", "once", "alice", "k-2")
+
+    assert done.stdout == "Settled k-1.\n"
+    assert none.stdout == "There is no such key, or it is free.\n"
+    with place.open() as onefold:
+        answer = onefold.claim("alice", "k-1")
+    assert isinstance(answer, Replay)
+    assert answer.result == {"rows": 7}
+
+
+def test_a_word_that_is_not_clear_is_refused(operate: Operate) -> None:
+    http, once = ("keys", "settle", "http", "alice", "k"), ("keys", "settle", "once", "alice", "k")
+
+    for arguments, said in [
+        ((*http,), "status"),
+        ((*http, "--status", "200", "--result", "1"), "status"),
+        ((*once, "--status", "200"), "http and form"),
+        ((*once, "--result", "{"), "must be JSON"),
+        (("keys", "settle", "step", "a", "b"), "run.step"),
+    ]:
+        refused = operate(*arguments)
+        assert refused.returncode != 0
+        assert said in refused.stderr
+
+
+def test_keys_are_swept(operate: Operate) -> None:
+    assert operate("keys", "sweep").stdout == "Forgot 0 whose time was over.\n"
