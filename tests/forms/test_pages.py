@@ -78,15 +78,22 @@ def test_a_page_can_be_read_by_everybody(make: Callable[[], Problem]) -> None:
 
 
 def test_the_wait_page_submits_the_same_again() -> None:
-    answer = page(problem.in_progress(3), ORDER)
+    answer = page(problem.in_progress(1), ORDER)
 
     assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
         ("onefold_key", "K"),
         ("what", "tea"),
     ]
-    assert header(answer, "Retry-After") == "3"
-    assert b",3000)</script>" in answer.body
+    assert header(answer, "Retry-After") == "1"
+    assert b",1000)</script>" in answer.body
     assert b"<button>Look again</button>" in answer.body
+
+
+def test_the_wait_page_looks_again_soon_though_a_lease_is_long() -> None:
+    answer = page(problem.in_progress(60), ORDER)
+
+    assert header(answer, "Retry-After") == "60"
+    assert b",2000)</script>" in answer.body
 
 
 def test_the_wait_page_goes_where_the_form_went() -> None:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 Then: TypeAlias = Literal["look again", "submit as new", "open again", "nothing"]
 """What a visitor can do next."""
 
+SOON: Final = 2
+"""Seconds until a page looks again. A lease may have a minute left and its handler a moment."""
+
 
 class Words(msgspec.Struct, frozen=True):
     """What a page says."""
@@ -130,9 +133,9 @@ def page(problem: Problem, form: Submitted, *, url: str = "") -> Answer:
     """
     words = _WORDS.get(problem.code, _REFUSED)
     nonce = secrets.token_urlsafe(16)
-    seconds = problem.retry_after if words.then == "look again" and not form.files else None
     inner = _next(words, form, url)
-    if seconds is not None:
+    if problem.retry_after is not None and words.then == "look again" and not form.files:
+        seconds = min(problem.retry_after, SOON)
         script = f"setTimeout(function(){{{_SUBMIT}}},{seconds * 1000})"
         inner += "<p>This page looks again by itself.</p>\n"
         inner += f'<script nonce="{nonce}">{script}</script>\n'

@@ -1,0 +1,319 @@
+"""Forms in a real browser: double clicks, the back button, tabs, a slow answer (H221-H230)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.forms.conftest import Opens
+from tests.forms.serving import serving
+from tests.forms.shop import Shop
+
+KEY = "input[name=onefold_key]"
+
+
+@pytest.fixture
+def shop(open_shop: Opens) -> Shop:
+    return open_shop()
+
+
+@pytest.fixture
+def url(shop: Shop) -> Iterator[str]:
+    with serving(shop.app) as url:
+        yield url
+
+
+def open_form(visitor: BrowserContext, url: str) -> Page:
+    """The form in a new tab."""
+    page = visitor.new_page()
+    page.goto(f"{url}/orders/new")
+    return page
+
+
+def middle_of_button(page: Page) -> tuple[float, float]:
+    """Where a mouse clicks: Playwright itself clicks on nothing while a page waits for another."""
+    box = page.locator("button").bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def expect_order(page: Page, number: int, what: str) -> None:
+    expect(page.locator("h1")).to_have_text(f"Order {number}")
+    expect(page.locator("#what")).to_have_text(what)
+
+
+def test_h221_a_double_click_orders_once(shop: Shop, url: str, visitor: BrowserContext) -> None:
+    page = open_form(visitor, url)
+    page.fill("[name=what]", "tea")
+
+    page.dblclick("button")
+
+    expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]
+
+
+def test_h221_clicks_while_the_answer_is_slow_order_once(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    page.fill("[name=what]", "tea")
+    button = middle_of_button(page)
+    shop.gate.shut()
+
+    # The browser gives its first request up and sends the second; the server has both.
+    page.mouse.click(*button)
+    assert shop.gate.entered.acquire(timeout=20)
+    with page.expect_request("**/orders"):
+        page.mouse.click(*button)
+    shop.gate.open()
+
+    expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]
+
+
+def test_h222_back_edit_and_submit_again_offers_to_submit_as_new(
+    open_shop: Opens, visitor: BrowserContext
+) -> None:
+    shop = open_shop(keeps_pages=True)
+    with serving(shop.app) as url:
+        page = open_form(visitor, url)
+        page.fill("[name=what]", "tea")
+        page.fill("[name=note]", "two\nlines")
+        page.click("button")
+        expect_order(page, 1, "tea")
+
+        # A page that the browser has kept, and its key with it.
+        page.go_back()
+        page.fill("[name=what]", "coffee")
+        page.click("button")
+        expect(page.locator("h1")).to_have_text("You have submitted this form before")
+        assert shop.orders() == ["tea"]
+        page.get_by_role("button", name="Submit as new").click()
+
+        expect_order(page, 2, "coffee")
+    assert shop.orders() == ["tea", "coffee"]
+
+
+def test_h221_back_and_submit_again_unchanged_comes_to_the_same_order(
+    open_shop: Opens, visitor: BrowserContext
+) -> None:
+    shop = open_shop(keeps_pages=True)
+    with serving(shop.app) as url:
+        page = open_form(visitor, url)
+        page.fill("[name=what]", "tea")
+        page.click("button")
+        expect_order(page, 1, "tea")
+
+        page.go_back()
+        page.fill("[name=what]", "tea")
+        page.click("button")
+
+        expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]
+
+
+def test_h229_the_back_button_brings_a_new_key(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    first = page.get_attribute(KEY, "value")
+    page.fill("[name=what]", "tea")
+    page.click("button")
+    expect_order(page, 1, "tea")
+
+    page.go_back()
+
+    assert page.get_attribute(KEY, "value") != first
+
+
+def test_a_reload_of_the_order_does_not_order_again(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    page.fill("[name=what]", "tea")
+    page.click("button")
+    expect(page.locator("#flash")).to_have_text("Thank you!")
+
+    page.reload()
+
+    expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]
+
+
+def test_h223_a_form_that_was_not_valid_can_be_corrected(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    page.fill("[name=note]", "please")
+    page.click("button")
+    expect(page.locator("#complaint")).to_have_text("What do you want?")
+
+    page.fill("[name=what]", "tea")
+    page.click("button")
+
+    expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]
+
+
+def test_h226_two_tabs_order_twice(shop: Shop, url: str, visitor: BrowserContext) -> None:
+    first, second = open_form(visitor, url), open_form(visitor, url)
+    first.fill("[name=what]", "tea")
+    second.fill("[name=what]", "tea")
+
+    first.click("button")
+    expect_order(first, 1, "tea")
+    second.click("button")
+
+    expect_order(second, 2, "tea")
+    assert shop.orders() == ["tea", "tea"]
+
+
+def test_h228_a_duplicate_does_not_thank_twice(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    key = page.get_attribute(KEY, "value")
+    page.fill("[name=what]", "tea")
+    page.click("button")
+    expect(page.locator("#flash")).to_have_text("Thank you!")
+
+    other = open_form(visitor, url)
+    other.eval_on_selector(KEY, "(field, key) => field.value = key", key)
+    other.fill("[name=what]", "tea")
+    other.click("button")
+
+    expect_order(other, 1, "tea")
+    expect(other.locator("#flash")).to_have_text("")
+
+
+def test_the_wait_page_looks_again_until_the_order_is_there(
+    open_shop: Opens, visitor: BrowserContext
+) -> None:
+    shop = open_shop(takeover="refuse", wait=None)
+    with serving(shop.app) as url:
+        page = open_form(visitor, url)
+        page.fill("[name=what]", "tea & <biscuits>")
+        page.fill("[name=note]", "two\nlines")
+        button = middle_of_button(page)
+        shop.gate.shut()
+        page.mouse.click(*button)
+        assert shop.gate.entered.acquire(timeout=20)
+
+        page.mouse.click(*button)
+        expect(page.locator("h1")).to_have_text("We are working on it")
+        # It submits by itself, and is told the same.
+        with page.expect_response("**/orders") as told:
+            pass
+        assert told.value.status == 409
+        shop.gate.open()
+
+        expect_order(page, 1, "tea & <biscuits>")
+    assert shop.orders() == ["tea & <biscuits>"]
+
+
+def test_the_wait_page_works_without_scripts(open_shop: Opens, visitor: BrowserContext) -> None:
+    shop = open_shop(takeover="refuse", wait=None)
+    assert visitor.browser is not None
+    plain = visitor.browser.new_context(java_script_enabled=False)
+    with serving(shop.app) as url:
+        page = open_form(plain, url)
+        page.fill("[name=what]", "tea")
+        button = middle_of_button(page)
+        shop.gate.shut()
+        page.mouse.click(*button)
+        assert shop.gate.entered.acquire(timeout=20)
+        page.mouse.click(*button)
+        expect(page.locator("h1")).to_have_text("We are working on it")
+        shop.gate.open()
+
+        page.get_by_role("button", name="Look again").click()
+        expect(page.locator("h1")).to_have_text("Order 1")
+    plain.close()
+    assert shop.orders() == ["tea"]
+
+
+def test_h224_h225_a_key_of_another_visit_leads_to_a_fresh_form(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    page.fill("[name=what]", "tea")
+    visitor.clear_cookies()
+
+    page.click("button")
+    expect(page.locator("h1")).to_have_text("Please open the form again")
+    assert shop.orders() == []
+    page.get_by_role("link", name="Open the form").click()
+    page.fill("[name=what]", "tea")
+    page.click("button")
+
+    expect_order(page, 1, "tea")
+
+
+def test_h222_a_file_is_chosen_again_where_a_form_is_submitted_as_new(
+    open_shop: Opens, visitor: BrowserContext, tmp_path: Path
+) -> None:
+    scan = tmp_path / "tax & more.pdf"
+    scan.write_bytes(b"%PDF")
+    shop = open_shop(keeps_pages=True)
+    shop.upload()
+    with serving(shop.app) as url:
+        page = open_form(visitor, url)
+        page.fill("[name=what]", "tea")
+        page.set_input_files("[name=scan]", scan)
+        page.click("button")
+        expect_order(page, 1, "tea")
+
+        page.go_back()
+        page.fill("[name=what]", "coffee")
+        page.set_input_files("[name=scan]", scan)
+        page.click("button")
+        expect(page.locator("label")).to_contain_text("Please choose the file tax & more.pdf again")
+        page.set_input_files("[name=scan]", scan)
+        page.get_by_role("button", name="Submit as new").click()
+
+        expect_order(page, 2, "coffee")
+    assert shop.orders() == ["tea", "coffee"]
+
+
+def test_h227_an_upload_that_is_clicked_twice_is_one_order(
+    shop: Shop, url: str, visitor: BrowserContext, tmp_path: Path
+) -> None:
+    scan = tmp_path / "scan.bin"
+    scan.write_bytes(bytes(range(256)) * 1000)
+    shop.upload()
+    page = open_form(visitor, url)
+    page.fill("[name=what]", "tea")
+    page.set_input_files("[name=scan]", scan)
+
+    page.dblclick("button")
+
+    expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]
+
+
+def test_h230_a_script_and_the_form_are_one_submission(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    page.fill("[name=what]", "tea")
+
+    came_to = page.evaluate(
+        """async () => {
+            const fields = new FormData(document.forms[0]);
+            const key = fields.get("onefold_key");
+            fields.delete("onefold_key");
+            fields.append("action", "order");
+            const answer = await fetch("/orders", {
+                method: "POST",
+                headers: {"Idempotency-Key": key},
+                body: new URLSearchParams(fields),
+            });
+            return new URL(answer.url).pathname;
+        }"""
+    )
+    page.click("button")
+
+    assert came_to == "/orders/1"
+    expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]

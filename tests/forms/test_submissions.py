@@ -1,0 +1,273 @@
+"""A form as a client without a browser submits it: what becomes of keys (H220-H230)."""
+
+import re
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.fixtures.colours import Store
+from tests.forms.conftest import Opens
+from tests.forms.html import inputs, value
+from tests.forms.serving import serving
+from tests.forms.shop import Shop
+
+HTML = {"Accept": "text/html"}
+
+
+@pytest.fixture
+def shop(open_shop: Opens) -> Shop:
+    return open_shop()
+
+
+@pytest.fixture
+def client(shop: Shop) -> Iterator[httpx.Client]:
+    with serving(shop.app) as url, httpx.Client(base_url=url, headers=HTML, timeout=30) as client:
+        yield client
+
+
+def new_key(client: httpx.Client) -> str:
+    return value(client.get("/orders/new").text, "onefold_key")
+
+
+def order(client: httpx.Client, key: str, what: str = "tea", **more: str) -> httpx.Response:
+    fields = {"onefold_key": key, "what": what, "note": "", **more}
+    return client.post("/orders", data=fields)
+
+
+def test_h220_h229_each_page_has_a_key_of_its_own_and_is_not_stored(client: httpx.Client) -> None:
+    first, second = client.get("/orders/new"), client.get("/orders/new")
+
+    assert value(first.text, "onefold_key") != value(second.text, "onefold_key")
+    assert first.headers["Cache-Control"] == "no-store"
+
+
+def test_h221_two_submissions_of_one_page_are_one_order(shop: Shop, client: httpx.Client) -> None:
+    key = new_key(client)
+
+    first, second = order(client, key), order(client, key)
+
+    assert (first.status_code, first.headers["Location"]) == (303, "/orders/1")
+    assert (second.status_code, second.headers["Location"]) == (303, "/orders/1")
+    assert second.headers["Idempotent-Replayed"] == "true"
+    assert shop.orders() == ["tea"]
+
+
+def test_h228_the_message_of_a_redirect_is_not_given_again(client: httpx.Client) -> None:
+    key = new_key(client)
+
+    first, second = order(client, key), order(client, key)
+
+    assert first.headers["Set-Cookie"].startswith("flash=")
+    assert "Set-Cookie" not in second.headers
+
+
+def test_h222_a_changed_form_can_be_submitted_as_new(shop: Shop, client: httpx.Client) -> None:
+    key = new_key(client)
+    order(client, key)
+
+    changed = order(client, key, "coffee", csrf_token="x")
+    again = order(client, value(changed.text, "onefold_key"), value(changed.text, "what"))
+
+    assert changed.status_code == 422
+    assert "Submit as new" in changed.text
+    assert again.status_code == 303
+    assert shop.orders() == ["tea", "coffee"]
+
+
+def test_h223_a_form_that_was_not_valid_keeps_its_key(shop: Shop, client: httpx.Client) -> None:
+    key = new_key(client)
+
+    refused = order(client, key, "")
+    corrected = order(client, key, "tea")
+
+    assert refused.status_code == 422
+    assert "What do you want?" in refused.text
+    assert corrected.status_code == 303
+    assert shop.orders() == ["tea"]
+
+
+def test_h224_a_key_of_another_session_is_refused(shop: Shop, client: httpx.Client) -> None:
+    key = new_key(client)
+    client.cookies.clear()
+    new_key(client)
+
+    refused = order(client, key)
+
+    assert refused.status_code == 400
+    assert "Please open the form again" in refused.text
+    assert shop.orders() == []
+
+
+def test_h225_a_forged_key_is_refused_and_the_form_is_offered(
+    shop: Shop, client: httpx.Client
+) -> None:
+    new_key(client)
+
+    refused = order(client, "1.forged.order.x.y.z")
+
+    assert refused.status_code == 400
+    assert '<a href="/orders/new">' in refused.text
+    assert shop.orders() == []
+
+
+def test_a_form_without_a_key_is_refused(shop: Shop, client: httpx.Client) -> None:
+    new_key(client)
+
+    refused = client.post("/orders", data={"what": "tea", "note": ""})
+
+    assert refused.status_code == 400
+    assert shop.orders() == []
+
+
+def test_h226_two_pages_are_two_orders(shop: Shop, client: httpx.Client) -> None:
+    first, second = new_key(client), new_key(client)
+
+    order(client, first)
+    order(client, second)
+
+    assert shop.orders() == ["tea", "tea"]
+
+
+def test_h057_another_csrf_token_is_the_same_submission(shop: Shop, client: httpx.Client) -> None:
+    key = new_key(client)
+
+    order(client, key, csrf_token="one")
+    second = order(client, key, csrf_token="two")
+
+    assert second.headers["Idempotent-Replayed"] == "true"
+
+
+def test_h227_an_upload_under_another_boundary_is_the_same_submission(
+    shop: Shop, client: httpx.Client
+) -> None:
+    key = new_key(client)
+
+    def upload(content: bytes) -> httpx.Response:
+        # httpx makes a new boundary each time.
+        return client.post(
+            "/orders",
+            data={"onefold_key": key, "what": "tea", "note": ""},
+            files={"scan": ("täx.pdf", content, "application/pdf")},
+        )
+
+    first, second, other = upload(b"%PDF-1"), upload(b"%PDF-1"), upload(b"%PDF-2")
+
+    assert first.request.headers["Content-Type"] != second.request.headers["Content-Type"]
+    assert second.headers["Idempotent-Replayed"] == "true"
+    assert other.status_code == 422
+    assert "choose the file täx.pdf again" in other.text
+    assert shop.orders() == ["tea"]
+
+
+def test_h227_a_big_upload_has_its_key_found(shop: Shop, client: httpx.Client) -> None:
+    key = new_key(client)
+
+    def upload() -> httpx.Response:
+        return client.post(
+            "/orders",
+            data={"what": "tea", "note": "", "onefold_key": key},
+            files={"scan": ("a.bin", b"\0" * 3_000_000)},
+        )
+
+    assert upload().status_code == 303
+    assert upload().headers["Idempotent-Replayed"] == "true"
+    assert shop.orders() == ["tea"]
+
+
+def test_h230_a_key_in_the_header_is_the_key_in_the_field(shop: Shop, client: httpx.Client) -> None:
+    key = new_key(client)
+
+    first = order(client, key)
+    second = client.post(
+        "/orders", data={"what": "tea", "note": ""}, headers={"Idempotency-Key": f'"{key}"'}
+    )
+
+    assert second.headers["Location"] == first.headers["Location"]
+    assert second.headers["Idempotent-Replayed"] == "true"
+    assert shop.orders() == ["tea"]
+
+
+def test_h230_two_keys_that_differ_are_refused(shop: Shop, client: httpx.Client) -> None:
+    fields = {"onefold_key": new_key(client), "what": "tea", "note": ""}
+
+    refused = client.post("/orders", data=fields, headers={"Idempotency-Key": new_key(client)})
+
+    assert refused.status_code == 400
+    assert shop.orders() == []
+
+
+def test_h230_a_script_is_told_in_json(client: httpx.Client) -> None:
+    key = new_key(client)
+    order(client, key)
+
+    changed = client.post(
+        "/orders",
+        data={"what": "coffee", "note": ""},
+        headers={"Idempotency-Key": key, "Accept": "application/json"},
+    )
+
+    assert changed.headers["Content-Type"] == "application/problem+json"
+    assert changed.json()["code"] == "key_reused"
+
+
+def test_what_is_stored_does_not_name_the_session(
+    shop: Shop, client: httpx.Client, store: Store
+) -> None:
+    order(client, new_key(client))
+
+    with shop.engine.connect() as connection:
+        name = "claim" if store.dialect == "postgres" else "onefold_claim"
+        rows = [
+            tuple(row)
+            for row in connection.exec_driver_sql(f"select surface, scope, key from {name}")
+        ]
+
+    ((surface, scope, key),) = rows
+    assert surface == "form"
+    assert re.fullmatch(r"order:[\w-]{43}", scope)
+    assert client.cookies["session"] not in f"{scope} {key}"
+
+
+def test_a_submission_while_the_first_is_worked_on_gets_its_answer(
+    shop: Shop, client: httpx.Client
+) -> None:
+    key = new_key(client)
+    shop.gate.shut()
+    answers: list[httpx.Response] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(order(client, key))) for _ in range(2)
+    ]
+
+    threads[0].start()
+    assert shop.gate.entered.acquire(timeout=20)
+    threads[1].start()
+    shop.gate.open()
+    for thread in threads:
+        thread.join()
+
+    assert {answer.headers["Location"] for answer in answers} == {"/orders/1"}
+    assert shop.orders() == ["tea"]
+
+
+def test_the_wait_page_holds_the_same_submission(open_shop: Opens) -> None:
+    shop = open_shop(takeover="refuse", wait=None)
+    with serving(shop.app) as url, httpx.Client(base_url=url, headers=HTML, timeout=30) as client:
+        key = new_key(client)
+        shop.gate.shut()
+        first = threading.Thread(target=order, args=(client, key))
+        first.start()
+        assert shop.gate.entered.acquire(timeout=20)
+
+        waiting = order(client, key)
+        shop.gate.open()
+        first.join()
+        fields = {field["name"]: field["value"] for field in inputs(waiting.text)}
+        done = client.post("/orders", data=fields)
+
+    assert waiting.status_code == 409
+    assert "We are working on it" in waiting.text
+    assert int(waiting.headers["Retry-After"]) >= 1
+    assert (done.status_code, done.headers["Location"]) == (303, "/orders/1")
+    assert shop.orders() == ["tea"]
