@@ -1,20 +1,23 @@
 """An endpoint under test: a receiver whose handler writes a row for each event."""
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from onefold import Onefold
-from onefold.events import Event
 from onefold.surfaces.http.answer import Answer
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.webhooks import Provider, Received, StandardWebhooks, Webhook
 from tests.fixtures.colours import Clock, Colour, Coloured, Store
 from tests.fixtures.connections import Effects
 from tests.webhooks import senders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.events import Event
 
 
 class Endpoint:

@@ -7,6 +7,7 @@ from datetime import datetime
 from urllib.parse import urlencode
 
 from onefold.surfaces.http.request import Request
+from onefold.surfaces.webhooks import Provider, verify
 
 WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WHPK = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
@@ -98,3 +99,8 @@ def twilio_form(
         i_twilio_idempotency_token=token,
     )
     return asked, urlencode(fields).encode()
+
+
+def accepted(provider: Provider, asked: Request, body: bytes, now: datetime) -> bool:
+    """Whether a request is verified; it raises where not."""
+    return verify(provider, asked, body, now).body == body

@@ -8,8 +8,6 @@ from io import BytesIO
 from typing import Annotated, Any
 from wsgiref.util import setup_testing_defaults
 
-import django
-import fastapi
 import flask
 import httpx
 import pytest
@@ -73,6 +71,7 @@ async def drive(app: Any, path: str, effects: Effects) -> None:
         assert (await client.post(path, content=b"x" * 1001)).status_code == 413
         streamed = Streamed()
         assert (await client.post(path, content=streamed)).status_code == 413
+        assert streamed.sent <= 4, "it was read to its end"
         assert (await client.get(path)).status_code == 405
 
 
@@ -140,7 +139,6 @@ async def test_w037_fastapi_makes_a_path_operation_of_a_handler(
 
     assert seen == [("tea", "evt_1", "dependency")]
     assert "/hooks/{shop}" in app.openapi()["paths"]
-    assert fastapi.__version__
 
 
 async def test_w040_fastapi_answers_500_and_undoes(store: Store, effects: Effects) -> None:
@@ -219,7 +217,11 @@ def call(app: Any, method: str = "POST", body: bytes = BODY, **environ: Any) -> 
         **environ,
     }
     statuses: list[str] = []
-    app(given, lambda status, _: statuses.append(status))
+
+    def start_response(status: str, _: object) -> None:
+        statuses.append(status)
+
+    app(given, start_response)
     return int(statuses[0].split()[0])
 
 
@@ -243,7 +245,8 @@ def test_w033_w037_w054_the_endpoint_is_a_wsgi_application(
     assert [call(app), call(app)] == [200, 200]
     assert call(app, HTTP_STRIPE_SIGNATURE="t=1,v1=00") == 401
     assert call(app, body=b"x" * 1001) == 413
-    assert call(app, CONTENT_LENGTH="", body=b"x" * 2000, **{"wsgi.input_terminated": True}) == 413
+    endless: dict[str, Any] = {"wsgi.input_terminated": True, "CONTENT_LENGTH": ""}
+    assert call(app, body=b"x" * 2000, **endless) == 413
     assert call(app, CONTENT_LENGTH="9" * 5000) == 413
     assert call(app, CONTENT_LENGTH="") == 401
     assert [call(app, "GET"), call(app, "HEAD"), call(app, "PUT")] == [405, 405, 405]
@@ -275,19 +278,14 @@ def test_w028_twilio_sees_the_address_as_it_was_sent(store: Store, effects: Effe
         {"Sid": "1"}, url="https://example.com", path="/a%20b/%C3%BC?x=%27y"
     )
     hook = Webhook(store.open(), Twilio(SECRET, "https://example.com"), name="sms")
+    app = flask.Flask("test")
 
-    @hook.process
-    def received(event: Received) -> None:
+    @app.post("/<path:rest>")
+    @in_flask.receives(hook)
+    def received(event: Received, rest: str) -> None:
         event.connection.execute(effects.insert(1))
 
-    client = flask.Flask("test")
-    client.add_url_rule(
-        "/<path:_>", view_func=in_flask.receives(hook)(lambda event, _: received(event)),
-        methods=["POST"],
-    )  # fmt: skip
-    answer = client.test_client().post(
-        "/a%20b/%C3%BC?x=%27y", data=body, headers=dict(asked.headers)
-    )
+    answer = app.test_client().post("/a%20b/%C3%BC?x=%27y", data=body, headers=dict(asked.headers))
 
     assert answer.status_code == 200
     assert effects.numbers == [1]
@@ -298,7 +296,6 @@ def test_w028_twilio_sees_the_address_as_it_was_sent(store: Store, effects: Effe
 
 @pytest.fixture
 def alias(store: Store) -> Iterator[str]:
-    assert django.VERSION
     name = add_database(database_settings(store))
     yield name
     connections[name].close()

@@ -1,7 +1,7 @@
 """Order: what is older than the last applied is not applied."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -48,8 +48,6 @@ class Ordered:
 
     @property
     def seconds(self) -> list[float]:
-        from datetime import datetime
-
         start = self.endpoint.clock.now
         return [(datetime.fromisoformat(at) - start).total_seconds() for at in self.applied]
 
@@ -106,7 +104,8 @@ async def test_w049_an_event_without_a_time_needs_one(endpoint: Endpoint) -> Non
     errors: list[InvalidInput] = []
 
     def look(event: Received) -> None:
-        for options in ({}, {"at": endpoint.clock.now, "ties": "flip"}):
+        wrong: list[dict[str, Any]] = [{}, {"at": endpoint.clock.now, "ties": "flip"}]
+        for options in wrong:
             with pytest.raises(InvalidInput) as caught:
                 event.is_newest("x", **options)
             errors.append(caught.value)

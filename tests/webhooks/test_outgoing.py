@@ -40,7 +40,11 @@ def test_w055_a_retry_has_the_same_id_and_a_new_time() -> None:
 
 
 def test_w055_while_secrets_rotate_there_is_a_signature_by_each() -> None:
-    secrets = [WHSEC, Secret(OLD, id="old", until=NOW + timedelta(days=1)), Secret(WHSK, id="a")]
+    secrets: list[str | Secret] = [
+        WHSEC,
+        Secret(OLD, id="old", until=NOW + timedelta(days=1)),
+        Secret(WHSK, id="a"),
+    ]
 
     headers = sign(secrets, id="job-1", body=b"{}", now=NOW)
 
@@ -50,7 +54,7 @@ def test_w055_while_secrets_rotate_there_is_a_signature_by_each() -> None:
 
 
 def test_w055_a_secret_whose_time_is_over_does_not_sign() -> None:
-    secrets = [WHSEC, Secret(OLD, id="old", until=NOW)]
+    secrets: list[str | Secret] = [WHSEC, Secret(OLD, id="old", until=NOW)]
 
     headers = sign(secrets, id="job-1", body=b"{}", now=NOW)
 

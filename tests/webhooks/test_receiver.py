@@ -5,7 +5,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from onefold.surfaces.webhooks import (
     StoredEvent,
     Stripe,
     Twilio,
+    Verified,
     Webhook,
     changed_object,
 )
@@ -224,7 +225,7 @@ async def test_w042_stripes_count_of_deliveries_under_way_is_no_other_body(
     endpoint: Endpoint,
 ) -> None:
     endpoint.made(Stripe(SECRET))
-    event = {"id": "evt_1", "type": "invoice.paid", "data": {}}
+    event: dict[str, Any] = {"id": "evt_1", "type": "invoice.paid", "data": {}}
     for pending in (3, 1, 0):
         body = json.dumps({**event, "pending_webhooks": pending}).encode()
         answer = await endpoint.receive(senders.stripe(body, endpoint.clock.now), body)
@@ -416,7 +417,11 @@ async def test_w048_what_happened_too_long_ago_is_refused(endpoint: Endpoint) ->
 
 async def test_w048_the_application_may_say_when_an_event_happened(endpoint: Endpoint) -> None:
     long_ago = endpoint.clock.now - timedelta(days=31)
-    endpoint.made(GitHub(SECRET), oldest=timedelta(days=30), occurred_at=lambda _: long_ago)
+
+    def happened_at(_: Verified) -> datetime:
+        return long_ago
+
+    endpoint.made(GitHub(SECRET), oldest=timedelta(days=30), occurred_at=happened_at)
 
     assert (await endpoint.receive(senders.github(b"{}"))).status == 400
 
@@ -595,8 +600,10 @@ async def test_an_id_of_any_length_is_known_again(endpoint: Endpoint) -> None:
     ],
 )  # fmt: skip
 def test_settings_are_checked_at_the_start(options: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"name": "x", **options}
+
     with Onefold("sqlite:///unused.db") as onefold, pytest.raises(InvalidInput):
-        Webhook(onefold, Stripe(SECRET), **{"name": "x", **options})
+        Webhook(onefold, Stripe(SECRET), **given)
 
 
 def test_what_a_webhook_is_made_of_is_checked() -> None:

@@ -27,7 +27,7 @@ from onefold.surfaces.webhooks import (
     verify,
 )
 from tests.webhooks import senders
-from tests.webhooks.senders import FORM, SECRET, WHPK, WHSEC, WHSK, request
+from tests.webhooks.senders import FORM, SECRET, WHPK, WHSEC, WHSK, accepted, request
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 URL = "https://example.com"
@@ -37,9 +37,19 @@ TIMED: list[tuple[Provider, Callable[..., Request]]] = [
     (Stripe(SECRET), senders.stripe),
     (Slack(SECRET), senders.slack),
 ]
+
+
+def by_github(body: bytes, _: datetime) -> Request:
+    return senders.github(body)
+
+
+def by_shopify(body: bytes, _: datetime) -> Request:
+    return senders.shopify(body)
+
+
 UNTIMED: list[tuple[Provider, Callable[..., Request]]] = [
-    (GitHub(SECRET), lambda body, at: senders.github(body)),
-    (Shopify(SECRET), lambda body, at: senders.shopify(body)),
+    (GitHub(SECRET), by_github),
+    (Shopify(SECRET), by_shopify),
 ]
 timed = pytest.mark.parametrize(
     ("provider", "sign"), TIMED, ids=[provider.name for provider, _ in TIMED]
@@ -94,7 +104,7 @@ def test_w006_a_required_header_must_be_there_once(
         assert refused(provider, without) == "header_missing"
         assert refused(provider, empty) == "header_missing"
         assert refused(provider, twice) == "header_repeated"
-        assert verify(provider, again, b"{}", NOW)
+        assert accepted(provider, again, b"{}", NOW)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +129,7 @@ def test_w008_what_cannot_be_read_in_a_list_is_passed_over(junk: str) -> None:
     good = asked.value("webhook-signature")
 
     for signatures in (f"{junk} {good}", f"{good} {junk}", f"{junk}  {junk} {good}"):
-        assert verify(provider, changed(asked, webhook_signature=signatures), b"{}", NOW)
+        assert accepted(provider, changed(asked, webhook_signature=signatures), b"{}", NOW)
     assert refused(provider, changed(asked, webhook_signature=f"{junk} x")) in {
         "no_match", "no_usable_scheme",
     }  # fmt: skip
@@ -227,11 +237,18 @@ def test_w015_the_check_of_time_cannot_be_switched_off(make: Any, tolerance: obj
         make(WHSEC, tolerance=tolerance)
 
 
+def a_twilio(secret: Any) -> Provider:
+    return Twilio(secret, URL)
+
+
+def any_other(secret: Any) -> Provider:
+    return Hmac(secret, sender="acme", header="X-Signature")
+
+
 def makers() -> list[Any]:
     return [
         StandardWebhooks, Stripe, GitHub, Shopify, Slack,
-        lambda secret: Twilio(secret, URL),
-        lambda secret: Hmac(secret, sender="acme", header="X-Signature"),
+        a_twilio, any_other,
     ]  # fmt: skip
 
 
@@ -259,7 +276,7 @@ def test_w017_a_secret_means_another_key_to_stripe_than_to_standard_webhooks() -
     as_text = senders.stripe(b"{}", NOW, secret=WHSEC)
     decoded = base64.b64decode(WHSEC.removeprefix("whsec_")).decode("latin-1")
 
-    assert verify(Stripe(WHSEC), as_text, b"{}", NOW)
+    assert accepted(Stripe(WHSEC), as_text, b"{}", NOW)
     assert refused(Stripe(decoded), as_text) == "no_match"
     assert refused(StandardWebhooks(WHSEC), as_text) == "header_missing"
     verbatim = base64.b64encode(WHSEC.encode()).decode()
@@ -270,7 +287,7 @@ def test_w017_a_secret_means_another_key_to_stripe_than_to_standard_webhooks() -
 
 @pytest.mark.parametrize(("length", "warned"), [(23, True), (24, False), (64, False), (65, True)])
 def test_w018_a_secret_of_an_unusual_length_is_warned_of(
-    length: int, warned: bool, caplog: pytest.LogCaptureFixture
+    length: int, *, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = base64.b64encode(b"x" * length).decode()
     with caplog.at_level(logging.WARNING):
@@ -306,7 +323,7 @@ def test_w020_an_old_secret_ends(provider: Provider, sign: Callable[..., Request
     def rotating(until: datetime) -> Provider:
         return type(provider)([new, Secret(old.text, until=until)])
 
-    assert verify(rotating(NOW + timedelta(seconds=1)), asked, b"{}", NOW)
+    assert accepted(rotating(NOW + timedelta(seconds=1)), asked, b"{}", NOW)
     assert refused(rotating(NOW), asked) == "secret_expired"
 
 
@@ -329,7 +346,7 @@ def test_w006_svix_headers_and_standard_ones_must_agree() -> None:
     other = changed(asked, svix_id="msg_2")
 
     assert refused(StandardWebhooks(WHSEC), other) == "header_repeated"
-    assert verify(StandardWebhooks(WHSEC), changed(asked, svix_id="msg_1"), b"{}", NOW)
+    assert accepted(StandardWebhooks(WHSEC), changed(asked, svix_id="msg_1"), b"{}", NOW)
 
 
 # --- GitHub ---------------------------------------------------------------------------------------
@@ -351,7 +368,7 @@ def test_w023_githubs_signature_has_a_prefix_and_digits_of_any_case() -> None:
 
     assert refused(GitHub(SECRET), changed(asked, x_hub_signature_256=digits)) == "header_malformed"
     upper = changed(asked, x_hub_signature_256=f"sha256={digits.upper()}")
-    assert verify(GitHub(SECRET), upper, b"{}", NOW)
+    assert accepted(GitHub(SECRET), upper, b"{}", NOW)
     wrong = changed(asked, x_hub_signature_256=f"SHA256={digits}")
     assert refused(GitHub(SECRET), wrong) == "header_malformed"
 
@@ -379,7 +396,7 @@ def test_w025_shopifys_headers_under_both_names_must_agree(name: str) -> None:
     other = changed(asked, **{f"shopify_{name}": f"{value}x"})
     renamed = changed(same, **{f"x_shopify_{name}": None})
 
-    assert verify(Shopify(SECRET), same, b"{}", NOW)
+    assert accepted(Shopify(SECRET), same, b"{}", NOW)
     assert verify(Shopify(SECRET), renamed, b"{}", NOW).key == "tea.myshopify.com:orders/create:e-1"
     assert refused(Shopify(SECRET), other) == "header_repeated"
 
@@ -388,7 +405,7 @@ def test_w026_shopifys_signature_may_end_with_a_new_line() -> None:
     asked = senders.shopify(b"{}")
     ended = f"{asked.value('x-shopify-hmac-sha256')}\n"
 
-    assert verify(Shopify(SECRET), changed(asked, x_shopify_hmac_sha256=ended), b"{}", NOW)
+    assert accepted(Shopify(SECRET), changed(asked, x_shopify_hmac_sha256=ended), b"{}", NOW)
 
 
 def test_w045_shopifys_key_falls_back_to_the_webhook_id() -> None:
@@ -428,21 +445,21 @@ def test_w028_forwarding_is_not_believed_unless_told() -> None:
     proxied = changed(asked, host="internal:8000", x_forwarded_host="evil.example",
                       x_forwarded_proto="http")  # fmt: skip
 
-    assert verify(Twilio(SECRET, URL), proxied, body, NOW)
+    assert accepted(Twilio(SECRET, URL), proxied, body, NOW)
     assert refused(Twilio(SECRET, "http://internal:8000"), proxied, body) == "no_match"
 
     def believing(asked: Request) -> str:
         return f"https://{asked.value('x-forwarded-host')}{asked.path}?{asked.query}"
 
     forwarded = changed(proxied, x_forwarded_host="example.com")
-    assert verify(Twilio(SECRET, believing), forwarded, body, NOW)
+    assert accepted(Twilio(SECRET, believing), forwarded, body, NOW)
 
 
 def test_w028_a_path_that_a_proxy_changes_is_configured() -> None:
     asked, body = senders.twilio_form({"Sid": "1"}, url=URL, path="/public/sms?a=b")
     behind = Request(method="POST", path="/sms", query="a=b", headers=asked.headers)
 
-    assert verify(Twilio(SECRET, f"{URL}/public/sms"), behind, body, NOW)
+    assert accepted(Twilio(SECRET, f"{URL}/public/sms"), behind, body, NOW)
     assert refused(Twilio(SECRET, URL), behind, body) == "no_match"
 
 
@@ -464,7 +481,7 @@ def test_w029_twilios_fields_count_as_received() -> None:
     }
     asked, body = senders.twilio_form(fields, url=URL, path="/sms")
 
-    assert verify(Twilio(SECRET, URL), asked, body, NOW)
+    assert accepted(Twilio(SECRET, URL), asked, body, NOW)
     assert refused(Twilio(SECRET, URL), asked, body.replace(b"Empty=", b"Empty=+")) == "no_match"
 
 
@@ -475,7 +492,7 @@ def test_w030_a_body_that_is_no_form_is_bound_by_its_digest_or_refused() -> None
 
     assert refused(Twilio(SECRET, URL), asked, b'{"a": 1}') == "body_unbound"
     assert refused(Twilio(SECRET, URL), changed(asked, content_type=None), b"{}") == "no_match"
-    assert verify(Twilio(SECRET, URL), asked, b"", NOW)
+    assert accepted(Twilio(SECRET, URL), asked, b"", NOW)
 
 
 def signed_with_hash(body: bytes, query: str, content_type: str) -> Request:
@@ -490,7 +507,7 @@ def test_w031_a_digest_that_is_given_twice_binds_nothing() -> None:
     once = signed_with_hash(body, f"bodySHA256={digest}", "application/json")
     twice = signed_with_hash(body, f"bodySHA256={digest}&bodySHA256={'0' * 64}", "application/json")
 
-    assert verify(Twilio(SECRET, URL), once, body, NOW)
+    assert accepted(Twilio(SECRET, URL), once, body, NOW)
     assert refused(Twilio(SECRET, URL), twice, body) == "body_unbound"
 
 
@@ -517,7 +534,7 @@ def stripe_header(form: str) -> Request:
      " t={t} , v1={v1} ", "t={t},v1={v1},", "x,t={t},v1={v1}"],
 )  # fmt: skip
 def test_w032_stripes_header_has_one_time_and_any_number_of_signatures(form: str) -> None:
-    assert verify(Stripe(SECRET), stripe_header(form), b"{}", NOW)
+    assert accepted(Stripe(SECRET), stripe_header(form), b"{}", NOW)
 
 
 @pytest.mark.parametrize(
@@ -595,7 +612,7 @@ def test_w043_an_id_that_is_not_signed_has_a_guard() -> None:
     ],
 )  # fmt: skip
 def test_w016_the_settings_of_any_other_sender_are_checked(options: dict[str, Any]) -> None:
-    given = {"sender": "acme", "header": "X-Signature", **options}
+    given: dict[str, Any] = {"sender": "acme", "header": "X-Signature", **options}
 
     with pytest.raises(InvalidInput):
         Hmac("secret", **given)

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import hmac
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
@@ -25,7 +25,7 @@ from onefold.surfaces.webhooks import (
 )
 from onefold.surfaces.webhooks.asymmetric import private_key, public_key
 from onefold.surfaces.webhooks.reading import mac
-from tests.webhooks.senders import FORM, WHPK, WHSEC, WHSK, request
+from tests.webhooks.senders import FORM, WHPK, WHSEC, WHSK, accepted, request
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MESSAGE = {"webhook_id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook_timestamp": "1614265330"}
@@ -188,12 +188,11 @@ def test_w002_and_refused_when_something_is_added(vector: Vector) -> None:
 
 
 @each_vector
-@pytest.mark.parametrize("raw", [str, bytearray, lambda body: {"body": body}, lambda body: None])
-def test_w003_only_raw_bytes_are_verified(vector: Vector, raw: type) -> None:
-    body = vector.body.decode() if raw is str else raw(vector.body)
-
-    with pytest.raises(InvalidInput, match="body must be the raw bytes"):
-        verify(vector.provider, vector.request, body, vector.now)
+def test_w003_only_raw_bytes_are_verified(vector: Vector) -> None:
+    parsed: list[Any] = [vector.body.decode(), bytearray(vector.body), {"body": 1}, None]
+    for body in parsed:
+        with pytest.raises(InvalidInput, match="body must be the raw bytes"):
+            verify(vector.provider, vector.request, body, vector.now)
 
 
 @each_vector
@@ -204,7 +203,7 @@ def test_w007_the_case_of_headers_does_not_matter(vector: Vector) -> None:
             method="POST", path=vector.request.path, query=vector.request.query, headers=headers
         )
 
-        assert verify(vector.provider, asked, vector.body, vector.now)
+        assert accepted(vector.provider, asked, vector.body, vector.now)
 
 
 def test_w009_a_near_miss_is_refused() -> None:
@@ -233,7 +232,7 @@ def test_w001_a_secret_without_padding_is_the_same(bare: str, padded: str) -> No
     )
 
     for secret in (bare, padded, f"whsec_{bare}", f"whsec_{padded}"):
-        assert verify(StandardWebhooks(secret), asked, b"{}", at)
+        assert accepted(StandardWebhooks(secret), asked, b"{}", at)
 
 
 @pytest.mark.parametrize(("secret", "signature"), [(WHSEC, V1), (WHSK, V1A)])
@@ -247,7 +246,7 @@ def test_w055_what_we_sign_is_what_others_have_published(secret: str, signature:
 
 
 # RFC 4231, HMAC-SHA-256; RFC 2202, HMAC-SHA-1.
-MACS = [
+MACS: list[tuple[Any, bytes, bytes, str]] = [
     ("sha256", b"\x0b" * 20, b"Hi There",
      "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
     ("sha256", b"Jefe", b"what do ya want for nothing?",
@@ -259,12 +258,12 @@ MACS = [
     ("sha256", b"\xaa" * 131, b"Test Using Larger Than Block-Size Key - Hash Key First",
      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"),
     ("sha256", b"\xaa" * 131,
-     b"This is a test using a larger than block-size key and a larger than block-size data. The"
-     b" key needs to be hashed before being used by the HMAC algorithm.",
+     (b"This is a test using a larger than block-size key and a larger than block-size data. The"
+     b" key needs to be hashed before being used by the HMAC algorithm."),
      "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"),
     ("sha512", b"Jefe", b"what do ya want for nothing?",
-     "164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554"
-     "9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737"),
+     ("164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554"
+     "9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737")),
     ("sha1", b"\x0b" * 20, b"Hi There", "b617318655057264e28bc0b6fb378c8ef146be00"),
     ("sha1", b"Jefe", b"what do ya want for nothing?", "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79"),
     ("sha1", b"\xaa" * 20, b"\xdd" * 50, "125d7342b9ac11cd91a39af48aa17b4f63f175d3"),
@@ -302,16 +301,16 @@ def test_w001_the_macs_of_the_rfcs_are_those_of_the_generic_provider(
 ED25519 = [
     ("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
      "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", "",
-     "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b4"
-     "6bd25bf5f0595bbe24655141438e7a100b"),
+     ("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b4"
+     "6bd25bf5f0595bbe24655141438e7a100b")),
     ("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
      "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c", "72",
-     "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d"
-     "8c387b2eaeb4302aeeb00d291612bb0c00"),
+     ("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d"
+     "8c387b2eaeb4302aeeb00d291612bb0c00")),
     ("c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
      "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025", "af82",
-     "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6"
-     "594a7c15e9716ed28dc027beceea1ec40a"),
+     ("6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6"
+     "594a7c15e9716ed28dc027beceea1ec40a")),
 ]  # fmt: skip
 
 
