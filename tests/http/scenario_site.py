@@ -125,6 +125,8 @@ class Shop:
     attempts: list[Once] = field(default_factory=list[Once])
     reads: int = 0
     """Requests to what has no policy."""
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    """What an awaited handler does besides, once it has written."""
     allows: bool = True
     """Whether anybody is let in."""
 
@@ -147,6 +149,8 @@ class Shop:
         script = self.script
         if script.gate is not None:
             await script.gate.ago_through()
+        if self.meanwhile is not None:
+            await self.meanwhile()
         return self._end(script)
 
     def pay(self, once: Once, body: bytes) -> Answer:

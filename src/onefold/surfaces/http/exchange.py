@@ -224,13 +224,16 @@ class Exchange:
             case Unknown():
                 return (yield from self._verified(claimed))
 
-    def _replayed(self) -> Scene[Answer]:
+    def _replayed(self) -> Scene[Answer | None]:
         if self._stored is None:
             # Settled between the look and the claim.
             found: Found | None = yield self._look(self._key)
-            self._stored = None if found is None else found.result
+            if found is None:
+                # And erased or swept since: the key is a new one.
+                return (yield from self._translated((yield from self._claimed())))
+            self._stored = found.result
         if self._stored is None or self._stored == "null":
-            # Swept meanwhile, or settled by an operator's word that has no answer in it.
+            # Settled by an operator's word that has no answer in it.
             return self._refusal(problem.response_not_kept())
         return (yield from self._told(self._stored))
 

@@ -1,0 +1,154 @@
+"""Two at a time."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tests.fixtures.colours import Clock, Store
+from tests.http.apps import fastapi_app
+from tests.http.apps_steps import DONE, Counter
+from tests.http.apps_talk import DISCONNECT, Talk, part
+from tests.http.scenario_modes import LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE, PLAIN
+from tests.http.scenario_site import LONG, Mode, OpenSite
+
+SHORT = timedelta(milliseconds=200)
+LEASED = pytest.mark.parametrize("mode", [LEASED_SQLITE], ids=str)
+EVERY = pytest.mark.parametrize("mode", PLAIN, ids=str)
+
+
+@EVERY
+async def test_h112_who_waits_does_not_wait_longer_than_it_may(open_site: OpenSite) -> None:
+    site = await open_site(patience=SHORT, wait=SHORT)
+
+    async with site.held():
+        second = await site.post()
+
+    assert (second.status, second.code) == (409, "in_progress")
+    assert int(second.headers["retry-after"]) >= 1
+
+
+@LEASED
+async def test_h110_retry_after_is_what_is_left_of_the_lease_rounded_up(
+    open_site: OpenSite, clock: Clock
+) -> None:
+    site = await open_site(lease=timedelta(seconds=60))
+
+    async with site.held():
+        clock.advance(timedelta(seconds=18.5))
+        second = await site.post()
+
+    assert second.headers["retry-after"] == "42"
+
+
+@LEASED
+async def test_h116_one_who_leaves_while_waiting_does_not_disturb_the_first(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site(wait=timedelta(seconds=LONG))
+    body = b'{"amount": 1}'
+
+    async with site.held(body=body) as first:
+        talk = Talk(fastapi_app(site.shop), part(body), DISCONNECT)
+        await asyncio.wait_for(talk.run(), LONG)
+        assert not first.done()
+
+    assert talk.status == 409
+    assert (await first).status == 201
+    assert site.shop.runs == 1
+
+
+@LEASED
+async def test_h117_no_more_than_so_many_wait(open_site: OpenSite) -> None:
+    site = await open_site(wait=timedelta(seconds=LONG), waiters=1)
+
+    async with site.held():
+        others = {asyncio.create_task(site.post()) for _ in range(2)}
+        told, waiting = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result().code for task in told] == ["in_progress"]
+
+    assert [(await task).is_replay for task in waiting] == [True]
+
+
+@pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES, LEASED_SQLITE], ids=str)
+async def test_h117_one_event_loop_can_wait_for_itself(open_site: OpenSite) -> None:
+    site = await open_site(patience=SHORT, wait=timedelta(seconds=LONG))
+
+    async with site.held():
+        others = [asyncio.create_task(site.post()) for _ in range(8)]
+    replies = await asyncio.gather(*others)
+
+    assert {(reply.status, reply.is_replay) for reply in replies} == {(201, True)}
+    assert site.payments == [1]
+
+
+@pytest.mark.parametrize("mode", [OURS_POSTGRES, LEASED_SQLITE], ids=str)
+async def test_h119_two_keys_for_one_thing_are_two_requests(open_site: OpenSite) -> None:
+    site = await open_site()
+
+    async with site.held(key="one"):
+        second = await site.post(key="two")
+
+    assert second.status == 201
+    assert site.payments == [1, 2]
+
+
+@EVERY
+async def test_h120_a_handler_that_calls_itself_with_its_own_key_is_told_and_not_stuck(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site(patience=SHORT)
+    told: list[str] = []
+
+    async def call_itself() -> None:
+        told.append((await site.post()).code)
+
+    site.shop.meanwhile = call_itself
+    first = await site.post()
+
+    assert (first.status, told) == (201, ["in_progress"])
+    assert site.shop.runs == 1
+
+
+@pytest.fixture(params=["joined", "leased"])
+def counter(request: pytest.FixtureRequest, store: Store, clock: Clock) -> Counter:
+    onefold = store.open(clock=clock)
+    if request.param == "joined":
+        return Counter(onefold, transaction=onefold)
+    return Counter(onefold, takeover="refuse")
+
+
+@pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES], ids=str)
+async def test_h118_a_first_that_ends_between_look_and_claim_is_replayed(
+    counter: Counter, mode: Mode
+) -> None:
+    async def first() -> None:
+        assert await counter.carry_out() == DONE
+
+    answer = await counter.begin(before={1: first})
+
+    assert answer is not None
+    assert (answer.status, answer.body, answer.value("Idempotent-Replayed")) == (
+        201,
+        b"done",
+        "true",
+    )
+
+
+@pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES], ids=str)
+async def test_h114_a_key_that_vanishes_between_two_looks_is_claimed_again(
+    counter: Counter, mode: Mode
+) -> None:
+    async def first() -> None:
+        await counter.carry_out()
+
+    async def erased() -> None:
+        await counter.desk.onefold.aerase(key="k")
+
+    # The look finds nothing, the claim a settled key, and the look for its answer nothing again.
+    last = {"joined": 4, "leased": 2}["joined" if counter.route.policy.joined else "leased"]
+    exchange, stage = counter.exchange(), counter.stage({1: first, last: erased})
+    answer = await stage.run(exchange.begin())
+
+    assert (answer, exchange.outcome) == (None, "won")
+    await stage.run(exchange.finish(DONE))
