@@ -108,7 +108,7 @@ def once_of() -> Once:
 
 
 def _wrapped(view: Callable[..., Any], desk: Desk, route: Route) -> Callable[..., Any]:
-    if not callable(view) or inspect.isclass(view):
+    if inspect.isclass(view):
         raise InvalidInput("view", f"must be a function, or a method of a view, got {view!r}")
     takes_once = once_parameters(view)
 

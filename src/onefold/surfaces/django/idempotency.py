@@ -139,7 +139,7 @@ class _Keyed:
     def __init__(
         self, view: Callable[..., Any], desk: Desk, route: Route, alias: str | None
     ) -> None:
-        if inspect.isclass(view) or not callable(view):
+        if inspect.isclass(view):
             raise InvalidInput("view", f"must be a function, got {view!r}")
         self._view = view
         self._desk = desk
