@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onefold.model.retry_after import parse_retry_after
 from onefold.surfaces.http.accept import accepts_coding, prefers_html
 from onefold.surfaces.http.answer import (
     Answer,
@@ -24,7 +25,6 @@ from onefold.surfaces.http.key import KeyRules, read_key
 from onefold.surfaces.http.problem import Refused, key_reused
 from onefold.surfaces.http.replay import replay
 from onefold.surfaces.http.request import Request
-from onefold.surfaces.http.retry_after import parse_retry_after
 from onefold.surfaces.http.sealing import Sealing
 
 # A bound on time would fail on a busy machine; what hangs is ended by the time limit of a test.

@@ -5,21 +5,17 @@ They are exceptions too, so that code deep inside a handler can end the run from
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from onefold.model.moment import span
+from onefold.model.retry_after import parse_retry_after
 
 PRESSED: Final = frozenset({429, 503, 529})
 """The statuses of a server that wants to be left alone for a while."""
 
 UNTOLD: Final = timedelta(seconds=60)
 """How long that is where it does not say."""
-
-LONGEST_DEFER: Final = timedelta(days=1)
-"""A server that says a year is asked again tomorrow."""
 
 
 class Outcome(Exception):
@@ -54,14 +50,15 @@ class Defer(Outcome):
     def from_response(cls, response: Any, *, now: datetime | None = None) -> Defer | None:
         """What a downstream server asks for by 429, 503 or 529; None for any other status.
 
-        After its Retry-After, in seconds or as a date; after 60 seconds where there is none. Takes
-        the response of any HTTP library: what has a status and headers.
+        After its Retry-After, in seconds or as a date, and within a day; after 60 seconds where
+        there is none, or none that can be understood. Takes the response of any HTTP library: what
+        has a status and headers.
         """
         status = getattr(response, "status_code", None) or getattr(response, "status", None)
         if status not in PRESSED:
             return None
         wanted = _retry_after(response.headers, datetime.now(UTC) if now is None else now)
-        return cls(min(max(wanted, timedelta(0)), LONGEST_DEFER))
+        return cls(UNTOLD if wanted is None else wanted)
 
 
 class Bury(Outcome):
@@ -86,27 +83,10 @@ class Cancel(Outcome):
         self.reason = reason
 
 
-def _retry_after(headers: Any, now: datetime) -> timedelta:
+def _retry_after(headers: Any, now: datetime) -> timedelta | None:
     # Not every library's headers, and no plain dictionary, can be asked whatever the letters' case.
-    found = [str(value) for name, value in headers.items() if str(name).lower() == "retry-after"]
-    return _wait(found[0].strip(), now) if found else UNTOLD
-
-
-def _wait(text: str, now: datetime) -> timedelta:
-    """Seconds, or the date until which to wait."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        return _until(text, now)
-    if math.isnan(seconds):
-        return UNTOLD
-    return timedelta(seconds=min(max(seconds, 0), LONGEST_DEFER.total_seconds()))
-
-
-def _until(text: str, now: datetime) -> timedelta:
-    try:
-        date = parsedate_to_datetime(text)
-    except ValueError:
-        return UNTOLD
-    # A date that names no zone is one of the old spellings, which are in GMT.
-    return (date if date.tzinfo is not None else date.replace(tzinfo=UTC)) - now
+    said = {str(name).lower(): str(value) for name, value in reversed(list(headers.items()))}
+    text = said.get("retry-after")
+    if text is None:
+        return None
+    return parse_retry_after(text, now=now, date=said.get("date"), fractions=True)

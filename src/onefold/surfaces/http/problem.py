@@ -13,9 +13,9 @@ from urllib.parse import quote
 import msgspec
 
 from onefold.errors import OnefoldError
+from onefold.model.retry_after import whole_seconds
 from onefold.surfaces.http.accept import prefers_html
 from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.retry_after import whole_seconds
 
 if TYPE_CHECKING:
     from datetime import timedelta

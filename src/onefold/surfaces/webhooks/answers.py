@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from onefold.model.retry_after import whole_seconds
 from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.retry_after import whole_seconds
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -14,7 +14,7 @@ import msgspec
 
 from onefold.errors import InvalidInput
 from onefold.model.moment import EPOCH, to_micros
-from onefold.surfaces.http.retry_after import parse_retry_after
+from onefold.model.retry_after import parse_retry_after
 from onefold.surfaces.webhooks.secret import Secrets, keyring
 from onefold.surfaces.webhooks.standard import read_key
 
