@@ -14,6 +14,10 @@ from onefold.events import (
     JobStarted,
     LeasesExpired,
     Redelivered,
+    WebhookAlarm,
+    WebhookDuplicate,
+    WebhookReceived,
+    WebhookRejected,
     WriteFenced,
 )
 from onefold.telemetry.prometheus import MOST_LABELS, Metrics, instrument
@@ -95,6 +99,23 @@ def test_lease_expiries_are_counted(registry: CollectorRegistry) -> None:
     after(registry, LeasesExpired(3, buried=1), LeasesExpired(2))
 
     assert registry.get_sample_value("onefold_lease_expiries_total") == 5
+
+
+def test_webhooks_are_counted_by_what_became_of_them(registry: CollectorRegistry) -> None:
+    after(
+        registry,
+        WebhookReceived("stripe", "payments", "processed"),
+        WebhookDuplicate("stripe", "payments"),
+        WebhookRejected("stripe", "payments", "too_old"),
+        WebhookRejected("stripe", "payments", "too_new"),
+        WebhookAlarm("stripe", "payments", "id reused", "evt_1"),
+    )
+
+    for outcome in (
+        "processed", "duplicate", "rejected: too_old", "rejected: too_new", "alarm: id reused",
+    ):  # fmt: skip
+        labels = {"provider": "stripe", "endpoint": "payments", "outcome": outcome}
+        assert registry.get_sample_value("onefold_webhooks_total", labels) == 1
 
 
 def test_what_never_happened_is_zero_and_not_absent(registry: CollectorRegistry) -> None:

@@ -26,6 +26,13 @@ from onefold.model.event import (
     Redelivered,
     WriteFenced,
 )
+from onefold.model.webhook_event import (
+    WebhookAlarm,
+    WebhookDuplicate,
+    WebhookEvent,
+    WebhookReceived,
+    WebhookRejected,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +91,12 @@ class Metrics:
             "Deliveries whose worker let the lease end.",
             registry=registry,
         )
+        self._webhooks = Counter(
+            "onefold_webhooks",
+            "Webhooks that came in, by what became of them.",
+            ("provider", "endpoint", "outcome"),
+            registry=registry,
+        )
         self._jobs = Counter(
             "onefold_jobs", "Deliveries that ended.", (*LABELS, "outcome"), registry=registry
         )
@@ -119,6 +132,13 @@ class Metrics:
                 self._fenced.inc()
             case LeasesExpired(count):
                 self._expiries.inc(count)
+            case _:
+                self._request(event)
+
+    def _request(self, event: Event) -> None:
+        if isinstance(event, WebhookEvent):
+            outcome = _outcome(event)
+            self._webhooks.labels(event.provider, event.endpoint, outcome).inc()
 
     def _ended(self, event: JobEnded) -> None:
         pair = self._pair(event.job.kind, event.job.queue)
@@ -133,6 +153,19 @@ class Metrics:
                 return (OTHER, OTHER)
             self._pairs.add(pair)
         return pair
+
+
+def _outcome(event: WebhookEvent) -> str:
+    """In a few words: endpoints are few, and so must these be."""
+    match event:
+        case WebhookReceived():
+            return event.outcome
+        case WebhookDuplicate():
+            return "duplicate"
+        case WebhookRejected():
+            return f"rejected: {event.code}"
+        case WebhookAlarm():
+            return f"alarm: {event.reason}"
 
 
 _known: WeakKeyDictionary[CollectorRegistry, Metrics] = WeakKeyDictionary()
