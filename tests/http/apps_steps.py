@@ -37,7 +37,8 @@ class Counter:
 
     def __init__(self, onefold: Onefold, **options: Any) -> None:
         self.desk = Desk(onefold)
-        self.route: Route = self.desk.route(options, principal=str, name="POST /pay")
+        said: Any = options
+        self.route: Route = self.desk.route(said, principal=str, name="POST /pay")
 
     def exchange(self, body: bytes = b"{}", key: str = "k") -> Exchange:
         headers = (("idempotency-key", key), ("content-type", "application/json"))

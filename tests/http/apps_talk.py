@@ -104,7 +104,7 @@ async def lived(app: App) -> list[Message]:
 def served(app: App) -> Generator[tuple[str, int]]:
     """A real uvicorn on loopback, in a thread with a loop of its own; gives its address."""
     listening = socket.create_server(("127.0.0.1", 0))
-    configuration = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)  # type: ignore[arg-type] # its own name for the same
+    configuration = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
     server = uvicorn.Server(configuration)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -1,0 +1,419 @@
+"""Handlers, clients and stores that fail."""
+
+import asyncio
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import fastapi
+import pytest
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from onefold import Onefold
+from onefold.surfaces.fastapi import once_of
+from tests.fixtures.colours import Clock, Store
+from tests.fixtures.connections import Effects
+from tests.http.apps import AsgiClient, anybody, asgi_app, bare_fastapi, fastapi_app
+from tests.http.apps_steps import DONE, Counter
+from tests.http.apps_talk import Talk, part, served, written
+from tests.http.scenario_modes import LEASED_POSTGRES, LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
+from tests.http.scenario_site import LONG, Gate, Mode, OpenSite, Script, Site
+
+SETTLED = 1
+SHORT = timedelta(milliseconds=100)
+BOTH = pytest.mark.parametrize("mode", [OURS_SQLITE, LEASED_SQLITE], ids=str)
+LEASED = pytest.mark.parametrize("mode", [LEASED_SQLITE], ids=str)
+
+
+class Payment(BaseModel):
+    amount: int
+
+
+def either(onefold: Onefold, *, joined: bool) -> Any:
+    """What a route says of itself."""
+    return {"transaction": onefold} if joined else {"takeover": "refuse"}
+
+
+# --- what a handler says --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("joined", [True, False])
+async def test_h130_validation_before_the_handler_stores_nothing(
+    onefold: Onefold, effects: Effects, *, joined: bool
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, **either(onefold, joined=joined))
+    async def pay(payment: Payment) -> int:
+        return payment.amount
+
+    wrong, corrected = Talk(app, part(b'{"amount": "x"}')), Talk(app, part(b'{"amount": 1}'))
+    await wrong.run()
+    assert (wrong.status, effects.claims) == (422, [])
+    await corrected.run()
+
+    assert (corrected.status, corrected.body) == (200, b"1")
+
+
+@pytest.mark.parametrize("joined", [True, False])
+async def test_h130_a_refusal_that_the_handler_raises_is_stored(
+    onefold: Onefold, effects: Effects, *, joined: bool
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+    runs: list[int] = []
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, **either(onefold, joined=joined))
+    async def pay(payment: Payment) -> None:
+        runs.append(payment.amount)
+        raise fastapi.HTTPException(402, "no funds")
+
+    body = part(b'{"amount": 1}')
+    talks = [Talk(app, body), Talk(app, body), Talk(app, part(b'{"amount": 2}'))]
+    for talk in talks:
+        await talk.run()
+
+    assert [talk.status for talk in talks] == [402, 402, 422]
+    assert talks[1].headers["idempotent-replayed"] == "true"
+    assert (runs, effects.claims) == ([1], [("k", SETTLED)])
+
+
+async def test_h130_what_was_written_before_a_raised_refusal_is_undone(
+    onefold: Onefold, effects: Effects
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=onefold)
+    async def pay(request: fastapi.Request) -> None:
+        await once_of(request).connection.execute(effects.insert(1))
+        raise fastapi.HTTPException(402)
+
+    await Talk(app, part()).run()
+
+    assert (effects.numbers, effects.claims) == ([], [("k", SETTLED)])
+
+
+@BOTH
+@pytest.mark.parametrize("status", [408, 425, 429, 503])
+async def test_h132_answers_that_say_later_free_the_key(open_site: OpenSite, status: int) -> None:
+    site = await open_site()
+    site.answers(status)
+    await site.post()
+    site.succeeds()
+
+    assert (await site.post(body=b'{"amount": 2}')).status == 201
+
+
+@LEASED
+@pytest.mark.parametrize(
+    ("fate", "status", "runs"), [("store", 500, 1), ("release", 201, 2), ("unknown", 409, 1)]
+)
+async def test_h133_a_leased_route_says_what_a_500_means(
+    open_site: OpenSite, fate: str, status: int, runs: int
+) -> None:
+    site = await open_site(on_5xx=fate)
+    site.answers(500, b"oh")
+    await site.post()
+    site.succeeds()
+
+    retry = await site.post()
+
+    assert (retry.status, site.shop.runs) == (status, runs)
+    if fate == "unknown":
+        assert retry.code == "outcome_unknown"
+        assert "retry-after" not in retry.headers
+
+
+@LEASED
+@pytest.mark.parametrize(
+    ("fate", "status", "runs"), [("store", 500, 1), ("release", 201, 2), ("unknown", 409, 1)]
+)
+async def test_h135_and_what_an_exception_means(
+    open_site: OpenSite, fate: str, status: int, runs: int
+) -> None:
+    site = await open_site(on_error=fate)
+    site.raises(ValueError("oh"))
+    await site.post()
+    site.succeeds()
+
+    assert ((await site.post()).status, site.shop.runs) == (status, runs)
+
+
+# --- exceptions on their way ----------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("make", [asgi_app, fastapi_app])
+async def test_h137_an_exception_that_somebody_outside_makes_a_500_of_leaves_no_key_at_work(
+    open_site: OpenSite, make: Any, mode: Mode
+) -> None:
+    site = await open_site()
+    site.raises(ValueError("oh"))
+
+    with suppress(ValueError):
+        await Talk(make(site.shop), part()).run()
+
+    assert site.claims == ([] if mode.joined else [("k", SETTLED)])
+
+
+@BOTH
+async def test_h137_an_answer_of_the_applications_own_to_an_exception_is_stored(
+    open_site: OpenSite, mode: Mode
+) -> None:
+    site = await open_site()
+    site.raises(LookupError("no such account"))
+    app = fastapi_app(site.shop)
+
+    @app.exception_handler(LookupError)
+    async def told(_request: Any, error: Exception) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, 404)
+
+    site = Site(site.shop, AsgiClient(app))
+    first = await site.post()
+    site.succeeds()
+    retry = await site.post()
+
+    assert (first.status, retry.status, retry.is_replay) == (404, 404, True)
+    assert site.payments == ([] if mode.joined else [1])
+
+
+@BOTH
+async def test_h138_a_handler_that_is_cancelled_leaves_no_key_at_work(
+    open_site: OpenSite, mode: Mode
+) -> None:
+    site = await open_site()
+    site.raises(asyncio.CancelledError())
+    talk = Talk(fastapi_app(site.shop), part(b'{"amount": 1}'))
+    with pytest.raises(asyncio.CancelledError):
+        await talk.run()
+    site.succeeds()
+
+    retry = await site.post()
+
+    assert retry.status == (201 if mode.joined else 500)
+    assert site.payments == ([2] if mode.joined else [1])
+
+
+@BOTH
+async def test_h138_a_server_that_cancels_a_request_does_not_cancel_its_handler(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site()
+    gate = Gate()
+    site.shop.script = Script(gate=gate)
+    request = asyncio.create_task(Talk(fastapi_app(site.shop), part(b'{"amount": 1}')).run())
+    await asyncio.to_thread(gate.entered.wait, LONG)
+
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    gate.opened.set()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()}, timeout=LONG)
+    retry = await site.post()
+
+    assert (retry.status, retry.is_replay) == (201, True)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("joined", [True, False])
+def test_h139_the_end_of_the_process_is_not_held_up(
+    store: Store, effects: Effects, end: type[BaseException], *, joined: bool
+) -> None:
+    onefold = store.open()
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, **either(onefold, joined=joined))
+    async def pay() -> None:
+        raise end
+
+    with pytest.raises(end):
+        asyncio.run(Talk(app, part()).run())
+
+    # What has begun without a transaction may have had effects: it is never run again in silence.
+    assert effects.claims == ([] if joined else [("k", SETTLED)])
+
+
+# --- clients that leave ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES, LEASED_SQLITE], ids=str)
+async def test_h140_a_handler_whose_client_left_comes_to_its_end(open_site: OpenSite) -> None:
+    site = await open_site()
+    body = b'{"amount": 1}'
+    gate = Gate()
+    site.shop.script = Script(gate=gate)
+    with served(fastapi_app(site.shop)) as address:
+        _, writer = await asyncio.open_connection(*address)
+        writer.write(written("/pay", [("Idempotency-Key", "k")], body))
+        assert await asyncio.to_thread(gate.entered.wait, LONG)
+        writer.close()
+        await writer.wait_closed()
+        gate.opened.set()
+    # The server has ended, and with it everything that it had begun.
+    retry = await site.post(body=body)
+
+    assert (retry.status, retry.is_replay) == (201, True)
+    assert site.payments == [1]
+
+
+@BOTH
+async def test_h141_a_client_that_leaves_while_it_is_answered_gets_all_of_it_with_a_retry(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site()
+    body = b'{"amount": 1}'
+    site.answers(200, b"x" * 1_000_000)
+    with served(fastapi_app(site.shop)) as address:
+        reader, writer = await asyncio.open_connection(*address, limit=1024)
+        writer.write(written("/pay", [("Idempotency-Key", "k")], body))
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), LONG)
+        writer.transport.abort()
+
+    retry = await site.post(body=body)
+
+    assert (len(retry.body), retry.is_replay, site.shop.runs) == (1_000_000, True, 1)
+
+
+# --- leases ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [LEASED_SQLITE, LEASED_POSTGRES], ids=str)
+async def test_h146_who_comes_back_after_a_takeover_tells_no_stale_success(
+    open_site: OpenSite, clock: Clock
+) -> None:
+    site = await open_site(takeover="rerun", lease=timedelta(seconds=60))
+
+    async with site.held() as zombie:
+        clock.advance(timedelta(seconds=61))
+        successor = await site.post()
+    late = await zombie
+
+    assert (successor.status, successor.body) == (201, b'{"payment": 2}')
+    assert (late.status, late.code) == (409, "lease_lost")
+    assert (await site.post()).body == successor.body
+
+
+@pytest.mark.parametrize("takeover", ["rerun", "resume", "refuse"])
+async def test_h150_a_lease_of_no_time_left_is_still_a_lease(
+    onefold: Onefold, clock: Clock, takeover: str
+) -> None:
+    counter = Counter(onefold, takeover=takeover, lease=timedelta(microseconds=1))
+    assert await counter.begin() is None
+    clock.advance(timedelta(microseconds=1))
+
+    answer = await counter.carry_out()
+
+    if takeover == "refuse":
+        assert b"outcome_unknown" in answer.body
+    else:
+        assert answer == DONE
+
+
+async def test_h151_lease_and_retention_are_two_settings(onefold: Onefold, clock: Clock) -> None:
+    counter = Counter(
+        onefold, takeover="rerun", lease=timedelta(seconds=60), retention=timedelta(days=1)
+    )
+    assert await counter.begin() is None  # and vanishes
+
+    clock.advance(timedelta(seconds=59))
+    busy = await counter.carry_out()
+    clock.advance(timedelta(seconds=1))
+    taken = await counter.carry_out()
+    clock.advance(timedelta(hours=23))
+    replayed = await counter.carry_out()
+
+    assert (busy.status, busy.value("Retry-After")) == (409, "1")
+    assert taken == DONE
+    assert replayed.value("Idempotent-Replayed") == "true"
+
+
+async def test_h154_the_same_settling_twice_is_one(onefold: Onefold) -> None:
+    counter = Counter(onefold, takeover="refuse")
+    exchange, stage = counter.exchange(), counter.stage()
+    await stage.run(exchange.begin())
+
+    answers = [await stage.run(exchange.finish(DONE)) for _ in range(2)]
+
+    assert answers == [DONE, DONE]
+
+
+# --- the store ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(store: Store) -> Generator[None]:
+    """A SQLite file that somebody else is writing to, for as long as the block."""
+    connection = sqlite3.connect(store.path, isolation_level=None, check_same_thread=False)
+    connection.execute("begin immediate")
+    try:
+        yield
+    finally:
+        connection.rollback()
+        connection.close()
+
+
+@LEASED
+async def test_h152_without_its_store_a_keyed_request_is_not_carried_out(
+    open_site: OpenSite, store: Store
+) -> None:
+    site = await open_site(patience=SHORT)
+
+    with locked(store):
+        reply = await site.post()
+
+    assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "unavailable", "1")
+    assert site.shop.runs == 0
+    assert (await site.post()).status == 201
+
+
+async def test_h152_unless_the_route_runs_unprotected_and_says_so(
+    store: Store, clock: Clock
+) -> None:
+    onefold = store.open(clock=clock, busy_timeout=SHORT)
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, takeover="rerun", fail_open=True)
+    async def pay() -> str:
+        return "paid"
+
+    talk = Talk(app, part())
+    with locked(store):
+        await talk.run()
+
+    assert (talk.status, talk.body) == (200, b'"paid"')
+    assert talk.headers["idempotency-unprotected"] == "true"
+
+
+async def test_h153_a_store_that_goes_away_before_the_end_means_unknown(
+    store: Store, clock: Clock
+) -> None:
+    counter = Counter(store.open(clock=clock, busy_timeout=SHORT), takeover="refuse")
+    exchange, stage = counter.exchange(), counter.stage()
+    await stage.run(exchange.begin())
+
+    with locked(store):
+        told = await stage.run(exchange.finish(DONE))
+    clock.advance(timedelta(minutes=2))
+    retry = await counter.carry_out()
+
+    assert (told.status, retry.status) == (503, 409)
+    assert b"outcome_unknown" in retry.body
+
+
+async def test_h153_or_undone_in_a_transaction(store: Store, effects: Effects) -> None:
+    onefold = store.open(busy_timeout=SHORT)
+    counter = Counter(onefold, transaction=onefold)
+    exchange, stage = counter.exchange(), counter.stage()
+    await stage.run(exchange.begin())
+    await stage.connection.execute("pragma query_only = on")
+
+    told = await stage.run(exchange.finish(DONE))
+
+    assert (told.status, effects.claims) == (503, [])
