@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
 
 from onefold.surfaces.forms import FormKeys
 from onefold.testing.clock import Clock
@@ -36,18 +36,24 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
 
 
 @pytest.fixture
-def open_shop(store: Store) -> Iterator[Opens]:
-    """Opens a shop on the database of the test. Its orders and their keys are one commit."""
+def engine(store: Store) -> Iterator[Engine]:
+    """The application's own, on the database of the test."""
     if store.dialect == "postgres":
         url = store.url.replace("postgresql:", "postgresql+psycopg:")
         engine = create_engine(url, connect_args={"options": f"-csearch_path={store.schema}"})
     else:
         engine = create_engine(store.url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def open_shop(store: Store, engine: Engine) -> Opens:
+    """Opens a shop on the database of the test. Its orders and their keys are one commit."""
 
     def opened(**options: Any) -> Shop:
         if "takeover" not in options:
             options["transaction"] = engine
         return Shop(store.open(), engine, **options)
 
-    yield opened
-    engine.dispose()
+    return opened

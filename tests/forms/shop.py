@@ -19,6 +19,7 @@ from onefold.surfaces.forms import Form, FormKeys, NoStore
 from onefold.surfaces.forms.jinja import add_form_keys
 from onefold.surfaces.starlette import Idempotency, Once
 
+SECRET = "a secret of the shop's own"
 PAGES = {
     "form": """<!doctype html><title>Order</title>
         <p id="complaint">{{ complaint }}</p>
@@ -63,7 +64,7 @@ class Shop:
         """`options` are those of the one route; `keeps_pages` lets browsers keep the form."""
         self.engine = engine
         self.gate = Gate()
-        self.keys = FormKeys("a secret of the shop's own")
+        self.keys = FormKeys(SECRET)
         self._enctype = "application/x-www-form-urlencoded"
         self._environment = Environment(loader=DictLoader(PAGES), autoescape=True)
         add_form_keys(self._environment, self.keys, session=lambda context: context["session"])

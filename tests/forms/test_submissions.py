@@ -3,15 +3,21 @@
 import re
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
 import pytest
 
+from onefold import Onefold
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.surfaces.forms import FormKey, FormKeys
+from onefold.surfaces.starlette import Idempotency
 from tests.fixtures.colours import Store
 from tests.forms.conftest import Opens
 from tests.forms.html import inputs, value
 from tests.forms.serving import serving
-from tests.forms.shop import Shop
+from tests.forms.shop import SECRET, Shop
 
 HTML = {"Accept": "text/html"}
 
@@ -110,6 +116,50 @@ def test_h225_a_forged_key_is_refused_and_the_form_is_offered(
     assert refused.status_code == 400
     assert '<a href="/orders/new">' in refused.text
     assert shop.orders() == []
+
+
+def test_h225_a_form_that_was_open_too_long_is_submitted_with_what_was_entered(
+    shop: Shop, client: httpx.Client
+) -> None:
+    new_key(client)
+    yesterday = datetime.now(UTC) - timedelta(hours=25)
+    old_keys = FormKeys(SECRET, clock=lambda: yesterday)
+
+    refused = order(client, old_keys.issue("order", client.cookies["session"]))
+    again = order(client, value(refused.text, "onefold_key"), value(refused.text, "what"))
+
+    assert refused.status_code == 400
+    assert "This form was open for too long" in refused.text
+    assert again.status_code == 303
+    assert shop.orders() == ["tea"]
+
+
+def test_an_attempt_that_vanished_is_being_checked(
+    shop: Shop, client: httpx.Client, store: Store
+) -> None:
+    text = new_key(client)
+    key = shop.keys.check(text, "order", client.cookies["session"])
+    assert isinstance(key, FormKey)
+    with Onefold(store.url, schema=store.schema) as onefold:
+        onefold.claim(key.scope, key.id, surface="form", lease=timedelta(microseconds=1))
+
+    answer = order(client, text)
+
+    assert answer.status_code == 409
+    assert "We are checking" in answer.text
+    assert shop.orders() == []
+
+
+def test_outcomes_must_be_remembered_for_as_long_as_keys_are_accepted(open_shop: Opens) -> None:
+    with pytest.raises(ConflictingOptions, match="retention must not be shorter"):
+        open_shop(retention=timedelta(hours=1))
+
+
+def test_what_is_no_form_is_refused(store: Store) -> None:
+    idempotency: Any = Idempotency(store.open())
+
+    with pytest.raises(InvalidInput, match="form must be a Form"):
+        idempotency(form="order", principal=str, takeover="rerun")(print)
 
 
 def test_a_form_without_a_key_is_refused(shop: Shop, client: httpx.Client) -> None:

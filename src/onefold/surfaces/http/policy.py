@@ -25,13 +25,13 @@ from onefold.surfaces.http.answer import Answer, Kept
 from onefold.surfaces.http.fingerprint import Fields, How
 from onefold.surfaces.http.key import KeyRules
 from onefold.surfaces.http.sealing import Sealing
+from onefold.surfaces.http.source import KeySource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from onefold.calls.once import Verify
     from onefold.surfaces.http.request import Request
-    from onefold.surfaces.http.source import KeySource
 
 Fate: TypeAlias = Literal["store", "release", "unknown"]
 """Remember the answer; free the key; or have nobody run it again before somebody has looked."""
@@ -192,8 +192,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 def policy(options: PolicyOptions, defaults: PolicyOptions | None = None) -> Policy:
     """Check the settings of a route; what it does not say itself, the defaults say."""
     given.options(options, PolicyOptions.__optional_keys__)
-    form = options.get("form")
-    said: dict[str, Any] = {**(defaults or {}), **(form.options if form else {}), **options}
+    said: dict[str, Any] = {**(defaults or {}), **options}
+    form: object = said.get("form")
+    if isinstance(form, KeySource):
+        said = {**(defaults or {}), **form.options, **options}
     if "takeover" in options and "transaction" not in options:
         said.pop("transaction", None)
     if "transaction" in options and "takeover" not in options:
@@ -201,6 +203,7 @@ def policy(options: PolicyOptions, defaults: PolicyOptions | None = None) -> Pol
     made = Policy(**said)
     _check_mode(made)
     _check_values(made)
+    _check_form(made)
     return made
 
 
@@ -275,6 +278,19 @@ def _check_kinds(made: Policy) -> None:
         )
     if type(made.retryable) is not tuple:
         raise InvalidInput("retryable", f"must be a tuple of exceptions, got {made.retryable!r}")
+
+
+def _check_form(made: Policy) -> None:
+    form: object = made.form
+    if form is None:
+        return
+    if not isinstance(form, KeySource):
+        raise InvalidInput("form", f"must be a Form(keys, name), got {form!r}")
+    if made.retention < form.options["retention"]:
+        raise ConflictingOptions(
+            "retention",
+            f"must not be shorter than the keys of the form are accepted, got {made.retention}",
+        )
 
 
 _CHOICES: Final[dict[str, tuple[object, ...]]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from onefold.surfaces.http.answer import Answer
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onefold.surfaces.http.request import Request
 
 
+@runtime_checkable
 class KeySource(Protocol):
     """Finds keys, and tells of them in its own way."""
 
