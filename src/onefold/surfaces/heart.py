@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.calls.procedure import Transaction
-from onefold.errors import OnefoldError
 from onefold.model.moment import span
 from onefold.operations import claims
 
@@ -109,7 +108,7 @@ class Heart:
         asked = time.monotonic()
         try:
             until = self._conductor.run(_renewed(beat))
-        except OnefoldError as error:
+        except Exception as error:  # noqa: BLE001 - a heart that stops loses all that is in flight
             log.warning("A lease could not be renewed, and is tried again: %s", error)
             beat.due = asked + beat.seconds / PART / PART
             if beat.lost:

@@ -1,9 +1,12 @@
 """Handlers that take longer than a lease."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from onefold.claims import Won
+from onefold.surfaces.heart import Heart
+from tests.http.processes.app import WHO
 from tests.http.processes.site import Site
 from tests.kill.workers import until
 
@@ -29,3 +32,24 @@ def test_h148_a_handler_that_takes_longer_than_its_lease_keeps_the_key(
     assert told.receipt
     assert (again.body, again.is_replay) == (told.body, True)
     assert site.ledger.count("began") == 1
+
+
+def test_h148_a_beat_that_fails_for_whatever_reason_is_tried_again(site: Site) -> None:
+    failures = [ValueError("one day we could not tell the time")]
+
+    def clock() -> datetime:
+        if failures and started:
+            raise failures.pop()
+        return datetime.now(UTC)
+
+    started = False
+    with site.place.open(clock=clock) as onefold:
+        won = onefold.claim(WHO, "k", surface="http", lease=LEASE, takeover="rerun")
+        assert isinstance(won, Won)
+        ends, _ = site.lease("k")
+        started, heart = True, Heart(onefold._conductor)
+        beat = heart.keep(won.claim, LEASE)
+        until(lambda: site.lease("k")[0] > ends, "for the lease to be renewed")
+        heart.let_go(beat)
+
+    assert not failures
