@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from onefold.calls.procedure import Transaction
 from onefold.model.moment import span
@@ -54,6 +54,7 @@ class Beat:
         return self._is_taken or time.monotonic() >= self._ends
 
 
+@final
 class Heart:
     """Renews whatever is in flight in this process."""
 
