@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from onefold import Busy, Fixed, KeyReused, LeaseLost, Onefold, OutcomeUnknown, UsageError
+from onefold import (
+    Busy,
+    Fixed,
+    InvalidInput,
+    KeyReused,
+    LeaseLost,
+    Onefold,
+    OutcomeUnknown,
+    UsageError,
+)
 from onefold.claims import Claim, Done, NotDone, Won
 from onefold.databases.transactions import begin
 from onefold.model.claim import Takeover
@@ -441,3 +450,54 @@ async def test_a_resume_whose_answer_was_lost_still_knows_that_it_resumes(
     assert isinstance(answer, Won)
     second = Attempt(onefold, answer.claim, requests.colour)
     assert await second.step("charge", lambda: "again") == "the first one's"
+
+
+# --- an operator's word ---------------------------------------------------------------------------
+
+
+async def vanished_inside(requests: Requests) -> Attempt:
+    """The one who resumes a request whose unsafe step was begun, and never ended."""
+    later: list[Attempt] = []
+    with pytest.raises(LeaseLost):
+        await (
+            requests.attempt()
+            .using(unsafe=True)
+            .step("charge", lambda: later.append(requests.vanish()))
+        )
+    return later[0]
+
+
+async def test_an_operator_says_that_an_unknown_step_was_done(
+    requests: Requests, onefold: Coloured
+) -> None:
+    second, effect = await vanished_inside(requests), Effect()
+
+    settle = {"surface": "http", "step": "charge"}
+    assert await onefold.force_settle("alice", "k", {"id": 7}, **settle)
+    assert not await onefold.force_settle("alice", "k", {"id": 8}, **settle)
+
+    assert await second.using(unsafe=True).step("charge", effect) == {"id": 7}
+    assert effect.count == 0
+
+
+async def test_an_operator_says_that_an_unknown_step_was_not_done(
+    requests: Requests, onefold: Coloured
+) -> None:
+    second, effect = await vanished_inside(requests), Effect()
+
+    assert await onefold.force_release("alice", "k", surface="http", step="charge")
+
+    assert await second.using(unsafe=True).step("charge", effect) == {"done": None}
+    assert effect.count == 1
+
+
+async def test_an_operator_says_nothing_about_what_is_not_there(
+    requests: Requests, onefold: Coloured
+) -> None:
+    await requests.attempt(takeover="rerun").using(unsafe=True).step("charge", lambda: 1)
+    requests.vanish(takeover="rerun")  # the step is of an attempt that counts no more
+
+    for key, step in (("k", "charge"), ("k", "mail"), ("nobody's", "charge")):
+        assert not await onefold.force_release("alice", key, surface="http", step=step)
+    with pytest.raises(InvalidInput, match="step"):
+        await onefold.force_release("alice", "k", surface="http", step="")

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from onefold import Onefold
 from onefold.claims import Replay, Won
 from onefold.surfaces.http.answer import from_stored
+from onefold.surfaces.steps import RequestSteps
 from tests.cli.test_operators import Operate, operate, read
 from tests.fixtures.place import Place
 
@@ -58,7 +61,7 @@ def test_a_key_is_released(operate: Operate, place: Place) -> None:
     assert operate("keys", "release", "http", "alice", "k-1").stdout == "Released k-1.\n"
     again = operate("keys", "release", "http", "alice", "k-1")
 
-    assert "free already" in again.stdout
+    assert again.stdout == "There is none, or it is free.\n"
     with place.open() as onefold:
         claim(onefold, "k-1")
 
@@ -88,7 +91,7 @@ def test_any_other_key_is_settled_with_json(operate: Operate, place: Place) -> N
     none = operate("keys", "settle", "once", "alice", "k-2")
 
     assert done.stdout == "Settled k-1.\n"
-    assert none.stdout == "There is no such key, or it is free.\n"
+    assert none.stdout == "There is none, or it is free.\n"
     with place.open() as onefold:
         answer = onefold.claim("alice", "k-1")
     assert isinstance(answer, Replay)
@@ -112,3 +115,31 @@ def test_a_word_that_is_not_clear_is_refused(operate: Operate) -> None:
 
 def test_keys_are_swept(operate: Operate) -> None:
     assert operate("keys", "sweep").stdout == "Forgot 0 whose time was over.\n"
+
+
+def test_a_step_of_a_request_is_shown_settled_and_released(operate: Operate, place: Place) -> None:
+    key = ("http", "alice", "k-1")
+    with place.open() as onefold:
+        steps = RequestSteps(onefold._conductor, claim(onefold, "k-1").claim)
+        steps.step("look", lambda: 1)
+        for name in ("charge", "mail"):
+            with pytest.raises(KeyboardInterrupt):
+                steps.using(unsafe=True).step(name, interrupted)
+
+    shown = read(operate("keys", "show", *key, "--json"))
+    text = operate("keys", "show", *key)
+    settled = operate("keys", "settle", *key, "--step", "charge", "--result", '{"id": 7}')
+    released = operate("keys", "release", *key, "--step", "mail")
+    again = operate("keys", "settle", *key, "--step", "charge")
+    none = operate("keys", "release", "http", "bob", "k-1", "--step", "mail")
+    now = read(operate("keys", "show", *key, "--json"))
+
+    assert shown["steps"] == {"charge": "begun", "look": "over", "mail": "begun"}
+    assert '"charge": "begun"' in text.stdout
+    assert (settled.stdout, released.stdout) == ("Settled charge.\n", "Released mail.\n")
+    assert again.stdout == none.stdout == "There is none, or it is over already.\n"
+    assert now["steps"] == {"charge": "over", "look": "over"}
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt

@@ -27,7 +27,7 @@ from onefold.model.claim import (
 )
 from onefold.model.moment import span
 from onefold.model.unique import fingerprint
-from onefold.operations import claims
+from onefold.operations import claim_steps, claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,32 +155,53 @@ class ClaimCalls:
         return await self._conductor.arun(_renew(claim, lease))
 
     def force_settle(
-        self, scope: str, key: str, result: Any = None, *, surface: str = SURFACE
+        self,
+        scope: str,
+        key: str,
+        result: Any = None,
+        *,
+        surface: str = SURFACE,
+        step: str | None = None,
     ) -> bool:
-        """An operator's word: this key is done, with this result. Its holder is fenced off."""
-        return self._conductor.run(
-            _force(
-                self._key(scope, key, open_surface(surface)), Holding.SETTLED, encode_result(result)
-            )
-        )
+        """An operator's word: this key is done, with this result. Its holder is fenced off.
+
+        With `step`, the label of one, that step of its last attempt is done: the next attempt goes
+        on behind it.
+        """
+        held = self._key(scope, key, open_surface(surface))
+        return self._conductor.run(_force(held, Holding.SETTLED, encode_result(result), step))
 
     async def aforce_settle(
-        self, scope: str, key: str, result: Any = None, *, surface: str = SURFACE
+        self,
+        scope: str,
+        key: str,
+        result: Any = None,
+        *,
+        surface: str = SURFACE,
+        step: str | None = None,
     ) -> bool:
         """`force_settle`, awaited."""
+        held = self._key(scope, key, open_surface(surface))
         return await self._conductor.arun(
-            _force(
-                self._key(scope, key, open_surface(surface)), Holding.SETTLED, encode_result(result)
-            )
+            _force(held, Holding.SETTLED, encode_result(result), step)
         )
 
-    def force_release(self, scope: str, key: str, *, surface: str = SURFACE) -> bool:
-        """An operator's word: this key is free. Its holder is fenced off."""
-        return self._conductor.run(_force(self._key(scope, key, surface), Holding.FREE))
+    def force_release(
+        self, scope: str, key: str, *, surface: str = SURFACE, step: str | None = None
+    ) -> bool:
+        """An operator's word: this key is free. Its holder is fenced off.
 
-    async def aforce_release(self, scope: str, key: str, *, surface: str = SURFACE) -> bool:
+        With `step`, the label of one, that step of its last attempt was not done, and may run.
+        """
+        held = self._key(scope, key, surface)
+        return self._conductor.run(_force(held, Holding.FREE, None, step))
+
+    async def aforce_release(
+        self, scope: str, key: str, *, surface: str = SURFACE, step: str | None = None
+    ) -> bool:
         """`force_release`, awaited."""
-        return await self._conductor.arun(_force(self._key(scope, key, surface), Holding.FREE))
+        held = self._key(scope, key, surface)
+        return await self._conductor.arun(_force(held, Holding.FREE, None, step))
 
     @overload
     def once(
@@ -323,6 +344,12 @@ def _renew(claim: Claim, lease: timedelta) -> Procedure[datetime | None]:
     return until
 
 
-def _force(key: ClaimKey, state: Holding, result: str | None = None) -> Procedure[bool]:
-    done: bool = yield Transaction(lambda sql: claims.force(sql, key, state, result=result))
-    return done
+def _force(key: ClaimKey, state: Holding, result: str | None, step: str | None) -> Procedure[bool]:
+    if step is None:
+        done: bool = yield Transaction(lambda sql: claims.force(sql, key, state, result=result))
+        return done
+    label = names.key(step, "step")
+    said: bool = yield Transaction(
+        lambda sql: claim_steps.force(sql, key, label=label, state=state, value=result)
+    )
+    return said

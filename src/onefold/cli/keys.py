@@ -14,6 +14,8 @@ from onefold.calls.keys import KeyFilters  # noqa: TC001 - read by typer
 from onefold.cli.describing import json_text, when
 from onefold.cli.desk import Desk, at_desk
 from onefold.cli.expanding import Expand, expanded
+from onefold.model.claim import ClaimKey
+from onefold.model.step import read_name
 from onefold.model.stored_key import KeyState  # noqa: TC001 - read by typer
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ ScopeArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="SCOPE", help="Whose it is: the principal; the name of a once.")
 ]
 KeyArgument: TypeAlias = Annotated[str, typer.Argument(metavar="KEY", help="The key itself.")]
+
+StepOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only this step of its last attempt.")
+]
 
 COLUMNS = ("surface", "scope", "key", "state", "since", "lease until", "expires")
 ANSWERED = frozenset({"form", "http"})
@@ -91,23 +97,30 @@ def show(desk: Desk, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArg
     if not page.keys:
         return desk.answer(None, "There is no such key.")
     (found,) = page
-    value = {**_value(found), "result": found.result}
+    value = {**_value(found), "result": found.result, "steps": _steps(desk, found)}
     lines = [
         f"{name.replace('_', ' '):<12}  {_shown(part)}"
         for name, part in value.items()
-        if part not in (None, "")
+        if part not in (None, "", {})
     ]
     return desk.answer(value, "\n".join(lines))
 
 
 @keys.command()
 @at_desk
-def release(desk: Desk, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument) -> None:
-    """Free a key, whoever has it: the next attempt runs."""
-    released = desk.calls.force_release(scope, key, surface=surface)
+def release(
+    desk: Desk,
+    surface: SurfaceArgument,
+    scope: ScopeArgument,
+    key: KeyArgument,
+    *,
+    step: StepOption = None,
+) -> None:
+    """Free a key, or a step, whoever has it: the next attempt runs."""
+    released = desk.calls.force_release(scope, key, surface=surface, step=step)
     desk.answer(
         {"released": released},
-        f"Released {key}." if released else "There is no such key, or it is free already.",
+        f"Released {step or key}." if released else f"There is none, or it is {_over(step)}.",
     )
 
 
@@ -132,13 +145,14 @@ def settle(
     content_type: Annotated[
         str, typer.Option(metavar="TYPE", help="Of http and form: what the body is.")
     ] = "application/json",
+    step: StepOption = None,
 ) -> None:
-    """Say that a key is done, whoever has it, and with which result."""
-    given = _given(surface, result, status, body, content_type)
-    settled = desk.calls.force_settle(scope, key, given, surface=surface)
+    """Say that a key, or a step, is done, whoever has it, and with which result."""
+    given = _given("" if step else surface, result, status, body, content_type)
+    settled = desk.calls.force_settle(scope, key, given, surface=surface, step=step)
     desk.answer(
         {"settled": settled},
-        f"Settled {key}." if settled else "There is no such key, or it is free.",
+        f"Settled {step or key}." if settled else f"There is none, or it is {_over(step)}.",
     )
 
 
@@ -155,7 +169,7 @@ def _given(
 ) -> Any:
     if surface not in ANSWERED:
         if status is not None or body:
-            raise ConflictingOptions("status", f"and --body are for http and form, not {surface}")
+            raise ConflictingOptions("status", "and --body are for keys of http and form alone")
         return None if result is None else _read(result)
     if status is None or result is not None:
         raise InvalidInput("status", f"must be said of a key of {surface}, and no --result")
@@ -163,6 +177,23 @@ def _given(
 
     headers = (("Content-Type", content_type),) if body else ()
     return json.loads(to_stored(Answer(status, headers, body.encode()), Kept()))
+
+
+def _over(step: str | None) -> str:
+    return "free" if step is None else "over already"
+
+
+def _steps(desk: Desk, found: StoredKey) -> dict[str, str]:
+    """The steps of the last attempt, by what they are called."""
+    place = ClaimKey(found.tenant, *found.place)
+    rows = {read_name(row.key): row for row in desk.calls.keys(surface="step", scope=place.steps)}
+    # Generations are ids of claims, which grow with time.
+    last = max((name.generation for name in rows), default=0)
+    return {
+        name.label: "over" if row.state == "settled" else "begun"
+        for name, row in rows.items()
+        if name.generation == last and row.state != "free"
+    }
 
 
 def _read(text: str) -> Any:

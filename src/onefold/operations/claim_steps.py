@@ -10,16 +10,18 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from onefold.errors import LeaseLost
-from onefold.model.step import StepRow
+from onefold.model.step import StepRow, read_name
+from onefold.operations import claims, steps
 from onefold.operations.claims import HELD_COLUMNS
 from onefold.operations.publish import KEY_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onefold.model.claim import Claim, ClaimKey
+    from onefold.model.claim import Claim, ClaimKey, Holding
     from onefold.operations.statement import Operation, Sql
     from onefold.operations.steps import StepWrite
 
@@ -63,6 +65,24 @@ def find(sql: Sql, parent: ClaimKey, *, key: str | None = None) -> Operation[lis
     shard, tenant, *_ = parent.place(sql.shards)
     rows = yield sql("read_steps", shard=shard, tenant=tenant, job=parent.steps, key=key)
     return [StepRow.from_row(row) for row in rows]
+
+
+def force(
+    sql: Sql, parent: ClaimKey, *, label: str, state: Holding, value: str | None = None
+) -> Operation[bool]:
+    """An operator's word about a step, of the last attempt, that is not over; False if none is."""
+    claim = yield from claims.find(sql, parent)
+    if claim is None:
+        return False
+    found = yield from find(sql, parent)
+    generation = UUID(claim.id).int
+    for row in found:
+        name = read_name(row.key)
+        if (name.generation, name.label) == (generation, label):
+            shard, tenant, *_ = parent.place(sql.shards)
+            place = (shard, tenant, parent.steps)
+            return (yield from steps.say(sql, place, row, state=state, value=value))
+    return False
 
 
 def forget(sql: Sql, shard: int, parents: Iterable[ClaimKey]) -> Operation[int]:

@@ -118,6 +118,15 @@ def force(
     if not named:
         return False
     seen = named[max(named, key=lambda name: name.generation)]
+    shard = shard_of(job_id, sql.shards)
+    return (yield from say(sql, (shard, tenant, job_id), seen, state=state, value=value))
+
+
+def say(
+    sql: Sql, place: tuple[int, str, str], seen: StepRow, *, state: Holding, value: str | None
+) -> Operation[bool]:
+    """An operator's word about the step that was seen in a place: shard, tenant and scope."""
+    shard, tenant, scope = place
     notes = msgspec.structs.replace(
         seen.notes,
         value=NOTHING if value is None else msgspec.Raw(value.encode()),
@@ -125,9 +134,9 @@ def force(
     )
     rows = yield sql(
         "force_step",
-        shard=shard_of(job_id, sql.shards),
+        shard=shard,
         tenant=tenant,
-        job=job_id,
+        job=scope,
         key=seen.key,
         owner=new_id(),
         seen_owner=seen.owner,
