@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.forms.conftest import Opens
 from tests.forms.serving import serving
@@ -67,6 +68,44 @@ def test_h221_clicks_while_the_answer_is_slow_order_once(
     with page.expect_request("**/orders"):
         page.mouse.click(*button)
     shop.gate.open()
+
+    expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]
+
+
+def test_h221_impatient_clicks_on_a_slow_network_order_once(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    page.fill("[name=what]", "tea")
+    button = middle_of_button(page)
+    network: Any = visitor.new_cdp_session(page)
+    network.send("Network.enable")
+    slow = {"offline": False, "latency": 300, "downloadThroughput": 4096, "uploadThroughput": 4096}
+    network.send("Network.emulateNetworkConditions", slow)
+
+    for _ in range(3):
+        page.mouse.click(*button)
+
+    expect_order(page, 1, "tea")
+    assert shop.orders() == ["tea"]
+
+
+def test_a_reload_after_a_lost_answer_comes_to_the_same_order(
+    shop: Shop, url: str, visitor: BrowserContext
+) -> None:
+    page = open_form(visitor, url)
+    page.fill("[name=what]", "tea")
+
+    def lose_the_answer(route: Route) -> None:
+        route.fetch(max_redirects=0)
+        route.abort("connectionreset")
+
+    page.route("**/orders", lose_the_answer, times=1)
+    with page.expect_event("requestfailed"):
+        page.click("button", no_wait_after=True)
+    assert shop.orders() == ["tea"]
+    page.reload()
 
     expect_order(page, 1, "tea")
     assert shop.orders() == ["tea"]

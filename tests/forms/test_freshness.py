@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextvars import Context
 from typing import Any
 from wsgiref.util import setup_testing_defaults
 
 import httpx
+import pytest
 
-from onefold.surfaces.forms import FormKeys, NoStore, WsgiNoStore
+from onefold.surfaces.forms import FormKeys, NoStore, WsgiNoStore, freshness
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -112,3 +114,16 @@ def test_a_page_of_wsgi_without_a_key_is_left_alone() -> None:
         return []
 
     assert get_wsgi(app) == {"Cache-Control": "max-age=60"}
+
+
+def test_h229_the_log_says_once_where_nothing_keeps_pages_out_of_caches(
+    keys: FormKeys, caplog: pytest.LogCaptureFixture
+) -> None:
+    freshness._warn_once.cache_clear()
+
+    with caplog.at_level("WARNING", logger="onefold.surfaces"):
+        Context().run(keys.issue, "order", "a")
+        Context().run(keys.issue, "order", "a")
+
+    (message,) = caplog.messages
+    assert "put NoStore or WsgiNoStore round the application" in message

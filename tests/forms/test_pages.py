@@ -38,6 +38,7 @@ PROBLEMS: list[Callable[[], Problem]] = [
     lambda: problem.lease_lost(1),
     lambda: problem.conflict_retry(1),
     lambda: problem.unavailable(1),
+    lambda: problem.not_recorded(1),
     problem.key_reused,
     problem.key_expired,
     problem.key_missing,

@@ -4,11 +4,14 @@
 2. Its answer then says `Cache-Control: no-store`, whatever has rendered it. What is streamed out of
    a template while it is rendered comes too late for that, and has to say it by itself.
 3. The middleware goes round the whole application: `NoStore` for ASGI, `WsgiNoStore` for WSGI.
+   Where it is missing, the log says so, once.
 """
 
 from __future__ import annotations
 
+import logging
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     WsgiApp: TypeAlias = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 NO_STORE: Final = "no-store"
+
+log: logging.Logger = logging.getLogger("onefold.surfaces")
 
 
 class Page:
@@ -47,6 +52,16 @@ def note_key() -> None:
     # A page may be rendered in a thread: its context is a copy, but the page in it is the same.
     if (page := _page.get()) is not None:
         page.has_key = True
+    else:
+        _warn_once()
+
+
+@cache
+def _warn_once() -> None:
+    log.warning(
+        "A form's key was issued, and nothing here keeps its page out of caches: put NoStore or"
+        " WsgiNoStore round the application, or answer with Cache-Control: no-store."
+    )
 
 
 class NoStore:

@@ -111,6 +111,7 @@ class FormKeys:
         """A new key, for a page that shows this form to this session."""
         checked_name(form, "form")
         binding = self._sessions.get_signature(_checked_session(session)).decode()
+        note_key()
         return self._signed(form, binding)
 
     def renew(self, text: str) -> str:
@@ -119,7 +120,6 @@ class FormKeys:
         return self._signed(form, binding)
 
     def _signed(self, form: str, binding: str) -> str:
-        note_key()
         key_id = randomness.token_urlsafe(ID_BYTES)
         return self._keys.sign(f"{VERSION}.{key_id}.{form}.{binding}").decode()
 

@@ -24,6 +24,7 @@ from onefold.surfaces.http.problem import (
     KEY_EXPIRED,
     KEY_REUSED,
     LEASE_LOST,
+    NOT_RECORDED,
     OUTCOME_UNKNOWN,
     RESPONSE_NOT_KEPT,
     TOO_LARGE,
@@ -73,6 +74,13 @@ _WORDS: Final[dict[str, Words]] = {
     LEASE_LOST.code: _AGAIN,
     CONFLICT_RETRY.code: _AGAIN,
     UNAVAILABLE.code: _AGAIN,
+    NOT_RECORDED.code: Words(
+        "Please look again",
+        "What you submitted may have been done; we cannot tell just now. Look again in a moment,"
+        " and do not submit it as something new.",
+        "look again",
+        "Look again",
+    ),
     KEY_REUSED.code: Words(
         "You have submitted this form before",
         "It was submitted with other contents, and that stands. Nothing was done now. If you mean"
