@@ -34,6 +34,7 @@ MADE: list[Problem] = [
     problems.key_reused(),
     problems.attempt_failed(),
     problems.unavailable(5),
+    problems.not_recorded(),
     problems.conflict_retry(),
 ]
 
@@ -84,6 +85,7 @@ def test_h200_there_is_a_constructor_for_every_kind() -> None:
         ("key_reused", 422),
         ("attempt_failed", 500),
         ("unavailable", 503),
+        ("not_recorded", 503),
         ("conflict_retry", 503),
     ],
 )

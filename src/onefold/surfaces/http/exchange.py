@@ -332,13 +332,15 @@ class Exchange:
             yield Close(commit=True)
         except Exception as error:
             yield from self._undo()
-            if (yield from self._is_settled()):
+            is_settled = yield from self._is_settled()
+            if is_settled:
                 return self._first(answer)
             if not is_passing(error):
                 raise
             log.exception("A request could not be committed.")
             self.outcome = "unavailable"
-            return self._refusal(problem.conflict_retry(retry_after=1))
+            undone = problem.conflict_retry if is_settled is False else problem.not_recorded
+            return self._refusal(undone(retry_after=1))
         return self._first(answer)
 
     def _finish_leased(self, claim: Claim, answer: Answer, fate: Fate) -> Scene[Answer]:
@@ -352,7 +354,7 @@ class Exchange:
                 if pause is None:
                     log.exception("An answer could not be stored.")
                     self.outcome = "unavailable"
-                    return self._refusal(problem.unavailable(retry_after=1))
+                    return self._refusal(problem.not_recorded(retry_after=1))
                 yield Pause(pause)
             else:
                 break
@@ -367,14 +369,17 @@ class Exchange:
             case "unknown":
                 return Transaction(lambda sql: claims.abandon(sql, claim))
 
-    def _is_settled(self) -> Scene[bool]:
-        """Whether a commit that failed has succeeded: its answer may be all that was lost."""
+    def _is_settled(self) -> Scene[bool | None]:
+        """Whether a commit that failed has succeeded: its answer may be all that was lost.
+
+        None where nobody can tell.
+        """
         if self.claim is None:
             return False
         try:
             found: Found | None = yield self._look(self._key)
         except DatabaseError:
-            return False
+            return None
         settled = (self.claim.owner, int(Holding.SETTLED))
         return found is not None and (found.owner, found.state) == settled
 

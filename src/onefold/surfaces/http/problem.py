@@ -127,6 +127,7 @@ TOO_LARGE: Final = Kind("too_large", 413, "Request too large")
 KEY_REUSED: Final = Kind("key_reused", 422, "Idempotency key reused")
 ATTEMPT_FAILED: Final = Kind("attempt_failed", 500, "Attempt failed")
 UNAVAILABLE: Final = Kind("unavailable", 503, "Temporarily unavailable")
+NOT_RECORDED: Final = Kind("not_recorded", 503, "Outcome not recorded")
 CONFLICT_RETRY: Final = Kind("conflict_retry", 503, "Conflict with another request")
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -144,6 +145,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     KEY_REUSED,
     ATTEMPT_FAILED,
     UNAVAILABLE,
+    NOT_RECORDED,
     CONFLICT_RETRY,
 )
 """The registry. A code is never renamed and never reused for something else."""
@@ -288,6 +290,16 @@ def unavailable(retry_after: timedelta | float = 1) -> Problem:
         UNAVAILABLE,
         "It cannot be told at the moment whether this request was carried out before, so it is not"
         " carried out. Send the same request again later.",
+        retry_after=retry_after,
+    )
+
+
+def not_recorded(retry_after: timedelta | float = 1) -> Problem:
+    """The store of the keys went away when there was something to store."""
+    return make(
+        NOT_RECORDED,
+        "The request was carried out, but its outcome could not be stored, or it cannot be told"
+        " whether it was. Send the same request again later, under the same key, to be told.",
         retry_after=retry_after,
     )
 
