@@ -43,10 +43,10 @@ class JobBook(Book):
 
     def __init__(self, job: Job) -> None:
         """Nothing is read yet."""
-        self.fence = job.fence
-        self.generation = job.generation
+        self.fence: int = job.fence
+        self.generation: int = job.generation
         # Nobody can have left anything before the first delivery.
-        self.is_new = job.fence <= 1
+        self.is_new: bool = job.fence <= 1
         self._job = job
 
     def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:

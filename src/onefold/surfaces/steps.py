@@ -33,10 +33,10 @@ class ClaimBook(Book):
 
     def __init__(self, claim: Claim) -> None:
         """Nothing is read yet."""
-        self.fence = claim.fence
+        self.fence: int = claim.fence
         # The id is kept by a resume, and new with a rerun: no other steps count.
-        self.generation = UUID(claim.id).int
-        self.is_new = not claim.resumed
+        self.generation: int = UUID(claim.id).int
+        self.is_new: bool = not claim.resumed
         self._claim = claim
 
     def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
