@@ -34,11 +34,13 @@ class Talk:
         key: str | None = "k",
         headers: Headers = (),
         scope: Message | None = None,
+        is_cut_off: bool = False,
     ) -> None:
         sent = [("content-type", "application/json"), ("authorization", ALICE), *headers]
         if key is not None:
             sent.append(("idempotency-key", key))
         self._app = app
+        self._is_cut_off = is_cut_off
         self._scope: Message = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -74,6 +76,8 @@ class Talk:
         return message
 
     async def _send(self, message: Message) -> None:
+        if self._is_cut_off:
+            raise ConnectionResetError
         self.said.append(message)
 
     @property

@@ -1,0 +1,261 @@
+"""One commit: the rows of a handler, and the answer."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi.responses import Response
+
+from onefold import Onefold
+from onefold.surfaces.fastapi import Once
+from tests.fixtures.colours import Store
+from tests.fixtures.connections import Effects
+from tests.fixtures.place import Place
+from tests.http.apps import anybody, bare_fastapi, fastapi_app
+from tests.http.apps_talk import Talk, part
+from tests.http.scenario_modes import LEASED_SQLITE, LIBRARIES, OURS_POSTGRES, OURS_SQLITE
+from tests.http.scenario_site import Mode, OpenSite
+
+SETTLED = 1
+OURS = pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES], ids=str)
+JOINED = pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES, *LIBRARIES], ids=str)
+
+CONFLICT = """
+create function "{schema}".conflict() returns trigger language plpgsql as
+$$ begin raise exception 'could not serialize' using errcode = '40001'; end $$
+"""
+AT_COMMIT = """
+create constraint trigger conflict after insert on {table}
+deferrable initially deferred for each row execute function "{schema}".conflict()
+"""
+
+Post = Callable[[], Awaitable[Talk]]
+
+
+def handling(onefold: Onefold, handle: Callable[[Once], Awaitable[Any]]) -> Post:
+    """A joined route with this handler; gives a way to post to it."""
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=onefold)
+    async def pay(once: Once) -> Any:
+        return await handle(once)
+
+    async def post() -> Talk:
+        talk = Talk(app, part())
+        await talk.run()
+        return talk
+
+    return post
+
+
+@JOINED
+async def test_h160_rows_and_answer_are_seen_together(
+    open_site: OpenSite, effects: Effects
+) -> None:
+    site = await open_site()
+
+    async with site.held():
+        during = (effects.numbers, effects.claims)
+    after = (effects.numbers, effects.claims)
+
+    assert during == ([], [])
+    assert after == ([1], [("k", SETTLED)])
+
+
+@JOINED
+async def test_h162_a_rollback_leaves_nothing(open_site: OpenSite, effects: Effects) -> None:
+    site = await open_site()
+    site.raises(ValueError("oh"))
+
+    await site.post()
+
+    assert (effects.numbers, effects.claims) == ([], [])
+
+
+@OURS
+async def test_h161_a_client_that_is_cut_off_after_the_commit_gets_the_answer_with_a_retry(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site()
+    talk = Talk(fastapi_app(site.shop), part(b'{"amount": 1}'), is_cut_off=True)
+
+    with pytest.raises(ConnectionResetError):
+        await talk.run()
+
+    assert (await site.post()).is_replay
+    assert site.payments == [1]
+
+
+async def test_h163_a_handler_that_writes_elsewhere_is_told_that_it_does(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def elsewhere(_once: Once) -> str:
+        return "written on a connection of its own"
+
+    post = handling(onefold, elsewhere)
+    with caplog.at_level(logging.WARNING, "onefold.surfaces"):
+        await post()
+
+    assert "POST /pay is joined, and its handler has not used once.connection" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "mode", [OURS_POSTGRES, *(mode for mode in LIBRARIES if mode.dialect == "postgres")], ids=str
+)
+async def test_h164_a_conflict_at_the_commit_is_told_and_leaves_nothing(
+    open_site: OpenSite, store: Store, effects: Effects
+) -> None:
+    site = await open_site()
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        for text in (CONFLICT, AT_COMMIT):
+            made = text.format(schema=store.schema, table=effects.table)
+            connection.execute(made.encode())
+        refused = await site.post()
+        left = (effects.numbers, effects.claims)
+        connection.execute(f"drop trigger conflict on {effects.table}".encode())
+    retry = await site.post()
+
+    assert (refused.status, refused.code) == (503, "conflict_retry")
+    assert refused.headers["retry-after"] == "1"
+    assert left == ([], [])
+    assert (retry.status, site.payments) == (201, [2])
+
+
+@pytest.mark.parametrize("mode", [OURS_POSTGRES], ids=str)
+async def test_h165_a_savepoint_belongs_to_the_transaction_around_it(
+    onefold: Onefold, effects: Effects
+) -> None:
+    async def handle(once: Once) -> None:
+        await once.connection.execute(effects.insert(1))
+        async with once.connection.transaction(force_rollback=True):
+            await once.connection.execute(effects.insert(2))
+        async with once.connection.transaction():
+            await once.connection.execute(effects.insert(3))
+
+    talk = await handling(onefold, handle)()
+
+    assert talk.status == 200
+    assert (effects.numbers, effects.claims) == ([1, 3], [("k", SETTLED)])
+
+
+@pytest.mark.parametrize("mode", [OURS_SQLITE], ids=str)
+async def test_h165_so_it_is_on_sqlite(onefold: Onefold, effects: Effects) -> None:
+    async def handle(once: Once) -> None:
+        await once.connection.execute(effects.insert(1))
+        await once.connection.execute("savepoint inner")
+        await once.connection.execute(effects.insert(2))
+        await once.connection.execute("rollback to inner")
+
+    await handling(onefold, handle)()
+
+    assert (effects.numbers, effects.claims) == ([1], [("k", SETTLED)])
+
+
+@OURS
+async def test_h165_a_handler_that_ends_the_transaction_itself_is_refused(
+    onefold: Onefold, effects: Effects
+) -> None:
+    async def handle(once: Once) -> None:
+        await once.connection.execute("rollback")
+
+    post = handling(onefold, handle)
+    with pytest.raises(Exception, match="ended inside its block"):
+        await post()
+
+    assert effects.claims == []
+
+
+@JOINED
+async def test_h166_keys_are_looked_up_where_they_are_written(
+    open_site: OpenSite, mode: Mode
+) -> None:
+    # Written by the application's connection, looked up by ours: of the same primary, by its URL.
+    site = await open_site()
+    await site.post()
+
+    assert (await site.post()).is_replay
+
+
+@pytest.mark.parametrize("mode", [LEASED_SQLITE], ids=str)
+async def test_h167_claimed_first_both_states_are_seen_by_others(
+    open_site: OpenSite, effects: Effects
+) -> None:
+    site = await open_site()
+
+    async with site.held():
+        during = (effects.numbers, effects.claims)
+
+    # The row was committed by `once.transaction()`, under the fence of a key that was still ours.
+    assert during == ([1], [("k", 0)])
+    assert effects.claims == [("k", SETTLED)]
+
+
+@JOINED
+async def test_h168_a_unique_constraint_of_the_applications_is_not_taken_for_ours(
+    open_site: OpenSite, store: Store, effects: Effects
+) -> None:
+    site = await open_site()
+    # The number that the handler is about to write.
+    with Place(store.url, store.schema).connection() as connection:
+        connection.execute(effects.insert(1))
+
+    reply = await site.post()
+
+    assert reply.status == 500
+    assert effects.claims == []
+    assert (await site.post()).status == 201
+
+
+async def test_h169_a_handler_has_a_key_for_others_that_is_the_same_in_every_attempt(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site()
+    site.raises(ValueError("after the charge"))
+    await site.post()
+    site.succeeds()
+    await site.post()
+    await site.post(key="other")
+
+    keys = [once.key("charge") for once in site.shop.attempts]
+
+    assert keys[0] == keys[1] != keys[2]
+    assert "k" != keys[0] != site.shop.attempts[0].key("refund")
+
+
+@OURS
+@pytest.mark.parametrize("fails", [True, False])
+async def test_h170_jobs_that_a_handler_enqueues_are_in_the_same_commit(
+    onefold: Onefold, effects: Effects, *, fails: bool
+) -> None:
+    async def handle(once: Once) -> None:
+        await onefold.within(once.connection).aenqueue("receipt.send", {"order": 1})
+        if fails:
+            raise ValueError("oh")
+
+    post = handling(onefold, handle)
+    if fails:
+        with pytest.raises(ValueError, match="oh"):
+            await post()
+    else:
+        await post()
+
+    assert effects.jobs == ([] if fails else [("receipt.send", None)])
+
+
+@OURS
+async def test_h210_a_handler_that_answers_202_for_a_job_answers_its_retry_with_the_same_job(
+    onefold: Onefold, effects: Effects
+) -> None:
+    async def handle(once: Once) -> Response:
+        job = await onefold.within(once.connection).aenqueue("report.make", {})
+        return Response(status_code=202, headers={"Location": f"/jobs/{job.id}"})
+
+    post = handling(onefold, handle)
+    first, retry = await post(), await post()
+
+    assert (first.status, retry.status) == (202, 202)
+    assert first.headers["location"] == retry.headers["location"]
+    assert len(effects.jobs) == 1

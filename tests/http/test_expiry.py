@@ -1,0 +1,162 @@
+"""Time: how long keys count, and by whose clock."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Onefold
+from onefold.claims import Done, NotDone
+from onefold.surfaces.http.answer import Answer
+from onefold.surfaces.http.key import KeyRules
+from tests.fixtures.colours import Clock, Store
+from tests.fixtures.connections import Effects
+from tests.http.apps_steps import DONE, Counter
+from tests.http.scenario_modes import LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
+from tests.http.scenario_site import OpenSite
+
+HOUR = timedelta(hours=1)
+HELD, SETTLED = 0, 1
+OURS = pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES], ids=str)
+
+
+def dated(moment: datetime) -> str:
+    """A UUIDv7 of a moment."""
+    milliseconds = int(moment.timestamp() * 1000)
+    return str(uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | 0x2 << 62 | 1))
+
+
+async def test_h182_keys_that_carry_their_time_are_refused_when_it_has_passed(
+    open_site: OpenSite, clock: Clock
+) -> None:
+    site = await open_site(expired="refuse", key=KeyRules(format="uuid"), retention=HOUR)
+    key = dated(clock.now)
+
+    assert (await site.post(key=key)).status == 201
+    clock.advance(HOUR - timedelta(seconds=1))
+    assert (await site.post(key=key)).is_replay
+    clock.advance(timedelta(seconds=1))
+    late = await site.post(key=key)
+
+    assert (late.status, late.code) == (400, "key_expired")
+    assert site.shop.runs == 1
+
+
+async def test_h182_there_a_key_without_a_time_is_refused(open_site: OpenSite) -> None:
+    site = await open_site(expired="refuse", key=KeyRules(format="uuid"))
+
+    reply = await site.post(key=str(uuid.uuid4()))
+
+    assert (reply.status, reply.code) == (400, "key_invalid")
+
+
+@OURS
+async def test_h184_the_sweep_takes_what_is_settled_and_expired_and_nothing_at_work(
+    onefold: Onefold, clock: Clock, effects: Effects
+) -> None:
+    settled = Counter(onefold, takeover="refuse", retention=HOUR)
+    await settled.carry_out()
+    vanished = settled.exchange(key="vanished")
+    await settled.stage().run(vanished.begin())
+    clock.advance(2 * HOUR)
+    at_work = settled.exchange(key="at-work")
+    await settled.stage().run(at_work.begin())
+
+    assert await onefold.engine.asweep() == 1
+
+    assert effects.claims == [("at-work", HELD), ("vanished", HELD)]
+
+
+@pytest.mark.parametrize("takeover", ["rerun", "resume"])
+async def test_h185_a_vanished_attempt_is_found_by_its_state_and_carried_on_by_its_retry(
+    onefold: Onefold, clock: Clock, takeover: Any
+) -> None:
+    # Bodies are not stored, so nobody but the client can run it again. An operator finds it.
+    counter = Counter(onefold, takeover=takeover, lease=timedelta(seconds=60))
+    await counter.begin()
+    clock.advance(timedelta(seconds=61))
+
+    found = await onefold.akeys(surface="http", state="abandoned")
+    assert [(key.scope, key.key) for key in found.keys] == [("alice", "k")]
+
+    assert await counter.carry_out() == DONE
+
+
+async def test_h185_an_unknown_outcome_is_found_and_settled_by_an_operator(
+    onefold: Onefold, clock: Clock
+) -> None:
+    counter = Counter(onefold, takeover="refuse", lease=timedelta(seconds=60))
+    await counter.begin()
+    clock.advance(timedelta(seconds=61))
+    told = await counter.carry_out()
+    assert b"outcome_unknown" in told.body
+
+    (found,) = (await onefold.akeys(surface="http", state="unknown")).keys
+    assert await onefold.aforce_release(found.scope, found.key, surface="http")
+
+    assert await counter.carry_out() == DONE
+
+
+@pytest.mark.parametrize(
+    ("verdict", "body"),
+    [(Done(Answer(200, (), b"charged")), b"charged"), (NotDone(), b"done")],
+    ids=["done", "not-done"],
+)
+async def test_h185_or_the_route_finds_out_with_the_next_retry(
+    onefold: Onefold, clock: Clock, verdict: Any, body: bytes
+) -> None:
+    def verify(key: str) -> Any:
+        return verdict if key == "k" else None
+
+    counter = Counter(onefold, takeover="refuse", lease=timedelta(seconds=60), verify=verify)
+    await counter.begin()
+    clock.advance(timedelta(seconds=61))
+
+    answers = [await counter.carry_out() for _ in range(2)]
+
+    assert [answer.body for answer in answers] == [body, body]
+
+
+@OURS
+async def test_h186_the_databases_clock_decides(store: Store, clock: Clock) -> None:
+    # Two processes whose own clocks are anything: what was written is compared by the database's.
+    fast = Counter(store.open(), takeover="refuse", retention=HOUR)
+    slow = Counter(store.open(), takeover="refuse", retention=HOUR)
+    await fast.carry_out()
+
+    answer = await slow.carry_out()
+
+    assert answer.value("Idempotent-Replayed") == "true"
+    assert fast.desk.conductor.clock() is None
+
+
+async def test_h187_a_clock_that_goes_back_brings_no_key_back(
+    open_site: OpenSite, clock: Clock
+) -> None:
+    site = await open_site(retention=HOUR)
+    await site.post()
+    clock.advance(HOUR)
+    second = await site.post()
+    clock.advance(-HOUR)
+
+    retry = await site.post()
+
+    assert (retry.body, retry.is_replay) == (second.body, True)
+    assert site.payments == [1, 2]
+
+
+@pytest.mark.parametrize("mode", [LEASED_SQLITE], ids=str)
+async def test_h187_nor_does_it_make_a_lease_negative(open_site: OpenSite, clock: Clock) -> None:
+    site = await open_site(lease=timedelta(seconds=60))
+
+    async with site.held():
+        clock.advance(-HOUR)
+        second = await site.post()
+
+    assert second.code == "in_progress"
+    assert int(second.headers["retry-after"]) >= 1
+
+
+def test_a_dated_key_is_a_uuid_of_version_7() -> None:
+    assert uuid.UUID(dated(datetime(2026, 1, 1, tzinfo=UTC))).version == 7
