@@ -16,6 +16,7 @@ from onefold.surfaces.webhooks import (
     GitHub,
     Hmac,
     Provider,
+    Shopify,
     Slack,
     StandardWebhooks,
     Stripe,
@@ -151,6 +152,23 @@ VECTORS = [
            request(x_slack_request_timestamp="1531420618", content_type=FORM,
                    x_slack_signature="v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c"
                    "69b503"), SLACK_BODY, 1531420618),
+    Vector("svix-documented", StandardWebhooks("whsec_plJ3nmyCDGBKInavdOK15jsl"),
+           request(svix_id="msg_loFOjxBNrRLzqYUf", svix_timestamp="1731705121",
+                   svix_signature="v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0="),
+           b'{"event_type":"ping","data":{"success":true}}', 1731705121),
+    Vector("github-octokit", GitHub("mysecret"),
+           request(x_hub_signature_256="sha256=4864d2759938a15468b5df9ade20bf161da9b4f737ea61794142"
+                   "f3484236bda3"), b'{"foo":"bar"}'),
+    Vector("github-octokit-sha1", GitHub("mysecret", legacy_sha1=True),
+           request(x_hub_signature="sha1=d03207e4b030cf234e3447bac4d93add4c6643d8"),
+           b'{"foo":"bar"}'),
+    Vector("slack-hello", Slack("the-secret"),
+           request(x_slack_request_timestamp="1590253817",
+                   x_slack_signature="v0=be81dff716fe0e1d65558f82a5152430fc03e1c1876e60097c7fd337ff"
+                   "7b22ea"), b"hello, world!", 1590253817),
+    Vector("shopify", Shopify("test-webhook-secret"),
+           request(x_shopify_hmac_sha256="QNyObTlKbMx2qDlPF/ZOZcBqg5OgPg+2oky3zldc0Gw="),
+           b'{"id":1234567890,"email":"customer@example.com","total_price":"123.45"}'),
     *TWILIO,
 ]  # fmt: skip
 

@@ -58,7 +58,7 @@ def unavailable() -> Answer:
 
 def too_large(limit: int) -> Answer:
     """Told before the body is read to its end, or digested."""
-    return told(413, f"The body has more than {limit} bytes.", ("Connection", "close"))
+    return told(413, f"The body has more than {limit} bytes.")
 
 
 def refused(headers: tuple[Header, ...]) -> Answer:
