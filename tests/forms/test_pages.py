@@ -222,6 +222,20 @@ def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
     assert b"We are checking" in ours.body
 
 
+def test_h224_an_applications_own_page_is_not_given_what_was_forged(keys: FormKeys) -> None:
+    given: list[Submitted] = []
+
+    def own(problem: Problem, request: Request, form: Submitted) -> Answer | None:
+        given.append(form)
+        return None
+
+    form = Form(keys, "order", page=own)
+    body = {"what": "everything to Mallory", "onefold_key": "forged"}
+    form.page(asked(body), problem.key_invalid("is not valid here"))
+
+    assert given == [Submitted()]
+
+
 def test_what_a_page_holds_is_submitted_as_it_was() -> None:
     body = urlencode([("note", "two\r\nlines & more"), ("note", ""), ("ü", "ß")]).encode()
     pairs = parse_qsl(body.decode(), keep_blank_values=True)

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 from onefold.errors import InvalidInput
 from onefold.surfaces.forms.keys import RefusedKey, checked_name
 from onefold.surfaces.forms.pages import page
-from onefold.surfaces.forms.submitted import key_in, read_form
+from onefold.surfaces.forms.submitted import Submitted, key_in, read_form
 from onefold.surfaces.http.accept import prefers_html
 from onefold.surfaces.http.fingerprint import Fields
 from onefold.surfaces.http.key import KeyRules, read_key
 from onefold.surfaces.http.problem import (
     KEY_EXPIRED,
+    KEY_INVALID,
+    KEY_MISSING,
     KEY_REUSED,
     Refused,
     key_expired,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onefold.surfaces.forms.keys import FormKey, FormKeys
-    from onefold.surfaces.forms.submitted import Submitted
     from onefold.surfaces.http.answer import Answer
     from onefold.surfaces.http.asked import Asked
     from onefold.surfaces.http.body import Digested
@@ -122,13 +123,21 @@ class Form:
         """The page that tells of a problem; None for who would rather have it as JSON."""
         if not prefers_html(asked.request):
             return None
-        form = read_form(asked.request, asked.body)
-        if problem.code in (KEY_EXPIRED.code, KEY_REUSED.code):
-            old = self._text(asked.request, asked.body)
-            assert old is not None, "such a problem is about a key that was checked"
-            form = form.with_value(self.keys.field, self.keys.renew(old))
+        form = self._form(asked, problem)
         if self._own_page is not None:
             own = self._own_page(problem, asked.request, form)
             if own is not None:
                 return own
         return page(problem, form, url=self._url)
+
+    def _form(self, asked: Asked, problem: Problem) -> Submitted:
+        """What a page may hold of what was submitted, with the key to submit it with."""
+        if problem.code in (KEY_INVALID.code, KEY_MISSING.code):
+            # It may be somebody else's who has submitted it, with the visitor's browser.
+            return Submitted()
+        form = read_form(asked.request, asked.body)
+        if problem.code not in (KEY_EXPIRED.code, KEY_REUSED.code):
+            return form
+        old = self._text(asked.request, asked.body)
+        assert old is not None, "such a problem is about a key that was checked"
+        return form.with_value(self.keys.field, self.keys.renew(old))
