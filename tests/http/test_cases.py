@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.http.cases import CASES
 
 TESTS = Path(__file__).parents[1]
-FOLDERS = ("http", "forms", "examples")
+FOLDERS = ("http", "forms", "examples", "claims", "cli", "natural")
 
 
 def named() -> set[int]:
