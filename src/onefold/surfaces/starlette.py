@@ -189,12 +189,16 @@ class RouteFinder:
     def collect(self, scope: Scope) -> None:
         """Name the routes by their methods and paths."""
         app: Any = scope.get("app")
+        named: dict[Route, list[str]] = {}
         for route, methods, path in self.routes(app):
             if unsafe := methods & SAFE - {"HEAD", "OPTIONS"}:
                 raise InvalidInput(
                     "idempotency", f"is not for {', '.join(sorted(unsafe))}: {path} has no effect"
                 )
-            route.name = f"{'|'.join(sorted(methods)) or 'POST'} {path}"
+            name = f"{'|'.join(sorted(methods)) or 'POST'} {path}"
+            named.setdefault(route, []).append(name)
+        for route, names in named.items():
+            route.name = ", ".join(names)
 
     def routes(self, app: Any) -> Iterator[tuple[Route, frozenset[str], str]]:
         """Every route with a policy: its methods and its path."""

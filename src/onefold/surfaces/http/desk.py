@@ -165,8 +165,10 @@ class Desk:
         """Tell who listens what became of a request."""
         hooks = self.conductor.hooks
         if hooks.wanted and exchange.asked.key is not None:
-            key = exchange.asked.key
-            hooks.tell(KeyAnswered(key.surface, route.name or "", exchange.outcome, key.tenant))
+            key, request = exchange.asked.key, exchange.asked.request
+            # An endpoint may have several routes; the request had one.
+            name = route.name if request.route is None else request.operation
+            hooks.tell(KeyAnswered(key.surface, name or "", exchange.outcome, key.tenant))
 
     def warn_of_unused(self, route: Route, once: Once) -> None:
         """Once: rows that are written elsewhere are not part of what is committed here."""

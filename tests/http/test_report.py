@@ -1,0 +1,131 @@
+"""What a start says and refuses: every route with what it guarantees."""
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import ConflictingOptions, InvalidInput, Onefold
+from onefold.surfaces import asgi
+from onefold.surfaces.http.desk import Desk
+from tests.http.apps import anybody, asgi_app, bare_fastapi, fastapi_app, starlette_app
+from tests.http.apps_talk import lived
+from tests.http.scenario_site import OpenSite
+
+
+async def test_a_start_reports_every_route_with_its_guarantee(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+    options: dict[str, Any] = {
+        "/joined": {"transaction": onefold},
+        "/rerun": {"takeover": "rerun", "required": False},
+        "/refuse": {"takeover": "refuse", "retention": timedelta(hours=48)},
+    }
+    for path, said in options.items():
+        decorated = idempotency(principal=anybody, **said)(_paid())
+        app.add_api_route(path, decorated, methods=["POST"])
+
+    with caplog.at_level(logging.INFO, "onefold.surfaces"):
+        await lived(app)
+
+    assert idempotency.report() == [
+        "POST /joined: exactly once (joined; key required, kept 24 h)",
+        "POST /rerun: at least once (leased, takeover rerun; key optional, kept 24 h)",
+        "POST /refuse: at most once (leased, takeover refuse; key required, kept 48 h)",
+    ]
+    for line in idempotency.report():
+        assert line in caplog.text
+
+
+def _paid() -> Any:
+    async def paid() -> str:
+        return "paid"
+
+    return paid
+
+
+@pytest.mark.parametrize("make", [asgi_app, starlette_app, fastapi_app])
+async def test_an_endpoint_of_several_routes_is_reported_with_each(
+    open_site: OpenSite, caplog: pytest.LogCaptureFixture, make: Any
+) -> None:
+    site = await open_site()
+
+    async def living(_scope: Any, _receive: Any, _send: Any) -> None: ...
+
+    app = make(site.shop)
+    if make is asgi_app:
+        app.app = living
+    with caplog.at_level(logging.INFO, "onefold.surfaces"):
+        await lived(app)
+
+    for name in ("POST /pay", "PATCH /pay", "DELETE /orders/{number}", "POST /other"):
+        assert name in caplog.text
+
+
+async def test_a_policy_on_a_read_does_not_start(onefold: Onefold) -> None:
+    app, idempotency = bare_fastapi(onefold)
+    decorated = idempotency(principal=anybody, takeover="refuse")(_paid())
+    app.add_api_route("/pay", decorated, methods=["GET"])
+
+    (said,) = await lived(app)
+
+    assert said["type"] == "lifespan.startup.failed"
+    assert "is not for GET: /pay has no effect" in said["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "takeover must be said of a route without transaction="),
+        ({"takeover": "again"}, "must be rerun, resume or refuse"),
+        ({"takeover": "rerun", "verify": print}, "verify is for takeover"),
+        ({"takeover": "rerun", "guarantee": "exactly once"}, "these settings give 'at least once'"),
+        ({"takeover": "refuse", "on_4xx": "unknown"}, "on_4xx must be one of"),
+        ({"takeover": "refuse", "expired": "refuse"}, "only dated keys"),
+        ({"takeover": "refuse", "fingerprint": "jsn"}, "must be raw, json, form"),
+        ({"takeover": "refuse", "colour": "red"}, "colour"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_where_they_are_said(
+    onefold: Onefold, options: Any, message: str
+) -> None:
+    with pytest.raises((ConflictingOptions, InvalidInput, TypeError), match=message):
+        Desk(onefold).route(options, principal=anybody, name="POST /pay")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"takeover": "rerun"}, "one that commits cannot vanish midway"),
+        ({"stream": "forward"}, "what is not committed must not be sent"),
+        ({"fail_open": True}, "without its transaction this handler cannot run"),
+        ({"on_error": "unknown"}, "a joined one is undone"),
+    ],
+)
+def test_so_are_settings_that_a_transaction_makes_senseless(
+    onefold: Onefold, options: Any, message: str
+) -> None:
+    options["transaction"] = onefold
+
+    with pytest.raises(ConflictingOptions, match=message):
+        Desk(onefold).route(options, principal=anybody)
+
+
+def test_a_transaction_on_something_else_is_refused(onefold: Onefold) -> None:
+    _, idempotency = bare_fastapi(onefold)
+
+    with pytest.raises(Exception, match="int"):
+        idempotency(principal=anybody, transaction=42)(_paid())
+
+
+def test_what_a_route_says_wins_over_the_defaults(onefold: Onefold) -> None:
+    idempotency = asgi.Idempotency(onefold, transaction=onefold, retention=timedelta(hours=1))
+    idempotency.add("POST", "/joined", principal=str)
+    idempotency.add("POST", "/leased", principal=str, takeover="refuse")
+
+    assert idempotency.report() == [
+        "POST /joined: exactly once (joined; key required, kept 1 h)",
+        "POST /leased: at most once (leased, takeover refuse; key required, kept 1 h)",
+    ]
