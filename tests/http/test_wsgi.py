@@ -49,7 +49,7 @@ class Sent:
 
 
 def environ(body: bytes = b"", key: str | None = "k", more: Any = None) -> dict[str, Any]:
-    found = {
+    found: dict[str, Any] = {
         "REQUEST_METHOD": "POST",
         "PATH_INFO": "/pay",
         "QUERY_STRING": "",

@@ -5,9 +5,18 @@ from onefold.surfaces.django import get_onefold
 `get_onefold()` is the Onefold of the project, on the database that the setting ONEFOLD names.
 """
 
+from onefold.surfaces.django.forms import form_keys, session_of
 from onefold.surfaces.django.idempotency import Idempotency, once_of
 from onefold.surfaces.django.middleware import IdempotencyMiddleware
 from onefold.surfaces.django.project import get_onefold
 from onefold.surfaces.once import Once
 
-__all__ = ["Idempotency", "IdempotencyMiddleware", "Once", "get_onefold", "once_of"]
+__all__ = [
+    "Idempotency",
+    "IdempotencyMiddleware",
+    "Once",
+    "form_keys",
+    "get_onefold",
+    "once_of",
+    "session_of",
+]

@@ -57,9 +57,6 @@ PENDING: Final = "_onefold_pending"
 IS_WATCHED: Final = "_onefold_is_watched"
 _ONCE: Final = "_onefold_once"
 
-desks: Final[list[Desk]] = []
-"""Of this process, for the report."""
-
 
 class Idempotency:
     """The keys of a project's views."""
@@ -78,7 +75,6 @@ class Idempotency:
             unconfigured=settings.unconfigured,
             defaults=_with_alias(defaults),
         )
-        desks.append(self.desk)
 
     def __call__(
         self,

@@ -6,13 +6,14 @@ Put it into MIDDLEWARE before CsrfViewMiddleware, and behind what compresses or 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
 from asgiref.sync import async_to_sync
 from django.utils.deprecation import MiddlewareMixin
 
 from onefold.surfaces.attempt import AsyncAttempt
-from onefold.surfaces.django.idempotency import IS_WATCHED, MARK, PENDING, desks
+from onefold.surfaces.django.idempotency import IS_WATCHED, MARK, PENDING
 from onefold.surfaces.django.messages import (
     answer_of,
     close_with,
@@ -23,6 +24,7 @@ from onefold.surfaces.django.messages import (
 )
 from onefold.surfaces.django.routes import collect
 from onefold.surfaces.django.settings import read_settings
+from onefold.surfaces.forms.freshness import NO_STORE, open_page
 from onefold.surfaces.http.desk import KEYED, SAFE
 from onefold.surfaces.http.key import read_key
 from onefold.surfaces.http.policy import SERVER_ERRORS
@@ -37,6 +39,14 @@ if TYPE_CHECKING:
     from onefold.surfaces.http.desk import Route
     from onefold.surfaces.http.request import Request
 
+PAGE: Final = "_onefold_page"
+IGNORED: Final = (
+    "Keys of requests to views without a policy are ignored: a client that retries such a request"
+    " is not told that it runs again."
+)
+
+log: logging.Logger = logging.getLogger("onefold.surfaces")
+
 
 class IdempotencyMiddleware(MiddlewareMixin):
     """For `MIDDLEWARE`: `onefold.surfaces.django.IdempotencyMiddleware`."""
@@ -45,7 +55,11 @@ class IdempotencyMiddleware(MiddlewareMixin):
         """Made by Django."""
         super().__init__(get_response)
         self._unconfigured = read_settings().unconfigured
-        self._is_checked = False
+        self._names: frozenset[str] | None = None
+
+    def process_request(self, request: HttpRequest) -> None:
+        """A page with the key of a form must not come from a cache: listen for one."""
+        setattr(request, PAGE, open_page())
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any
@@ -54,13 +68,13 @@ class IdempotencyMiddleware(MiddlewareMixin):
         del args, kwargs
         if request.method in SAFE:
             return None
-        self._check()
+        names = self._checked()
         setattr(request, IS_WATCHED, True)
         route: Route | None = getattr(view, MARK, None)
         asked = request_of(request)
         try:
             if route is None:
-                self._refuse_unconfigured(asked)
+                self._refuse_unconfigured(asked, names)
             elif _has_key(asked, route):
                 read_key(asked, route.policy.key)
                 keep_body(request, asked, route.policy)
@@ -74,6 +88,8 @@ class IdempotencyMiddleware(MiddlewareMixin):
     ) -> HttpResponseBase:
         """What the project made of an exception of the view's is its answer."""
         close_with(response, request)
+        if getattr(request, PAGE).has_key:
+            response["Cache-Control"] = NO_STORE
         pending = getattr(request, PENDING, None)
         if pending is None:
             return response
@@ -87,21 +103,22 @@ class IdempotencyMiddleware(MiddlewareMixin):
         told = _run(attempt, attempt.finish, answer)
         return response if told is answer else response_of(told)
 
-    def _refuse_unconfigured(self, asked: Request) -> None:
-        names = {
-            name for desk in desks for route in desk.routes for name in route.policy.key.headers
-        }
-        is_keyed = any(asked.values(name) for name in names | {"Idempotency-Key"})
+    def _refuse_unconfigured(self, asked: Request, names: frozenset[str]) -> None:
+        is_keyed = any(asked.values(name) for name in names)
         if is_keyed and asked.method in KEYED and self._unconfigured == "refuse":
             raise Refused(not_configured())
 
-    def _check(self) -> None:
-        """Once, with the first request: name the routes, and report them."""
-        if not self._is_checked:
-            self._is_checked = True
-            collect()
-            for desk in desks:
-                desk.announce()
+    def _checked(self) -> frozenset[str]:
+        """Where keys may be. With the first request, also report what is guaranteed."""
+        if self._names is None:
+            routes = collect()
+            for route in routes:
+                log.info("%s", route.told())
+            if self._unconfigured == "ignore":
+                log.warning(IGNORED)
+            names = {name for route in routes for name in route.policy.key.headers}
+            self._names = frozenset(names | {"Idempotency-Key"})
+        return self._names
 
 
 def _has_key(asked: Request, route: Route) -> bool:

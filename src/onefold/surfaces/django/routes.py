@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.urls import URLPattern, get_resolver, get_urlconf
 
-from onefold.surfaces.django.idempotency import MARK, desks
+from onefold.surfaces.django.idempotency import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,18 +14,20 @@ if TYPE_CHECKING:
     from onefold.surfaces.http.desk import Route
 
 
-def collect() -> None:
-    """Name the routes by their paths."""
+def collect() -> list[Route]:
+    """Every view with a policy, named by its path."""
+    found: list[Route] = []
     for view, path in _views(get_resolver(get_urlconf()).url_patterns, "/"):
         route: Route | None = getattr(view, MARK, None)
         if route is not None:
             route.name = path
+            found.append(route)
+    return found
 
 
 def report() -> list[str]:
     """What is guaranteed, view by view."""
-    collect()
-    return [line for desk in desks for line in desk.report()]
+    return [route.told() for route in collect()]
 
 
 def _views(patterns: Any, prefix: str) -> Iterator[tuple[Any, str]]:
