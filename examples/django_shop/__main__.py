@@ -1,0 +1,56 @@
+"""`python -m examples.django_shop`: the shop on loopback, and its worker in a second process."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import django
+from django.core.management import call_command
+from django.core.wsgi import get_wsgi_application
+from waitress.server import create_server
+
+SETTINGS = "examples.django_shop.settings"
+THREADS = 16
+"""A double click waits for the first one's answer in a thread of its own."""
+
+
+def main() -> None:
+    """Migrate, and serve until it is stopped."""
+    parser = argparse.ArgumentParser(prog="python -m examples.django_shop", description=__doc__)
+    parser.add_argument("--database", help="sqlite:///… or postgresql://…")
+    parser.add_argument("--port", type=int, default=8000, help="0 takes any that is free")
+    given = parser.parse_args()
+    if given.database is not None:
+        os.environ["SHOP_DATABASE"] = given.database
+    os.environ["DJANGO_SETTINGS_MODULE"] = SETTINGS
+    django.setup()
+    call_command("migrate", verbosity=0)
+    listener = socket.create_server(("127.0.0.1", given.port))
+    print(f"The shop is at http://127.0.0.1:{listener.getsockname()[1]}/orders", flush=True)
+    serve(listener)
+
+
+def serve(listener: socket.socket) -> None:
+    """Until a signal. The worker is told of it by us alone: a second signal would cut it short."""
+    signal.signal(signal.SIGTERM, stop)
+    command = [sys.executable, "-m", "django", "onefold_worker"]
+    with subprocess.Popen(command, process_group=0) as worker:  # noqa: S603 - our own
+        try:
+            create_server(get_wsgi_application(), sockets=[listener], threads=THREADS).run()
+        finally:
+            worker.terminate()
+
+
+def stop(number: int, frame: object) -> None:
+    """What Ctrl-C does."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The public API: a key in a header, one caller's own. What comes twice is a retry."""
+
+from __future__ import annotations
+
+import json
+from functools import wraps
+from typing import TYPE_CHECKING, Any, cast
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from examples.django_shop import orders
+from onefold.surfaces.django import Idempotency
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+idempotency = Idempotency()
+
+
+def client(request: HttpRequest) -> str | None:
+    """Who calls. A real shop would look the token up."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token if scheme == "Bearer" else None
+
+
+def for_clients(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Refuse strangers, before any key is looked at."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not client(request):
+            told = {"detail": "Say who you are: Authorization: Bearer …"}
+            return JsonResponse(told, status=401)
+        return view(request, *args, **kwargs)
+
+    return wrapper
+
+
+@csrf_exempt
+@require_POST
+@for_clients
+@idempotency(principal=client, guarantee="exactly once")
+def place(request: HttpRequest) -> HttpResponse:
+    """`POST /api/orders`."""
+    form = orders.OrderForm(_json(request))
+    if not form.is_valid():
+        return JsonResponse({"errors": form.errors}, status=422)
+    order = orders.place(client(request) or "", form)
+    return JsonResponse({"id": str(order.id)}, status=201)
+
+
+def _json(request: HttpRequest) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(request.body)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
