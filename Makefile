@@ -20,16 +20,19 @@ SYNC := $(BIN)/uv sync --quiet --frozen --inexact
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run shop test check format soak bench lock clean
+.PHONY: help run shop django-shop test check format soak bench lock clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: $(VENV)/.run ## run the demo: one webhook, many deliveries, one job
 	@$(BIN)/onefold demo
 
 shop: $(VENV)/.dev ## serve the example shop: an API, a form, a webhook and a job on loopback
 	@$(BIN)/python -m examples.shop $(if $(DATABASE),--database $(DATABASE))
+
+django-shop: $(VENV)/.dev ## serve the same shop as a project of Django's
+	@$(BIN)/python -m examples.django_shop $(if $(DATABASE),--database $(DATABASE))
 
 test: $(VENV)/.dev ## run all tests on SQLite and PostgreSQL, with coverage
 	@tools/debian-packages $(DEBIAN_PACKAGES)
