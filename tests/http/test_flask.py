@@ -1,0 +1,351 @@
+"""What Flask has of its own: error handlers, views of classes, responses of many kinds.
+
+The scenario (`test_sync_scenario.py`) has the rest.
+"""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import flask
+import pytest
+from flask.testing import FlaskClient
+from flask.views import MethodView
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from onefold import InvalidInput, Onefold, UsageError
+from onefold.surfaces.flask import Idempotency, Once, once_of
+
+
+@pytest.fixture
+def onefold(sqlite_url: str) -> Iterator[Onefold]:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+        yield onefold
+
+
+@pytest.fixture
+def app() -> flask.Flask:
+    return flask.Flask("shop")
+
+
+@pytest.fixture
+def idempotency(onefold: Onefold, app: flask.Flask) -> Idempotency:
+    idempotency = Idempotency(onefold, takeover="refuse")
+    idempotency.init_app(app)
+    return idempotency
+
+
+def alice() -> int:
+    return 7
+
+
+def post(client: FlaskClient, path: str = "/pay", key: str = "k", **more: Any) -> Any:
+    return client.post(path, headers={"Idempotency-Key": key}, **more)
+
+
+def test_whatever_a_view_may_return_is_stored(app: flask.Flask, idempotency: Idempotency) -> None:
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> Any:
+        return {"paid": 1.0}, 201, {"X-Receipt": "ü".encode().decode("latin-1")}
+
+    first, retry = post(app.test_client()), post(app.test_client())
+
+    assert (retry.status_code, retry.data) == (201, first.data)
+    assert retry.headers["X-Receipt"] == first.headers["X-Receipt"]
+    assert retry.headers["Content-Type"] == "application/json"
+
+
+def test_h131_an_abort_is_an_answer(app: flask.Flask, idempotency: Idempotency) -> None:
+    runs: list[int] = []
+
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> Any:
+        runs.append(1)
+        flask.abort(409, "not now")
+
+    first, retry = post(app.test_client()), post(app.test_client())
+
+    assert [first.status_code, retry.status_code, len(runs)] == [409, 409, 1]
+    assert retry.data == first.data
+
+
+def test_h137_what_an_error_handler_makes_of_an_exception_is_an_answer(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    @app.errorhandler(LookupError)
+    def gone(error: LookupError) -> Any:
+        return f"no {error}", 404
+
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> Any:
+        raise LookupError("cake")
+
+    assert post(app.test_client()).data == b"no cake"
+    assert post(app.test_client()).headers["Idempotent-Replayed"] == "true"
+
+
+def test_h137_rows_of_an_exception_that_was_handled_are_undone(
+    app: flask.Flask, idempotency: Idempotency, onefold: Onefold
+) -> None:
+    @app.errorhandler(LookupError)
+    def gone(error: LookupError) -> Any:
+        return "gone", 404
+
+    @app.post("/pay")
+    @idempotency(principal=alice, transaction=onefold)
+    def pay(once: Once) -> Any:
+        once.connection.execute("create table payment (id integer)")
+        raise LookupError
+
+    @app.post("/look")
+    @idempotency(principal=alice, transaction=onefold)
+    def look(once: Once) -> Any:
+        found = once.connection.execute("select name from sqlite_master where name = 'payment'")
+        return str(len(found.fetchall()))
+
+    assert post(app.test_client()).status_code == 404
+    assert post(app.test_client()).headers["Idempotent-Replayed"] == "true"
+    assert post(app.test_client(), "/look", "other").data == b"0"
+
+
+def test_an_exception_that_nobody_handles_goes_on(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> Any:
+        raise ValueError("oh")
+
+    app.testing = True
+    with pytest.raises(ValueError, match="oh"):
+        post(app.test_client())
+
+    assert b"attempt_failed" in post(app.test_client()).data
+
+
+def test_h139_the_end_of_the_process_is_no_answer(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> Any:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        post(app.test_client())
+
+    assert b"attempt_failed" in post(app.test_client()).data
+
+
+def test_h084_what_is_done_after_a_request_is_done_to_a_replay(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    calls: list[int] = []
+
+    @app.after_request
+    def count(response: flask.Response) -> flask.Response:
+        calls.append(1)
+        response.headers["X-Call"] = str(len(calls))
+        return response
+
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> str:
+        return "paid"
+
+    assert [post(app.test_client()).headers["X-Call"] for _ in range(2)] == ["1", "2"]
+
+
+def test_views_of_a_class_are_decorated_one_by_one_or_all_together(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    class One(MethodView):
+        @idempotency(principal=alice)
+        def post(self) -> str:
+            return once_of().request_key or ""
+
+        def get(self) -> str:
+            return "form"
+
+    class All(MethodView):
+        decorators = [idempotency(principal=alice)]  # noqa: RUF012 - as Flask has it
+
+        def post(self) -> str:
+            return "all"
+
+    app.add_url_rule("/one", view_func=One.as_view("one"))
+    app.add_url_rule("/all", view_func=All.as_view("all"))
+    client = app.test_client()
+
+    assert [post(client, "/one").data, client.get("/one").data] == [b"k", b"form"]
+    assert [post(client, "/all", "other").data] == [b"all"]
+    assert idempotency.report() == [
+        "POST /one: at most once (leased, takeover refuse; key required, kept 24 h)",
+        "POST /all: at most once (leased, takeover refuse; key required, kept 24 h)",
+    ]
+
+
+def test_one_view_may_show_a_form_and_take_it(app: flask.Flask, idempotency: Idempotency) -> None:
+    @app.route("/pay", methods=["GET", "POST"])
+    @idempotency(principal=alice)
+    def pay(once: Once) -> str:
+        return "form" if once is None else "paid"  # type: ignore[redundant-expr]
+
+    assert [app.test_client().get("/pay").data, post(app.test_client()).data] == [b"form", b"paid"]
+
+
+def test_a_view_that_only_reads_needs_no_key(app: flask.Flask, idempotency: Idempotency) -> None:
+    @app.get("/pay")
+    @idempotency(principal=alice)
+    def pay() -> str:
+        return "read"
+
+    with pytest.raises(InvalidInput, match="is not for GET"):
+        idempotency.report()
+
+
+def test_h096_a_form_can_be_read_before_the_view(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    @app.before_request
+    def read() -> None:
+        assert flask.request.form["cake"]
+
+    @app.post("/pay")
+    @idempotency(principal=alice, fingerprint="form")
+    def pay() -> str:
+        return flask.request.form["cake"]
+
+    client = app.test_client()
+
+    assert post(client, data={"cake": "apple"}).data == b"apple"
+    assert post(client, data={"cake": "apple"}).headers["Idempotent-Replayed"] == "true"
+    assert post(client, data={"cake": "cheese"}).status_code == 422
+
+
+@pytest.mark.parametrize("stream", ["buffer", "forward"])
+def test_h086_h090_parts_and_files_are_stored_whole(
+    app: flask.Flask, idempotency: Idempotency, stream: Any
+) -> None:
+    @app.post("/pay")
+    @idempotency(principal=alice, stream=stream, scope="route")
+    def pay() -> Any:
+        return flask.Response(iter([b"a", b"b"]), mimetype="text/plain")
+
+    @app.post("/file")
+    @idempotency(principal=alice, stream=stream, scope="route")
+    def file() -> Any:
+        return flask.send_file(io.BytesIO(b"ab"), mimetype="text/plain")
+
+    client = app.test_client()
+    for path in ("/pay", "/file"):
+        assert post(client, path).data == b"ab"
+        retry = post(client, path)
+        assert retry.data == b"ab"
+        assert retry.headers["Idempotent-Replayed"] == "true"
+
+
+def test_h087_an_answer_that_breaks_off_is_not_stored_as_done(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> Any:
+        def parts() -> Iterator[bytes]:
+            yield b"a"
+            raise ValueError("midway")
+
+        return flask.Response(parts())
+
+    assert post(app.test_client()).status_code == 500
+    assert b"attempt_failed" in post(app.test_client()).data
+
+
+def test_h088_an_answer_without_an_end_is_buried(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    @app.post("/pay")
+    @idempotency(principal=alice, stream="tombstone")
+    def pay() -> Any:
+        return flask.Response(iter([b"a", b"b"]))
+
+    first, retry = post(app.test_client()), post(app.test_client())
+
+    assert first.data == b"ab"
+    assert b"response_not_kept" in retry.data
+
+
+def test_h046_h047_what_the_router_answers_is_no_outcome(
+    app: flask.Flask, idempotency: Idempotency
+) -> None:
+    @app.post("/pay/")
+    @idempotency(principal=alice)
+    def pay() -> str:
+        return "paid"
+
+    client = app.test_client()
+
+    assert post(client, "/nowhere").status_code == 404
+    assert post(client, "/pay").status_code == 308
+    assert client.patch("/pay/", headers={"Idempotency-Key": "k"}).status_code == 405
+    assert post(client, "/pay/").data == b"paid"
+
+
+def test_h160_a_session_of_sqlalchemy_is_committed_with_the_answer(
+    app: flask.Flask, idempotency: Idempotency, sqlite_url: str
+) -> None:
+    engine = create_engine(sqlite_url)
+    session: scoped_session[Session] = scoped_session(sessionmaker(engine))
+    with engine.begin() as connection:
+        connection.execute(text("create table payment (id integer)"))
+
+    @app.post("/pay")
+    @idempotency(principal=alice, transaction=session)
+    def pay() -> Any:
+        session.execute(text("insert into payment values (1)"))
+        if flask.request.args:
+            flask.abort(409)
+        return "paid"
+
+    client = app.test_client()
+    assert [post(client).data, post(client).data] == [b"paid", b"paid"]
+    assert post(client, "/pay?fail=1", "other").status_code == 409
+    session.remove()
+
+    with engine.connect() as connection:
+        assert connection.execute(text("select count(*) from payment")).scalar() == 1
+    engine.dispose()
+
+
+def test_h040_a_view_without_callers_is_refused(idempotency: Idempotency) -> None:
+    with pytest.raises(InvalidInput, match="principal"):
+        idempotency()(alice)
+
+
+def test_a_class_is_no_view(idempotency: Idempotency) -> None:
+    with pytest.raises(InvalidInput, match="must be a function"):
+        idempotency(principal=alice)(MethodView)
+
+
+def test_a_view_without_a_policy_has_no_once(app: flask.Flask) -> None:
+    with app.test_request_context(), pytest.raises(UsageError, match="has no policy"):
+        once_of()
+
+
+def test_h077_h081_lines_of_one_name_stay_lines(app: flask.Flask, idempotency: Idempotency) -> None:
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> Any:
+        response = flask.Response("paid")
+        response.headers.add("Link", "</a>")
+        response.headers.add("Link", "</b>")
+        return response
+
+    first, retry = post(app.test_client()), post(app.test_client())
+
+    assert first.headers.getlist("Link") == retry.headers.getlist("Link") == ["</a>", "</b>"]
