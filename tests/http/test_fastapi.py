@@ -1,0 +1,195 @@
+"""What only FastAPI has: dependencies, models, routers, plain functions in threads."""
+
+from collections.abc import AsyncGenerator, Generator
+from typing import Annotated, Any
+
+import fastapi
+import pytest
+from pydantic import BaseModel
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session, sessionmaker
+
+from onefold import InvalidInput, Onefold
+from onefold.surfaces.fastapi import Once, once_of
+from tests.fixtures.colours import Store
+from tests.fixtures.connections import Effects
+from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
+from tests.http.apps import anybody, bare_fastapi
+from tests.http.apps_talk import Talk, part
+from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
+
+SETTLED = 1
+BODY = b'{"amount": 3}'
+BOTH = pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES], ids=str)
+
+
+class Payment(BaseModel):
+    amount: int
+
+
+class Receipt(BaseModel):
+    amount: int
+    by: str = "alice"
+
+
+@pytest.fixture
+def engine(store: Store) -> Generator[Engine]:
+    """One that blocks."""
+    engine = engine_of(store, "psycopg" if store.dialect == "postgres" else "pysqlite")
+    yield engine
+    engine.dispose()
+
+
+async def twice(app: Any, path: str = "/pay") -> list[Talk]:
+    talks = [Talk(app, part(BODY), path=path) for _ in range(2)]
+    for talk in talks:
+        await talk.run()
+    return talks
+
+
+async def test_models_go_in_and_come_out(onefold: Onefold) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay", status_code=201, response_model_exclude={"by"})
+    @idempotency(principal=anybody, transaction=onefold)
+    async def pay(payment: Payment) -> Receipt:
+        return Receipt(amount=payment.amount)
+
+    talks = await twice(app)
+
+    assert [(talk.status, talk.body) for talk in talks] == [(201, b'{"amount":3}')] * 2
+
+
+@BOTH
+async def test_a_plain_function_has_a_blocking_engine(
+    onefold: Onefold, engine: Engine, effects: Effects
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=engine)
+    def pay(payment: Payment, once: Once) -> Receipt:
+        once.connection.execute(text(effects.insert(payment.amount)))
+        return Receipt(amount=payment.amount)
+
+    talks = await twice(app)
+
+    assert [talk.status for talk in talks] == [200, 200]
+    assert effects.numbers == [3]
+
+
+@BOTH
+async def test_or_a_maker_of_sessions(onefold: Onefold, engine: Engine, effects: Effects) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=sessionmaker(engine))
+    def pay(payment: Payment, once: Once) -> None:
+        session: Session = once.connection
+        session.execute(text(effects.insert(payment.amount)))
+        raise ValueError("after it was written")
+
+    with pytest.raises(ValueError, match="after it was written"):
+        await Talk(app, part(BODY)).run()
+
+    assert (effects.numbers, effects.claims) == ([], [])
+
+
+async def test_what_transactions_begin_on_may_be_found_when_a_request_comes(
+    onefold: Onefold, store: Store, effects: Effects
+) -> None:
+    engines: list[Any] = []
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=lambda: engines[0])
+    async def pay(once: Once) -> None:
+        await once.connection.execute(text(effects.insert(1)))
+
+    engines.append(async_engine_of(store, "aiosqlite"))
+    await twice(app)
+    await engines[0].dispose()
+
+    assert effects.numbers == [1]
+
+
+async def test_dependencies_run_before_the_claim_and_their_ends_after_the_answer(
+    onefold: Onefold, effects: Effects
+) -> None:
+    seen: list[Any] = []
+
+    async def resource() -> AsyncGenerator[str]:
+        seen.append(effects.claims)
+        yield "resource"
+        seen.append(effects.claims)
+
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=onefold)
+    async def pay(found: Annotated[str, fastapi.Depends(resource)]) -> str:
+        return found
+
+    await Talk(app, part()).run()
+
+    assert seen == [[], [("k", SETTLED)]]
+
+
+async def test_a_principal_may_have_dependencies_of_its_own(onefold: Onefold) -> None:
+    def token(authorization: Annotated[str, fastapi.Header()]) -> str:
+        return authorization
+
+    def user(found: Annotated[str, fastapi.Depends(token)]) -> str:
+        return found
+
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=user, takeover="refuse")
+    async def pay(once: Once) -> str:
+        assert once.claim is not None
+        return once.claim.key.scope
+
+    talks = await twice(app)
+
+    assert talks[0].body == talks[1].body == b'"Bearer alice:first-token"'
+
+
+async def test_routers_may_be_included_in_routers(onefold: Onefold) -> None:
+    app, idempotency = bare_fastapi(onefold)
+    outer, inner = fastapi.APIRouter(prefix="/v1"), fastapi.APIRouter(prefix="/shop")
+
+    @inner.post("/pay")
+    @idempotency(principal=anybody, takeover="refuse")
+    async def pay() -> str:
+        return "paid"
+
+    outer.include_router(inner)
+    app.include_router(outer)
+    talks = await twice(app, "/v1/shop/pay")
+
+    assert talks[1].headers["idempotent-replayed"] == "true"
+    assert idempotency.report()[0].startswith("POST /v1/shop/pay: ")
+
+
+async def test_what_an_endpoint_calls_can_ask_for_the_attempt(onefold: Onefold) -> None:
+    def key(request: fastapi.Request) -> str | None:
+        return once_of(request).request_key
+
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, takeover="refuse")
+    async def pay(request: fastapi.Request) -> str | None:
+        return key(request)
+
+    (talk, _) = await twice(app)
+
+    assert talk.body == b'"k"'
+
+
+def test_only_functions_are_endpoints(onefold: Onefold) -> None:
+    _, idempotency = bare_fastapi(onefold)
+
+    with pytest.raises(InvalidInput, match="endpoint must be a function"):
+        idempotency(principal=anybody, takeover="refuse")(Payment)

@@ -1,0 +1,177 @@
+"""What only Starlette has: endpoints that are classes, plain functions, mounts."""
+
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.endpoints import HTTPEndpoint
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+
+from onefold import InvalidInput, Onefold, UsageError
+from onefold.surfaces.starlette import Idempotency, Once, once_of
+from tests.fixtures.connections import Effects
+from tests.http.apps_talk import Talk, part
+
+SETTLED = 1
+
+
+def caller(_request: Request) -> str:
+    return "alice"
+
+
+async def awaited_caller(_request: Request) -> str:
+    return "alice"
+
+
+async def twice(app: Any, path: str = "/pay") -> list[Talk]:
+    talks = [Talk(app, part(), path=path) for _ in range(2)]
+    for talk in talks:
+        await talk.run()
+    return talks
+
+
+def installed(onefold: Onefold, endpoint: Any, idempotency: Idempotency) -> Starlette:
+    app = Starlette(routes=[Route("/pay", endpoint, methods=["POST"])])
+    idempotency.install(app)
+    return app
+
+
+async def test_an_endpoint_may_be_a_method_of_a_class(onefold: Onefold) -> None:
+    idempotency, runs = Idempotency(onefold), [0]
+
+    class Pay(HTTPEndpoint):
+        @idempotency(principal=awaited_caller, transaction=onefold)
+        async def post(self, _request: Request, once: Once) -> Response:
+            runs[0] += 1
+            return PlainTextResponse(str(once.request_key))
+
+    app = Starlette(routes=[Route("/pay", Pay)])
+    idempotency.install(app)
+    talks = await twice(app)
+
+    assert [talk.body for talk in talks] == [b"k", b"k"]
+    assert runs == [1]
+    assert idempotency.report() == ["POST /pay: exactly once (joined; key required, kept 24 h)"]
+
+
+async def test_an_endpoint_may_be_a_plain_function_and_asks_for_its_attempt(
+    onefold: Onefold, effects: Effects
+) -> None:
+    idempotency = Idempotency(onefold)
+
+    @idempotency(principal=caller, takeover="refuse")
+    def pay(request: Request) -> Response:
+        with once_of(request).transaction() as connection:
+            connection.execute(effects.insert(1))
+        return PlainTextResponse("paid")
+
+    talks = await twice(installed(onefold, pay, idempotency))
+
+    assert [talk.body for talk in talks] == [b"paid", b"paid"]
+    assert effects.numbers == [1]
+
+
+async def test_a_mounted_application_is_found_with_its_path(onefold: Onefold) -> None:
+    idempotency = Idempotency(onefold)
+
+    @idempotency(principal=caller, takeover="refuse", scope="route")
+    async def pay(_request: Request) -> Response:
+        return PlainTextResponse("paid")
+
+    inner = Starlette(routes=[Route("/{order}/pay", pay, methods=["POST"])])
+    app = Starlette(routes=[Mount("/orders", inner)])
+    idempotency.install(app)
+    talks = await twice(app, "/orders/7/pay")
+
+    assert talks[1].headers["idempotent-replayed"] == "true"
+    assert idempotency.report()[0].startswith("POST /orders/{order}/pay: at most once")
+
+
+async def test_h045_what_is_no_application_of_starlettes_has_no_policy(onefold: Onefold) -> None:
+    async def other(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse("other")(scope, receive, send)
+
+    app = Starlette(routes=[Mount("/other", other)])
+    Idempotency(onefold).install(app)
+    (talk, _) = await twice(app, "/other/pay")
+
+    assert talk.status == 400
+    assert b"not_configured" in talk.body
+
+
+async def test_a_policy_without_the_middleware_is_told_so(onefold: Onefold) -> None:
+    @Idempotency(onefold)(principal=caller, takeover="refuse")
+    async def pay(_request: Request) -> Response:
+        return PlainTextResponse("paid")
+
+    app = Starlette(routes=[Route("/pay", pay, methods=["POST"])])
+
+    with pytest.raises(UsageError, match=r"Call idempotency\.install\(app\)"):
+        await Talk(app, part()).run()
+
+
+async def test_an_endpoint_without_a_policy_has_no_attempt(onefold: Onefold) -> None:
+    async def pay(request: Request) -> Response:
+        once_of(request)
+        return PlainTextResponse("paid")
+
+    app = installed(onefold, pay, Idempotency(onefold))
+
+    with pytest.raises(UsageError, match=r"decorate it with @idempotency"):
+        await Talk(app, part(), key=None).run()
+
+
+async def test_one_request_has_one_policy(onefold: Onefold, effects: Effects) -> None:
+    idempotency = Idempotency(onefold)
+
+    @idempotency(principal=caller, transaction=onefold)
+    @idempotency(principal=caller, transaction=onefold)
+    async def pay(_request: Request) -> Response:
+        return PlainTextResponse("paid")
+
+    with pytest.raises(UsageError, match="one route, one @idempotency"):
+        await Talk(installed(onefold, pay, idempotency), part()).run()
+    assert effects.claims == []
+
+
+def test_a_class_is_no_endpoint_to_decorate(onefold: Onefold) -> None:
+    class Pay(HTTPEndpoint):
+        """Its methods are."""
+
+    with pytest.raises(InvalidInput, match="or a method of an HTTPEndpoint"):
+        Idempotency(onefold)(principal=caller, takeover="refuse")(Pay)
+
+
+async def test_middleware_of_the_applications_sees_replays_as_answers(onefold: Onefold) -> None:
+    seen: list[int] = []
+
+    class Counting:
+        """Outside of the policy, inside of the server."""
+
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            async def sent(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    seen.append(message["status"])
+                await send(message)
+
+            await self.app(scope, receive, sent)
+
+    idempotency = Idempotency(onefold)
+
+    @idempotency(principal=caller, transaction=onefold)
+    async def pay(_request: Request) -> Response:
+        return PlainTextResponse("paid", 201)
+
+    app = Starlette(
+        routes=[Route("/pay", pay, methods=["POST"])], middleware=[Middleware(Counting)]
+    )
+    idempotency.install(app)
+    await twice(app)
+
+    assert seen == [201, 201]
