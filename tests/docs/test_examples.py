@@ -27,6 +27,7 @@ from psycopg import sql
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+from onefold.surfaces.django import get_onefold
 from tests.docs.pages import PAGES, ROOT, blocks, name_of
 from tests.fixtures.colours import Store
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
@@ -47,7 +48,9 @@ def django_project(dsn: str) -> Iterator[None]:
     """What a project's DATABASES say."""
     default = connections.settings["default"]
     add_database(database_settings(Store("postgres", dsn)), alias="default")
+    get_onefold.cache_clear()
     yield
+    get_onefold.cache_clear()
     remove_database("default")
     connections.settings["default"] = default
 
