@@ -47,8 +47,9 @@ def serve(listener: socket.socket) -> None:
 
 
 def stop(number: int, frame: object) -> None:
-    """What Ctrl-C does."""
-    del number, frame
+    """What Ctrl-C does. Make passes on what its whole group is told: once is enough."""
+    del frame
+    signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
