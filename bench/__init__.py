@@ -3,6 +3,7 @@
     values      what is measured, as data: orders, laps, runs, measurements, targets
     plan        the measurements, their contestants and the ratios that are wanted
     worker_plan those of worker processes
+    http_plan   those of keyed requests
     contestants what each contestant does between the start and the stop of the watch
     play        the process of one run: reads an order, prints a lap
     crew        worker processes, begun together and watched from outside

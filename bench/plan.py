@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from bench.http_plan import HTTP
 from bench.values import Contestant, Measurement, Target
 from bench.worker_plan import MILLION, WORKERS
 
@@ -174,6 +175,7 @@ MEASUREMENTS: Final = (
         targets=(Target("onefold", "raw", 0.7),),
     ),
     *WORKERS,
+    *HTTP,
 )
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bench.payloads import KIND, encode, payloads
 from onefold import Onefold
 from onefold.model.identity import new_id
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 STORED: Final = "select count(*) from onefold_job"
 FINISHED: Final = "select count(*) from onefold_job where state = 2"
+SETTLED: Final = "select count(*) from onefold_claim where state = 1 and result is not null"
 
 # The columns of Onefold's own insert (insert_job.sql), of a batch as of one job.
 COLUMNS: Final = (
@@ -59,6 +63,15 @@ def connect(url: str) -> sqlite3.Connection:
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     return connection
+
+
+@contextmanager
+def shared(url: str) -> Generator[sqlite3.Connection]:
+    """A connection for several threads, of which one at a time uses it."""
+    path = path_of(url)
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as shared:
+        shared.execute("pragma synchronous = full")
+        yield shared
 
 
 def load(url: str, count: int) -> None:

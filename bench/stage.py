@@ -32,6 +32,7 @@ from
     generate_series(1, %(count)s) as n
 """
 FINISHED: Final = f"select count(*) from onefold.job where state = 2 and kind = '{KIND}'"
+SETTLED: Final = "select count(*) from onefold.claim where state = 1 and result is not null"
 QUEUED: Final = 0
 COMPLETED: Final = 2
 HOUR: Final = 3_600_000_000

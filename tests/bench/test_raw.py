@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from bench import sqlite_stage
-from bench.contestants import raw_postgres
+from bench.contestants import http_raw, raw_postgres
 
 
 def columns(statement: str) -> set[str]:
@@ -25,6 +25,8 @@ def columns(statement: str) -> set[str]:
         ("postgres/store_jobs", raw_postgres.MANY),
         ("postgres/insert_job", raw_postgres.ONE),
         ("sqlite/insert_job", sqlite_stage.COLUMNS),
+        ("postgres/insert_claims", http_raw.COLUMNS),
+        ("sqlite/insert_claims", http_raw.COLUMNS),
     ],
 )
 def test_the_columns_are_those_of_onefolds_own_insert(
