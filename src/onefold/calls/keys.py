@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from onefold.calls.claims import open_surface
@@ -11,14 +12,15 @@ from onefold.model import given, names, stored_key
 from onefold.model.stored_key import KEY_STATES
 from onefold.model.unique import fingerprint
 from onefold.operations import maintenance, stored_keys
+from onefold.operations.maintenance import Erased
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from onefold.model.stored_key import KeyPage, KeyState
-    from onefold.operations.maintenance import Erased
 
 LONGEST_PAGE: Final = 1000
+_DIGEST: Final = "digest:"
 
 
 class KeyFilters(TypedDict, total=False):
@@ -133,20 +135,44 @@ class KeyCalls:
                 lambda sql: maintenance.erase(sql, owner, key=wanted)
             )
             return everything
-        within = None if scope is None else stored_scope(scope)
+        scopes = [None] if scope is None else stored_scopes(scope)
         of = None if surface is None else open_surface(surface)
-        if within is None and wanted is None:
+        if scope is None and wanted is None:
             raise InvalidInput("surface", "needs key= or scope= beside it")
-        erased: Erased = yield Transaction(
-            lambda sql: maintenance.erase_scope(sql, owner, scope=within, surface=of, key=wanted)
-        )
-        return erased
+        claims = 0
+        for within in scopes:
+            erased: Erased = yield Transaction(
+                partial(
+                    maintenance.erase_scope,
+                    tenant=owner,
+                    scope=within,
+                    surface=of,
+                    key=wanted,
+                )
+            )
+            claims += erased.claims
+        return Erased(claims=claims)
+
+
+def stored_scopes(scope: str) -> list[str | None]:
+    """What a scope may be stored as: itself, and as a caller's id."""
+    plain = stored_scope(scope)
+    whose = scope_of(scope)
+    return [plain] if whose == plain else [plain, whose]
+
+
+def scope_of(principal: str) -> str:
+    """The scope of one caller's keys. What could be taken for another's scope is digested."""
+    plain = stored_scope(principal)
+    if "\n" in plain or (plain == principal and plain.startswith(_DIGEST)):
+        return f"{_DIGEST}{fingerprint(principal)}"
+    return plain
 
 
 def stored_scope(scope: object) -> str:
-    """A scope as it is stored: a principal that is too long, or has a NUL in it, as its digest."""
+    """A scope as it is stored: one that is too long, or has a NUL in it, as its digest."""
     if isinstance(scope, str):
         size = len(scope.encode("utf-8", "replace"))
         if "\0" in scope or size > names.KEY_BYTES:
-            return f"digest:{fingerprint(scope)}"
+            return f"{_DIGEST}{fingerprint(scope)}"
     return names.text(scope, "scope")

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from uuid import UUID
 
+from onefold.calls.keys import scope_of
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import names
 from onefold.model.claim import ClaimKey
@@ -204,14 +205,11 @@ class Desk:
 
 def _scope(made: Policy, request: Request, principal: object) -> str:
     if not isinstance(principal, str) or not principal:
-        raise problem.Refused(
-            problem.make(
-                problem.NOT_IDENTIFIED,
-                "An idempotency key is its caller's own, and nobody can tell who calls here."
-                " Nothing was done. Sign in, or send the request without the key.",
-            )
-        )
-    parts = [principal] if made.scope == "principal" else [principal, request.operation]
-    text = "\n".join(parts)
-    fits = "\0" not in text and len(text.encode("utf-8", "replace")) <= names.KEY_BYTES
-    return text if fits else f"digest:{digest(*parts)}"
+        raise problem.Refused(problem.not_identified())
+    whose = scope_of(principal)
+    if made.scope == "principal":
+        return whose
+    text = f"{whose}\n{request.operation}"
+    return (
+        text if len(text.encode()) <= names.KEY_BYTES else f"{whose}\n{digest(request.operation)}"
+    )
