@@ -285,6 +285,34 @@ async def test_w043_a_captured_body_under_another_id_is_dropped(
     assert {event.reason for event in endpoint.told_of(WebhookAlarm)} == {"body replayed"}
 
 
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ("a=b", b"Status=sent&Sid=1"),
+        ("a=b", b"Sid=%31&Status=sent"),
+        ("a=b", b"Sid=1&Sid=1&Status=sent"),
+        ("a=b", b"Si=d1&Status=sent"),
+        ("a=%62", b"Sid=1&Status=sent"),
+        ("a=bSid1", b"Status=sent"),
+    ],
+    ids=["order", "escape", "repeated", "names", "query", "moved"],
+)
+async def test_w043_what_a_signature_fits_is_one_event_however_it_is_spelled(
+    endpoint: Endpoint, query: str, body: bytes
+) -> None:
+    endpoint.made(Twilio(SECRET, "https://example.com"))
+    asked, sent = senders.twilio_form(
+        {"Sid": "1", "Status": "sent"}, url="https://example.com", path="/?a=b"
+    )
+    again = msgspec.structs.replace(
+        asked, query=query, headers=(*asked.headers, ("i-twilio-idempotency-token", "t-2"))
+    )
+
+    assert (await endpoint.receive(asked, sent)).status == 200
+    assert (await endpoint.receive(again, body)).status == 200
+    assert endpoint.count == 1
+
+
 @replays
 async def test_w043_or_flagged(
     endpoint: Endpoint, provider: Any, captured: Callable[[], Replays]

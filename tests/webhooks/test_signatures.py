@@ -511,6 +511,16 @@ def test_w031_a_digest_that_is_given_twice_binds_nothing() -> None:
     assert refused(Twilio(SECRET, URL), twice, body) == "body_unbound"
 
 
+def test_w030_a_digest_that_is_no_part_of_what_was_signed_binds_nothing() -> None:
+    body = b'{"a": 1}'
+    made = base64.b64encode(hmac.new(SECRET.encode(), URL.encode(), hashlib.sha1).digest()).decode()
+    digest = hashlib.sha256(body).hexdigest()
+    kind = "application/json"
+    asked = request(f"/?bodySHA256={digest}", x_twilio_signature=made, content_type=kind)
+
+    assert refused(Twilio(SECRET, lambda _: URL), asked, body) == "body_unbound"
+
+
 def test_w030_a_captured_address_does_not_serve_another_body_as_a_form() -> None:
     body = b'{"a": 1}'
     captured = signed_with_hash(body, f"bodySHA256={hashlib.sha256(body).hexdigest()}", FORM)

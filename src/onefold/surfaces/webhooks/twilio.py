@@ -3,7 +3,8 @@
 1. The address is what Twilio called, not what reached us through a proxy: it is configured. No
    X-Forwarded-* is believed, unless the function that you give as `url` does.
 2. A body that is no form is bound by its digest in the address (`bodySHA256`), or it is refused.
-3. No time is signed, and the id is not: a digest of all that is signed stands guard.
+3. No time is signed, and the id is not: a digest of all that is signed stands guard. Not of the
+   body: its fields may be sent in another order or spelling, and the signature still fits.
 """
 
 from __future__ import annotations
@@ -55,28 +56,23 @@ class Twilio(Provider, frozen=True):
     def read(self, request: Request, body: bytes, now: datetime) -> Verified:
         """Check the signature, which may be of the address with its port or without."""
         given = reading.header(request, "x-twilio-signature")
-        address = self._address(request)
-        contents = [
-            to_bytes(spelling) + fields
-            for spelling in _spellings(address)
-            for fields in _fields(request, body)
-        ]
+        contents = list(_contents(self._address(request), request, body))
 
-        def fits(secret: Secret) -> bool:
+        def signed(secret: Secret) -> bytes | None:
             key = secret.text.encode()
-            return any(
-                reading.is_base64(reading.mac(key, content, "sha1"), given) for content in contents
-            )
+            macs = ((reading.mac(key, content, "sha1"), content) for content in contents)
+            return next((content for mac, content in macs if reading.is_base64(mac, given)), None)
 
-        secret = matching(self.ring, now, fits)
+        secret = matching(self.ring, now, lambda one: signed(one) is not None)
         token = reading.optional(request, "i-twilio-idempotency-token")
-        guard = reading.sha256(to_bytes(address), body)
+        guard = reading.sha256(signed(secret) or b"")
         return Verified(
             provider=self.name,
             id=token or f"digest:{guard}",
             signed_id=token is None,
             secret_id=secret.id,
             body=body,
+            digest=guard,
             guard=guard,
         )
 
@@ -105,9 +101,19 @@ def to_bytes(address: str) -> bytes:
     return address.encode("utf-8", "surrogatepass")
 
 
-def _fields(request: Request, body: bytes) -> list[bytes]:
-    """What of the body is signed beside the address: one of these."""
-    hashes = parse_qs(request.query, keep_blank_values=True).get(BODY_HASH, [])
+def _contents(address: str, request: Request, body: bytes) -> Iterator[bytes]:
+    """What may have been signed."""
+    parts = _split(address)
+    if parts is None:
+        raise BadSignature("no_match")
+    fields = _fields(request, parts.query, body)
+    for spelling in _spellings(parts):
+        yield from (to_bytes(spelling) + one for one in fields)
+
+
+def _fields(request: Request, query: str, body: bytes) -> list[bytes]:
+    """What of the body is signed beside the address, whose query this is: one of these."""
+    hashes = parse_qs(query, keep_blank_values=True).get(BODY_HASH, [])
     if hashes:
         given, expected = hashes[0].lower().encode(), hashlib.sha256(body).hexdigest().encode()
         if len(hashes) > 1 or not hmac.compare_digest(given, expected):
@@ -125,11 +131,8 @@ def _form(body: bytes) -> bytes:
     return b"".join(name + value for name, value in sorted(set(form_fields(body))))
 
 
-def _spellings(address: str) -> Iterator[str]:
+def _spellings(parts: SplitResult) -> Iterator[str]:
     """The address as Twilio may have spelled it: with or without its port, its quotes escaped."""
-    parts = _split(address)
-    if parts is None:
-        raise BadSignature("no_match")
     user, at, host = parts.netloc.rpartition("@")
     bare = host.rpartition(":")[0] if parts.port is not None else host.removesuffix(":")
     port = parts.port or PORTS.get(parts.scheme)
