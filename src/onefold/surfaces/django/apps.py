@@ -13,7 +13,6 @@ class OnefoldConfig(AppConfig):
 
     name = "onefold.surfaces.django"
     label = "onefold"
-    verbose_name = "Onefold"
 
     def ready(self) -> None:
         """Import what declares jobs, so that web and worker know the same ones."""

@@ -159,8 +159,8 @@ class _Keyed:
             answer = attempt.begin(
                 asked,
                 self._body(request, asked),
-                principal=_named(self._route.principal, request),
-                tenant=_named(self._route.tenant, request),
+                principal=_asked(self._route.principal, request),
+                tenant=_asked(self._route.tenant, request),
             )
             if answer is not None:
                 return response_of(answer)
@@ -257,8 +257,8 @@ class _Keyed:
             answer = await attempt.begin(
                 asked,
                 self._body(request, asked),
-                principal=await _anamed(route.principal, request),
-                tenant=await _anamed(route.tenant, request),
+                principal=await _aasked(route.principal, request),
+                tenant=await _aasked(route.tenant, request),
             )
             if answer is not None:
                 return response_of(answer)
@@ -326,18 +326,13 @@ def _render(response: Any) -> None:
         render()
 
 
-def _named(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
-    """Ids are often numbers."""
-    value = None if function is None else function(request)
-    return str(value) if type(value) is int else value
+def _asked(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
+    return None if function is None else function(request)
 
 
-async def _anamed(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
-    value = _named(function, request)
-    if not inspect.isawaitable(value):
-        return value
-    found: Any = await value
-    return str(found) if type(found) is int else found
+async def _aasked(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
+    value = _asked(function, request)
+    return await value if inspect.isawaitable(value) else value
 
 
 def _nothing() -> None:

@@ -97,8 +97,8 @@ class IdempotencyMiddleware(MiddlewareMixin):
         attempt, error = pending
         found: Any = response
         if response.status_code >= SERVER_ERRORS or response.streaming:
-            _run(attempt, attempt.fail, error)
-            return response
+            instead = _run(attempt, attempt.fail, error)
+            return response if instead is None else response_of(instead)
         answer = answer_of(found, found.content)
         told = _run(attempt, attempt.finish, answer)
         return response if told is answer else response_of(told)

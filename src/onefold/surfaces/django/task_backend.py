@@ -27,13 +27,19 @@ from onefold.surfaces.django.task_framework import framework
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from django.tasks.backends.base import (  # pyright: ignore[reportMissingModuleSource]
+        BaseTaskBackend,
+    )
+
     from onefold.app import Onefold, Within
     from onefold.job import DeclaredJob
     from onefold.model.history import Attempt
     from onefold.model.job import Job
 
 _tasks: Final = framework()
-_Backend: Any = _tasks.backend_class
+if not TYPE_CHECKING:
+    # Of whichever package is installed; they are the same.
+    BaseTaskBackend = _tasks.backend_class
 _Status: Any = _tasks.base.TaskResultStatus
 
 OPTIONS: Final = frozenset({"backoff", "max_attempts", "retention", "tags", "timeout"})
@@ -48,7 +54,7 @@ STATUSES: Final = {
 }
 
 
-class OnefoldBackend(_Backend):  # type: ignore[misc] # of whichever package is installed
+class OnefoldBackend(BaseTaskBackend):
     """Keeps tasks in Onefold's queue."""
 
     supports_defer = True
@@ -58,7 +64,7 @@ class OnefoldBackend(_Backend):  # type: ignore[misc] # of whichever package is 
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         """Made by Django, from the setting TASKS, for each thread."""
-        super().__init__(alias, params)  # pyright: ignore[reportUnknownMemberType]
+        super().__init__(alias, params)
         self.alias: str = alias
         self.options: dict[str, Any] = params.get("OPTIONS", {})
         if unknown := set(self.options) - OPTIONS:
@@ -69,7 +75,7 @@ class OnefoldBackend(_Backend):  # type: ignore[misc] # of whichever package is 
 
     def validate_task(self, task: Any) -> None:
         """Django asks this of every task when it is made; so every one becomes a job here."""
-        super().validate_task(task)  # pyright: ignore[reportUnknownMemberType]
+        super().validate_task(task)
         self._declared(task)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:

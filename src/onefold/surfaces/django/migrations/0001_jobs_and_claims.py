@@ -1,8 +1,10 @@
 """Onefold's migration of the same name."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from django.db import migrations
+from django.db.migrations.operations.base import Operation
 
 from onefold.surfaces.django.migrating import MigrateOnefold
 
@@ -11,5 +13,5 @@ class Migration(migrations.Migration):
     """Applies everything that is pending."""
 
     atomic = False
-    dependencies: ClassVar = []
-    operations: ClassVar = [MigrateOnefold()]
+    dependencies: ClassVar[Sequence[tuple[str, str]]] = []
+    operations: ClassVar[Sequence[Operation]] = [MigrateOnefold()]

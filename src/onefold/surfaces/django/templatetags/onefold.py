@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from onefold.surfaces.forms.markup import Markup
 
-register = template.Library()
+register: template.Library = template.Library()
 
 
 @register.simple_tag(takes_context=True)
