@@ -51,13 +51,18 @@ class _Attempt:
             self._once.beat = desk.heart.keep(exchange.claim, policy.lease)
         self.captures = stage.is_open or exchange.claim is not None or exchange.unprotected
 
-    def _failed(self, error: BaseException) -> Scene[None]:
+    def _failed(self, error: BaseException) -> Scene[Answer | None]:
         assert self._exchange is not None
-        if not self.once.is_lost_by(error):
-            return self._exchange.fail(error)
-        # Who has lost the key leaves it to its takeover, and has nothing to say of it.
-        self._exchange.outcome = "lost"
-        return self._exchange.undo()
+        if self.once.is_lost_by(error):
+            return (yield from self._exchange.lose())
+        yield from self._exchange.fail(error)
+        return None
+
+    def _answered(self, answer: Answer) -> Scene[Answer]:
+        assert self._exchange is not None
+        if self.once.is_lost_by(self._error):
+            return self._exchange.lose()
+        return self._exchange.finish(answer, self._error)
 
     def _ended(self) -> None:
         self.captures = False
@@ -102,13 +107,15 @@ class Attempt(_Attempt):
             assert self._exchange is not None
             self._stage.run(self._exchange.undo())
 
-    def fail(self, error: BaseException) -> None:
-        """The handler has raised, and nothing came of it that could be stored."""
+    def fail(self, error: BaseException) -> Answer | None:
+        """The handler has raised, and nothing came of it that could be stored.
+
+        None means that the failure goes its way; otherwise this is to be sent in its stead.
+        """
         if not self.captures:
-            return
-        assert self._exchange is not None
+            return None
         try:
-            self._stage.run(self._failed(error))
+            return self._stage.run(self._failed(error))
         finally:
             self._ended()
 
@@ -118,7 +125,7 @@ class Attempt(_Attempt):
             return answer
         assert self._exchange is not None
         try:
-            told = self._stage.run(self._exchange.finish(answer, self._error))
+            told = self._stage.run(self._answered(answer))
         finally:
             self._ended()
         return told
@@ -155,15 +162,18 @@ class AsyncAttempt(_Attempt):
             assert self._exchange is not None
             await self._run(self._exchange.undo())
 
-    async def fail(self, error: BaseException) -> None:
-        """The handler has raised, and nothing came of it that could be stored."""
+    async def fail(self, error: BaseException) -> Answer | None:
+        """The handler has raised, and nothing came of it that could be stored.
+
+        None means that the failure goes its way; otherwise this is to be sent in its stead.
+        """
         if not self.captures:
-            return
-        assert self._exchange is not None
+            return None
         try:
-            await self._run(self._failed(error))
+            told: Answer | None = await self._run(self._failed(error))
         finally:
             self._ended()
+        return told
 
     async def finish(self, answer: Answer) -> Answer:
         """Store the answer; what is to be sent is most often this very one."""
@@ -171,7 +181,7 @@ class AsyncAttempt(_Attempt):
             return answer
         assert self._exchange is not None
         try:
-            told: Answer = await self._run(self._exchange.finish(answer, self._error))
+            told: Answer = await self._run(self._answered(answer))
         finally:
             self._ended()
         return told

@@ -15,7 +15,7 @@ from onefold.errors import LeaseLost, UsageError
 from onefold.surfaces.http.answer import Answer
 from onefold.surfaces.http.asked import Asked
 from onefold.surfaces.http.body import Digesting, digested
-from onefold.surfaces.http.problem import Refused, lease_lost, too_large
+from onefold.surfaces.http.problem import Refused, too_large
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.once import Once
 from onefold.surfaces.stage import AsyncStage
@@ -177,15 +177,15 @@ class Conversation:
         exchange, self._captures = self._exchange, False
         is_lost = self.once.is_lost_by(error)
         try:
-            # Who has lost the key leaves it to its takeover, and has nothing to say of it.
-            await self._carry_out(exchange.undo() if is_lost else exchange.fail(error))
+            told: Answer | None = await self._carry_out(
+                exchange.lose() if is_lost else exchange.fail(error)
+            )
         finally:
-            exchange.outcome = "lost" if is_lost else exchange.outcome
             self._ended()
-        if is_lost and not self._is_started:
-            await self.answer(exchange.asked.refusal(lease_lost(), exchange.policy))
-            return True
-        return False
+        if told is None or self._is_started:
+            return False
+        await self.answer(told)
+        return True
 
     async def _carry_out(self, scene: Scene[Any]) -> Any:
         """To its end, though whoever waits for it may be cancelled."""
@@ -239,9 +239,13 @@ class Conversation:
     async def _finish(self, body: bytes) -> None:
         assert self._exchange is not None
         assert self._start is not None
+        assert self.once is not None
         answer = Answer(self._start["status"], _headers(self._start), body)
+        is_lost = self.once.is_lost_by(self._error)
         try:
-            told: Answer = await self._carry_out(self._exchange.finish(answer, self._error))
+            told: Answer = await self._carry_out(
+                self._exchange.lose() if is_lost else self._exchange.finish(answer, self._error)
+            )
         finally:
             self._captures = False
             self._ended()

@@ -122,8 +122,8 @@ def _wrapped(view: Callable[..., Any], desk: Desk, route: Route) -> Callable[...
         answer = attempt.begin(
             request_of(request.environ, rule),
             request.environ.get(BODY, NOTHING),
-            principal=_named(route.principal),
-            tenant=_named(route.tenant),
+            principal=_asked(route.principal),
+            tenant=_asked(route.tenant),
         )
         if answer is not None:
             return _response(answer)
@@ -135,10 +135,8 @@ def _wrapped(view: Callable[..., Any], desk: Desk, route: Route) -> Callable[...
     return wrapper
 
 
-def _named(function: Callable[[], Any] | None) -> Any:
-    """Ids are often numbers."""
-    value = None if function is None else function()
-    return str(value) if type(value) is int else value
+def _asked(function: Callable[[], Any] | None) -> Any:
+    return None if function is None else function()
 
 
 def _made(view: Callable[..., Any], args: Any, kwargs: Any) -> flask.Response:
@@ -165,8 +163,10 @@ def _handled(attempt: Attempt, error: Exception) -> flask.Response:
     try:
         return app.make_response(app.handle_user_exception(error))
     except Exception as left:
-        attempt.fail(left)
-        raise
+        told = attempt.fail(left)
+        if told is None:
+            raise
+        return _response(told)
 
 
 def _finished(attempt: Attempt, response: flask.Response) -> flask.Response:

@@ -136,7 +136,7 @@ class Once(Stepping):
             key = self.claim.key
             raise LeaseLost(f"{key.surface} {key.key!r}", fence=self.claim.fence)
 
-    def is_lost_by(self, error: BaseException) -> bool:
+    def is_lost_by(self, error: BaseException | None) -> bool:
         """True where the handler has stopped because the key may be somebody else's."""
         return isinstance(error, LeaseLost) and self.lost
 

@@ -312,8 +312,10 @@ class _Capture:
         try:
             answered = app(environ, self.start)
         except BaseException as error:
-            self._attempt.fail(error)
-            raise
+            told = self._attempt.fail(error)
+            if told is None:
+                raise
+            return sent(told, self._start_response)
         close: Callable[[], None] = getattr(answered, "close", _nothing)
         if self._attempt.route.policy.stream == "buffer":
             return self._whole(answered, close)
@@ -344,8 +346,10 @@ class _Capture:
             body = b"".join([*self._written, *pieces])
             answer = msgspec.structs.replace(self._started(), body=body)
         except BaseException as error:
-            self._attempt.fail(error)
-            raise
+            instead = self._attempt.fail(error)
+            if instead is None:
+                raise
+            return sent(instead, self._start_response)
         told = self._finished(answer)
         if told is not answer:
             return sent(told, self._start_response)

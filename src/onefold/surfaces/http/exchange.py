@@ -314,12 +314,11 @@ class Exchange:
         told = self._refusal(problem.attempt_failed())
         yield from self._finish_leased(self.claim, told, fate)
 
-    def give_back(self) -> Scene[None]:
-        """The handler has not begun, and will not: free the key."""
+    def lose(self) -> Scene[Answer]:
+        """The handler has stopped because the key is lost: leave that to its takeover."""
         yield from self.undo()
-        if self.claim is not None and not self.policy.joined:
-            claim = self.claim
-            yield Transaction(lambda sql: claims.release(sql, [claim]))
+        self.outcome = "lost"
+        return self._refusal(problem.lease_lost(retry_after=1))
 
     def _finish_joined(self, answer: Answer, fate: Fate) -> Scene[Answer]:
         if fate != "store":
