@@ -42,6 +42,24 @@ async def test_h110_retry_after_is_what_is_left_of_the_lease_rounded_up(
 
 
 @LEASED
+async def test_h200_h201_our_409_is_told_from_the_handlers_by_its_type(
+    open_site: OpenSite,
+) -> None:
+    site = await open_site()
+    site.answers(409, b'{"type": "about:blank"}', [("Content-Type", "application/problem+json")])
+
+    async with site.held():
+        ours = await site.post()
+    theirs = await site.post()
+
+    assert (ours.status, theirs.status, theirs.is_replay) == (409, 409, True)
+    assert theirs.body == b'{"type": "about:blank"}'
+    assert set(ours.problem) == {"type", "title", "status", "detail", "instance", "code"}
+    assert ours.problem["type"] == "urn:onefold:problem:in_progress"
+    assert ours.problem["instance"] == "/pay"
+
+
+@LEASED
 async def test_h116_one_who_leaves_while_waiting_does_not_disturb_the_first(
     open_site: OpenSite,
 ) -> None:
