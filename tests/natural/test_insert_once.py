@@ -1,6 +1,7 @@
 """`insert_once`: the row is new, or it was there; and what is refused before anything is sent."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -198,8 +199,9 @@ async def test_a_row_that_can_never_be_seen_is_not_looked_for_forever(
         ("short", "varchar(3)", "abc", "abd"),
         ("price", "numeric(4, 1)", Decimal("1.05"), Decimal("1.2")),
         ("many", "integer[]", [1, 2], [2, 1]),
+        ("many", "integer[]", [None], []),
     ],
-    ids=["json", "jsonb", "varchar", "numeric", "array"],
+    ids=["json", "jsonb", "varchar", "numeric", "array", "nulls"],
 )
 async def test_types_of_postgres_are_compared_as_they_are_stored(
     column: str, kind_of: str, value: Any, other: Any, postgres_types: Any
@@ -212,6 +214,26 @@ async def test_types_of_postgres_are_compared_as_they_are_stored(
     assert isinstance(first, Inserted)
     assert same == Existing(first.row, ())
     assert differs == Existing(first.row, (column,))
+
+
+@pytest.mark.parametrize(
+    ("kind_of", "value"),
+    [
+        ("timestamptz(0)", datetime(2026, 1, 1, 12, 0, 0, 400_000, tzinfo=UTC)),
+        ("numeric(4, 1)", Decimal("1.04")),
+        ("character(4)", "ab"),
+    ],
+    ids=["timestamptz", "numeric", "character"],
+)
+async def test_a_key_is_found_as_it_is_stored(
+    kind_of: str, value: Any, postgres_types: Any
+) -> None:
+    within, table = postgres_types("rounded", f"{kind_of} unique")
+    first = within.insert_once(table, {"key": 1, "rounded": value}, on="rounded")
+
+    assert isinstance(first, Inserted)
+    again = within.insert_once(table, {"key": 1, "rounded": value}, on="rounded")
+    assert again == Existing(first.row, ())
 
 
 @pytest.fixture

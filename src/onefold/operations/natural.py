@@ -33,6 +33,10 @@ _SHAPELESS: Final = frozenset({
 })  # fmt: skip
 
 
+class _Given(list[Any]):
+    """A list that is a value of the caller's, and the driver's to spell: not a batch of ours."""
+
+
 class _Table(msgspec.Struct, frozen=True):
     """A caller's table, and the names that its values have as parameters."""
 
@@ -48,7 +52,7 @@ class _Table(msgspec.Struct, frozen=True):
 def insert_once(sql: Sql, wanted: Natural) -> Operation[Inserted | Existing]:
     """Insert, or answer with the row that is there."""
     table = yield from _look(sql, wanted)
-    given = {table.parameters[column]: value for column, value in wanted.values.items()}
+    given = {table.parameters[column]: _given(value) for column, value in wanted.values.items()}
     for _ in range(ROUNDS):
         rows = yield Statement("insert_once", _insert(table, wanted), given)
         if rows:
@@ -60,6 +64,10 @@ def insert_once(sql: Sql, wanted: Natural) -> Operation[Inserted | Existing]:
         f"a row of {wanted.label} with this key came and went {ROUNDS} times, or cannot be seen",
         waited=timedelta(0),
     )
+
+
+def _given(value: Any) -> Any:
+    return _Given(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _look(sql: Sql, wanted: Natural) -> Operation[_Table]:
@@ -99,7 +107,7 @@ def _insert(table: _Table, wanted: Natural) -> str:
 
 def _find(sql: Sql, table: _Table, wanted: Natural) -> str:
     differs = [_differs(sql, table, column) for column in _others(wanted)]
-    where = [f"{quoted(column)} = :{table.parameters[column]}" for column in wanted.on]
+    where = [f"{quoted(column)} = {_stored(sql, table, column)}" for column in wanted.on]
     return (  # the same
         f"select {', '.join([table.columns, *differs])} from {table.name}"  # noqa: S608
         f" where {' and '.join(where)}"
@@ -107,13 +115,21 @@ def _find(sql: Sql, table: _Table, wanted: Natural) -> str:
 
 
 def _differs(sql: Sql, table: _Table, column: str) -> str:
-    name, value, kind = quoted(column), f":{table.parameters[column]}", table.types[column]
+    name, value = quoted(column), _stored(sql, table, column)
     if sql.dialect == "sqlite":
         return f"{name} is not {value}"
-    if kind.removesuffix("[]") in _SHAPELESS:
-        return f"{name}::text is distinct from cast({value} as {kind})::text"
-    # What does not fit has been refused by the insert, and is not cut off here.
-    return f"{name} is distinct from cast({value} as {kind})"
+    if table.types[column].removesuffix("[]") in _SHAPELESS:
+        return f"{name}::text is distinct from {value}::text"
+    return f"{name} is distinct from {value}"
+
+
+def _stored(sql: Sql, table: _Table, column: str) -> str:
+    """A value as its column has it: SQLite sees to that, PostgreSQL rounds when it stores.
+
+    What does not fit has been refused by the insert, and is not cut off here.
+    """
+    value = f":{table.parameters[column]}"
+    return value if sql.dialect == "sqlite" else f"cast({value} as {table.types[column]})"
 
 
 def _others(wanted: Natural) -> Sequence[str]:
