@@ -54,7 +54,8 @@ def _refuse_longer(length: int, limit: int) -> None:
 
 def _digesting(policy: Policy, request: Request) -> Digesting:
     """Keeps as much of a body in memory as the route's fingerprint needs."""
-    by_digest = policy.fingerprint == "raw" and not policy.decode
+    # The key of a form is in its body, and its pages show what was submitted.
+    by_digest = policy.fingerprint == "raw" and not policy.decode and policy.form is None
     limit = MAX_IN_MEMORY if by_digest else policy.max_request
     return Digesting(limit, request=request)
 

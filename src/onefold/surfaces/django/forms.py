@@ -45,6 +45,8 @@ def session_of(request: HttpRequest) -> str:
             "The keys of forms are bound to a session. Put django.contrib.sessions into"
             " INSTALLED_APPS, and its SessionMiddleware into MIDDLEWARE."
         )
+    # Loaded first: the cookie of a session that is gone has a key until then.
+    session.keys()
     if not session.session_key:
         session.create()
     return str(session.session_key)

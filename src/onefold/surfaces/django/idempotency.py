@@ -28,6 +28,7 @@ from onefold.surfaces.django.messages import (
     is_form,
     request_of,
     response_of,
+    with_head,
 )
 from onefold.surfaces.django.project import get_onefold
 from onefold.surfaces.django.settings import read_settings
@@ -182,10 +183,10 @@ class _Keyed:
             _render(response)
             finished = self._finished(attempt, response)
         except Exception as error:
-            if attempt.captures:
-                attempt.undo(error)
-                _leave(attempt, request, error)
-            raise
+            instead = _left(attempt, request, error) if attempt.captures else None
+            if instead is None:
+                raise
+            return response_of(instead)
         except BaseException as error:
             attempt.fail(error)
             raise
@@ -221,10 +222,10 @@ class _Keyed:
                 attempt, answer_of(response, b""), pieces, _nothing
             )
             return response
-        body = b"" if stream == "tombstone" else b"".join(response.streaming_content)
-        answer = answer_of(response, body)
-        told = attempt.finish(answer)
-        return response if told is answer and stream == "tombstone" else response_of(told)
+        if stream == "tombstone":
+            head = answer_of(response, b"")
+            return with_head(response, head, attempt.finish(head))
+        return response_of(attempt.finish(answer_of(response, b"".join(response))))
 
     def _undo_if_told(self, attempt: Attempt) -> None:
         """A view may answer, and have its rows undone: `set_rollback`, or Django REST framework."""
@@ -276,13 +277,10 @@ class _Keyed:
             _render(response)
             finished = await self._afinished(attempt, response)
         except Exception as error:
-            if attempt.captures:
-                await attempt.undo(error)
-                if getattr(request, IS_WATCHED, False):
-                    setattr(request, PENDING, (attempt, error))
-                else:
-                    await attempt.fail(error)
-            raise
+            instead = await _aleft(attempt, request, error) if attempt.captures else None
+            if instead is None:
+                raise
+            return response_of(instead)
         except BaseException as error:
             await attempt.fail(error)
             raise
@@ -295,11 +293,11 @@ class _Keyed:
             answer = answer_of(response, response.content)
             told = await attempt.finish(answer)
             return response if told is answer else response_of(told)
-        is_buried = attempt.route.policy.stream == "tombstone"
-        body = b"" if is_buried else b"".join([piece async for piece in response])
-        answer = answer_of(response, body)
-        told = await attempt.finish(answer)
-        return response if told is answer and is_buried else response_of(told)
+        if attempt.route.policy.stream == "tombstone":
+            head = answer_of(response, b"")
+            return with_head(response, head, await attempt.finish(head))
+        body = b"".join([piece async for piece in response])
+        return response_of(await attempt.finish(answer_of(response, body)))
 
 
 class _RolledBack(Exception):
@@ -311,12 +309,22 @@ def _told(finish: Callable[[Answer], Answer], answer: Answer, response: HttpResp
     return response if told is answer else response_of(told)
 
 
-def _leave(attempt: Attempt, request: HttpRequest, error: Exception) -> None:
+def _left(attempt: Attempt, request: HttpRequest, error: Exception) -> Answer | None:
     """To the middleware, which will see what the project makes of an exception."""
-    if getattr(request, IS_WATCHED, False):
-        setattr(request, PENDING, (attempt, error))
-    else:
-        attempt.fail(error)
+    attempt.undo(error)
+    if not getattr(request, IS_WATCHED, False):
+        return attempt.fail(error)
+    setattr(request, PENDING, (attempt, error))
+    return None
+
+
+async def _aleft(attempt: AsyncAttempt, request: HttpRequest, error: Exception) -> Answer | None:
+    """`_left`, awaited."""
+    await attempt.undo(error)
+    if not getattr(request, IS_WATCHED, False):
+        return await attempt.fail(error)
+    setattr(request, PENDING, (attempt, error))
+    return None
 
 
 def _render(response: Any) -> None:

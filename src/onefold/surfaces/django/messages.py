@@ -92,6 +92,15 @@ def answer_of(response: HttpResponse, body: bytes) -> Answer:
     return Answer(response.status_code, (*response.items(), *cookies), body)
 
 
+def with_head(response: Any, head: Answer, told: Answer) -> Any:
+    """A response in parts that is not stored: itself, with what was added to its head."""
+    if told.status != head.status:
+        return response_of(told)
+    for name, value in told.headers[len(head.headers) :]:
+        response[name] = value
+    return response
+
+
 def response_of(answer: Answer) -> HttpResponse:
     """An answer, as Django sends it: nothing is added to it."""
     response = HttpResponse(answer.body, status=answer.status)
