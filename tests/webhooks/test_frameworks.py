@@ -249,6 +249,7 @@ def test_w033_w037_w054_the_endpoint_is_a_wsgi_application(
     assert call(app, body=b"x" * 2000, **endless) == 413
     assert call(app, CONTENT_LENGTH="9" * 5000) == 413
     assert call(app, CONTENT_LENGTH="") == 401
+    assert call(app, CONTENT_LENGTH="²") == 401
     assert [call(app, "GET"), call(app, "HEAD"), call(app, "PUT")] == [405, 405, 405]
     assert effects.numbers == [1]
 
@@ -322,6 +323,25 @@ def test_w037_django_makes_a_view_of_a_handler(store: Store, effects: Effects, a
     assert paid(RequestFactory().get("/hooks/tea"), shop="tea").status_code == 405
     assert (seen, effects.numbers) == (["tea POST"], [1])
     assert paid.csrf_exempt  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
+
+
+@pytest.mark.parametrize("path", ["/a%20b/%C3%BC?x=%27y", "/%E6%97%A5%E6%9C%AC"])
+def test_w028_twilio_sees_the_address_as_it_was_sent_to_django(
+    store: Store, effects: Effects, path: str
+) -> None:
+    asked, body = senders.twilio_form({"Sid": "1"}, url="https://example.com", path=path)
+    hook = Webhook(store.open(), Twilio(SECRET, "https://example.com"), name="sms")
+
+    @in_django.receives(hook)
+    def received(event: Received, request: HttpRequest) -> None:
+        event.connection.execute(effects.insert(1))
+
+    posted = RequestFactory().post(
+        path, body, content_type=senders.FORM, headers=dict(asked.headers)
+    )
+
+    assert received(posted).status_code == 200
+    assert effects.numbers == [1]
 
 
 async def test_w037_django_makes_an_async_view_of_a_coroutine_function(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import inspect
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-import msgspec
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -76,15 +76,19 @@ def _async_view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., 
 def _read(webhook: Webhook, request: HttpRequest) -> tuple[Request, bytes | Answer]:
     """The request and its body, whichever kind of server it came through."""
     limit = webhook.settings.max_body
-    raw: bytes | None = getattr(request, "scope", {}).get("raw_path")
-    asked = wsgi.request_of(request.META)
-    if raw is not None:
-        path = raw.partition(b"?")[0].decode("latin-1")
-        asked = msgspec.structs.replace(asked, path=path)
+    asked = wsgi.request_of(request.META, _path(request))
     if asgi.is_too_long(asked, limit):
         return asked, answers.too_large(limit)
     body: bytes = request.read(limit + 1)
     return asked, (answers.too_large(limit) if len(body) > limit else body)
+
+
+def _path(request: HttpRequest) -> str:
+    """As it was sent, where the server tells. The one in META is decoded, and not as WSGI does."""
+    raw: bytes | None = getattr(request, "scope", {}).get("raw_path")
+    if raw is not None:
+        return raw.partition(b"?")[0].decode("latin-1")
+    return wsgi.raw_path(request.META) or quote(request.path)
 
 
 def _response(answer: Answer) -> HttpResponse:

@@ -36,22 +36,29 @@ class WsgiWebhook:
         return [b"" if request.method == "HEAD" else answer.body]
 
 
-def request_of(environ: WSGIEnvironment) -> Request:
-    """The request of an environment."""
+def request_of(environ: WSGIEnvironment, path: str | None = None) -> Request:
+    """The request of an environment; `path` is what somebody else knows it to be."""
     return Request(
         method=str(environ["REQUEST_METHOD"]),
-        path=_path(environ),
+        path=_path(environ) if path is None else path,
         query=str(environ.get("QUERY_STRING", "")),
         headers=tuple(_headers(environ)),
     )
 
 
-def _path(environ: WSGIEnvironment) -> str:
-    """As it was sent, where the server tells; WSGI itself has it decoded."""
+def raw_path(environ: WSGIEnvironment) -> str | None:
+    """The path as it was sent, where the server tells."""
     for name in ("REQUEST_URI", "RAW_URI"):
         raw: Any = environ.get(name)
         if isinstance(raw, str) and raw.startswith("/"):
             return raw.partition("?")[0]
+    return None
+
+
+def _path(environ: WSGIEnvironment) -> str:
+    """As it was sent, as far as can be told: WSGI itself has it decoded."""
+    if (raw := raw_path(environ)) is not None:
+        return raw
     decoded = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
     return quote(decoded.encode("latin-1"))
 
@@ -69,10 +76,10 @@ def read_body(request: Request, environ: WSGIEnvironment, limit: int) -> bytes |
     if is_too_long(request, limit):
         return answers.too_large(limit)
     said = request.value("content-length") or ""
-    ends = bool(environ.get("wsgi.input_terminated"))
-    if not said.isdigit() and not ends:
+    is_said = said.isascii() and said.isdigit()
+    if not is_said and not environ.get("wsgi.input_terminated"):
         return b""
-    wanted = int(said) if said.isdigit() else limit + 1
+    wanted = int(said) if is_said else limit + 1
     body = bytearray()
     while len(body) < wanted:
         piece: bytes = environ["wsgi.input"].read(wanted - len(body))
