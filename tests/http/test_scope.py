@@ -1,6 +1,7 @@
 """Methods, routes and callers: what a key belongs to."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from fastapi import FastAPI
@@ -11,6 +12,7 @@ from starlette.websockets import WebSocket
 
 from onefold import InvalidInput, Onefold
 from onefold.surfaces import asgi
+from onefold.surfaces.fastapi import Once
 from tests.http.apps import (
     AsgiClient,
     anybody,
@@ -285,6 +287,25 @@ async def test_h040_a_principal_that_is_nobody_is_not_let_in(onefold: Onefold) -
 
     assert talk.status == 401
     assert b"not_identified" in talk.body
+
+
+@pytest.mark.parametrize("who", [7, UUID(int=7)], ids=["number", "UUID"])
+async def test_a_principal_may_be_any_id(onefold: Onefold, who: object) -> None:
+    def principal() -> object:
+        return who
+
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=principal, tenant=principal, takeover="refuse")
+    async def pay(once: Once) -> str:
+        assert once.claim is not None
+        return f"{once.claim.key.tenant} {once.claim.key.scope}"
+
+    talk = Talk(app, part())
+    await talk.run()
+
+    assert talk.body.decode() == f'"{who} {who}"'
 
 
 async def test_a_mounted_application_has_the_policies_of_the_outer_one(onefold: Onefold) -> None:

@@ -134,7 +134,7 @@ class Desk:
         found = self._found(made, request, body, principal)
         if found is None and made.required:
             raise problem.Refused(problem.key_missing(made.key.headers[0]).described_by(made.link))
-        owner = names.text("" if tenant is None else tenant, "tenant")
+        owner = names.text("" if tenant is None else _named(tenant), "tenant")
         key = None if found is None else ClaimKey(owner, made.surface, *found)
         return Exchange(made, Asked(request, body, key), route.waiters)
 
@@ -143,7 +143,7 @@ class Desk:
     ) -> tuple[str, str] | None:
         """The scope and the key: whose it is and for what, and what the client calls it."""
         if made.form is not None:
-            found: tuple[str, str] | None = made.form.read(request, body, principal)
+            found: tuple[str, str] | None = made.form.read(request, body, _named(principal))
             return found
         key = read_key(request, made.key)
         if key is None:
@@ -203,10 +203,16 @@ class Desk:
             )
 
 
+def _named(whose: object) -> object:
+    """Ids are often numbers, and spelled in one way only."""
+    return str(whose) if type(whose) in (int, UUID) else whose
+
+
 def _scope(made: Policy, request: Request, principal: object) -> str:
-    if not isinstance(principal, str) or not principal:
+    named = _named(principal)
+    if not isinstance(named, str) or not named:
         raise problem.Refused(problem.not_identified())
-    whose = scope_of(principal)
+    whose = scope_of(named)
     if made.scope == "principal":
         return whose
     text = f"{whose}\n{request.operation}"
