@@ -21,7 +21,12 @@ ROW: tuple[Any, ...] = ("1:charge#1", "step-1", 1, 7, None, 0, 1, 1, "{}")
 
 
 def wanted(**fields: Any) -> StepWrite:
-    given = {"key": "1:charge#1", "owner": "step-1", "state": Holding.SETTLED, "notes": Notes()}
+    given: dict[str, Any] = {
+        "key": "1:charge#1",
+        "owner": "step-1",
+        "state": Holding.SETTLED,
+        "notes": Notes(),
+    }
     return StepWrite(**{**given, **fields})
 
 

@@ -52,12 +52,13 @@ TENANT: Final = "onefold_tenant"
 class Idempotency(starlette.Idempotency):
     """The keys of a FastAPI application."""
 
+    def _find_routes(self) -> RouteFinder:
+        return _Finder()
+
     def install(self, app: FastAPI) -> None:  # type: ignore[override] # a FastAPI is a Starlette
         """Add the middleware, and describe keys and their answers in the OpenAPI document."""
-        self.finder = _Finder()
         super().install(app)
-        generate = app.openapi
-        finder = self.finder
+        generate, finder = app.openapi, self.finder
 
         def openapi() -> dict[str, Any]:
             if app.openapi_schema is None:

@@ -62,7 +62,10 @@ class Idempotency:
         is "ignore".
         """
         self.desk: Desk = Desk(onefold, unconfigured=unconfigured, defaults=defaults)
-        self.finder: RouteFinder = RouteFinder()
+        self.finder: RouteFinder = self._find_routes()
+
+    def _find_routes(self) -> RouteFinder:
+        return RouteFinder()
 
     def install(self, app: Starlette) -> None:
         """Add the middleware. Before the application starts, it checks and reports its routes."""
@@ -139,7 +142,7 @@ async def attempted(conversation: Conversation, run: Callable[[Once], Awaitable[
 
 
 def _wrapped(endpoint: Callable[..., Any], route: Route) -> Callable[..., Any]:
-    if not callable(endpoint) or inspect.isclass(endpoint):
+    if inspect.isclass(endpoint) or not callable(endpoint):  # pyright: ignore[reportUnnecessaryComparison]
         raise InvalidInput(
             "endpoint", f"must be a function, or a method of an HTTPEndpoint, got {endpoint!r}"
         )

@@ -17,12 +17,11 @@ from onefold.model.names import KEY_BYTES
 from onefold.surfaces.http.problem import Refused, key_invalid
 
 try:
-    from http_sf import StructuredFieldError
-    from http_sf import parse as parse_structured
-except ModuleNotFoundError as missing:
+    import http_sf
+except ModuleNotFoundError as _missing:
     raise ImportError(
         "Idempotency keys need http-sf; install it: pip install 'onefold[http]'"
-    ) from missing
+    ) from _missing
 
 if TYPE_CHECKING:
     from onefold.surfaces.http.request import Request
@@ -105,8 +104,8 @@ def _read(values: list[str], rules: KeyRules) -> str:
 
 def _structured(value: str, *, strict: bool) -> str:
     try:
-        item = parse_structured(value.encode("latin-1"), tltype="item")
-    except (StructuredFieldError, UnicodeEncodeError):
+        item = http_sf.parse(value.encode("latin-1"), tltype="item")
+    except (http_sf.StructuredFieldError, UnicodeEncodeError):
         raise _refused("must be a structured-field string: text in double quotes") from None
     key, parameters = item if isinstance(item, tuple) else (item, {})
     if not isinstance(key, str):
