@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from io import BytesIO
@@ -10,6 +11,7 @@ from wsgiref.util import setup_testing_defaults
 
 import flask
 import httpx
+import psycopg_pool
 import pytest
 from django.db import connections
 from django.http import HttpRequest
@@ -383,3 +385,38 @@ async def test_w040_a_request_that_is_cancelled_is_undone(store: Store, effects:
     assert effects.numbers == []
     assert (await hook.areceive(asked, BODY)).status == 200
     assert effects.numbers == [1]
+
+
+async def test_w040_a_handler_in_a_thread_is_waited_for_before_it_is_undone(
+    postgres_url: str, postgres_schema: str
+) -> None:
+    """A pool would give its connection to somebody else, who would commit what it writes."""
+    onefold = Onefold(postgres_url, schema=postgres_schema)
+    onefold.migrate()
+    table = f'"{postgres_schema}".effect'
+    begun, may_go_on = threading.Event(), threading.Event()
+    with psycopg_pool.ConnectionPool(postgres_url, min_size=1, max_size=1) as pool:
+        with pool.connection() as connection:
+            connection.execute(f"create table {table} (number integer)".encode())
+        hook = webhook(onefold, transaction=pool)
+
+        @hook.process
+        def paid(event: Received) -> None:
+            begun.set()
+            may_go_on.wait(30)
+            event.connection.execute(f"insert into {table} values (1)".encode())
+
+        asked = Request(method="POST", path="/", headers=tuple(headers().items()))
+        first = asyncio.create_task(hook.areceive(asked, BODY))
+        await asyncio.to_thread(begun.wait, 30)
+        for _ in range(2):
+            first.cancel()
+            await asyncio.sleep(0)
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+        with pool.connection() as connection:
+            rows = connection.execute(f"select number from {table}".encode()).fetchall()
+    onefold.close()
+    assert rows == []

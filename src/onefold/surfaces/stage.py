@@ -143,7 +143,7 @@ class AsyncStage:
             case Open():
                 return await self._open()
             case Held() | Close() if self._blocking is not None:
-                return await asyncio.to_thread(self._blocking.perform, step)
+                return await in_thread(self._blocking.perform, step)
             case Held(build):
                 assert self._begun is not None
                 return await self._begun.awrite(build)
@@ -158,7 +158,7 @@ class AsyncStage:
         conductor, target = self._conductor, _now(self._target)
         if target is not None and is_blocking(target):
             self._blocking = Stage(conductor, target)
-            return await asyncio.to_thread(self._blocking.perform, Open())
+            return await in_thread(self._blocking.perform, Open())
         self._blocking = None
         manager = abegin(target, conductor.database, conductor.clock)
         self._begun, self._manager = await manager.__aenter__(), manager
@@ -168,6 +168,24 @@ class AsyncStage:
         manager, self._manager, self._begun = self._manager, None, None
         if manager is not None:
             await manager.__aexit__(*_ended(commit=commit))
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call what blocks. Nothing stops a thread: who is cancelled meanwhile waits for its end.
+
+    Otherwise the transaction would be ended, and its connection given to somebody else, under the
+    hands of a handler that still writes.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return running.result()
 
 
 def is_target(value: object) -> bool:

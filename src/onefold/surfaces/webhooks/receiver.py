@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from onefold.errors import ConflictingOptions, UsageError
 from onefold.model.moment import from_micros
 from onefold.model.webhook_event import WebhookRejected
-from onefold.surfaces.stage import AsyncStage, Close, Stage
+from onefold.surfaces.stage import AsyncStage, Close, Stage, in_thread
 from onefold.surfaces.webhooks import answers
 from onefold.surfaces.webhooks.asgi import AsgiWebhook
 from onefold.surfaces.webhooks.provider import verify
@@ -124,7 +123,7 @@ class Webhook:
             return checked
         function = self._handled_by(handler)
         if not inspect.iscoroutinefunction(function):
-            function = partial(asyncio.to_thread, function)
+            function = partial(in_thread, function)
         stage = AsyncStage(self._conductor, self.settings.transaction)
         reception = Reception(self.settings, stage, checked[0], request, self._tell)
         try:
