@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from django.db import connections
+from django.db import connection, connections
 from django.test.utils import override_settings
 from psycopg import sql
 
@@ -69,3 +69,19 @@ def project_onefold(store: Store) -> Iterator[Onefold]:
     get_onefold.cache_clear()
     remove_database("default")
     connections.settings["default"] = before
+
+
+@pytest.fixture
+def rows(project_onefold: Onefold) -> Iterator[Callable[[], int]]:
+    """A table of the project's; answers with how many rows are committed."""
+    with connection.cursor() as cursor:
+        cursor.execute("create table payment (id integer)")
+
+    def count() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("select count(*) from payment")
+            found: int = cursor.fetchone()[0]
+            return found
+
+    yield count
+    connection.close()

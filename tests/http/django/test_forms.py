@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.sessions.backends.file import SessionStore as FileStore
+from django.contrib.sessions.backends.signed_cookies import SessionStore
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template import Context, engines
@@ -61,10 +63,11 @@ def visit(project_onefold: Onefold, orders: list[str]) -> Callable[..., Reply]:
     return send
 
 
-@pytest.fixture(autouse=True)
-def sessions() -> Any:
-    """In files, so that no tables are needed."""
-    with override_settings(SESSION_ENGINE="django.contrib.sessions.backends.file"):
+@pytest.fixture(params=["file", "signed_cookies"], autouse=True)
+def sessions(request: Any) -> Any:
+    """In files or in cookies, so that no tables are needed."""
+    engine = f"django.contrib.sessions.backends.{request.param}"
+    with override_settings(SESSION_ENGINE=engine, SESSION_SAVE_EVERY_REQUEST=True):
         yield
 
 
@@ -119,6 +122,27 @@ def test_h224_a_key_of_another_session_is_refused(
 
     assert visit("apple", form_keys().issue("order", "somebody else's")).status == 400
     assert orders == []
+
+
+def test_h224_a_key_is_not_good_for_every_visitor_without_a_session(
+    visit: Callable[..., Reply], orders: list[str]
+) -> None:
+    request: Any = RequestFactory().get("/")
+    request.session = SessionStore()
+    key = form_keys().issue("order", session_of(request))
+
+    assert visit("apple", key).status == 400
+    assert orders == []
+
+
+def test_h224_a_page_is_good_after_somebody_has_signed_in() -> None:
+    request: Any = RequestFactory().get("/")
+    request.session = FileStore()
+    before = session_of(request)
+
+    request.session.cycle_key()
+
+    assert session_of(request) == before
 
 
 def test_without_sessions_it_says_what_to_install() -> None:

@@ -1,12 +1,10 @@
 """What Django has of its own: atomic blocks, exceptions, responses that are rendered late."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.core.exceptions import PermissionDenied, SynchronousOnlyOperation
-from django.core.handlers.asgi import ASGIHandler
+from django.core.exceptions import PermissionDenied
 from django.db import connection, connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template import engines
@@ -18,30 +16,13 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
+from onefold import InvalidInput, Onefold, UsageError
 from onefold.surfaces.django import Idempotency, Once, once_of
-from tests.http.apps import AsgiClient
 from tests.http.scenario_site import Reply
 from tests.http.sync_apps import MIDDLEWARE, DjangoSite, WsgiClient
 
 OnlyPosts = Callable[..., Reply]
 CSRF = [*MIDDLEWARE, "django.middleware.csrf.CsrfViewMiddleware"]
-
-
-@pytest.fixture
-def rows(project_onefold: Onefold) -> Iterator[Callable[[], int]]:
-    """A table of the project's; answers with how many rows are committed."""
-    with connection.cursor() as cursor:
-        cursor.execute("create table payment (id integer)")
-
-    def count() -> int:
-        with connection.cursor() as cursor:
-            cursor.execute("select count(*) from payment")
-            found: int = cursor.fetchone()[0]
-            return found
-
-    yield count
-    connection.close()
 
 
 def insert() -> None:
@@ -414,127 +395,3 @@ def test_transaction_may_be_a_connection(rows: Callable[[], int]) -> None:
     post = site(pay)
 
     assert [post().status, post().is_replay, rows()] == [200, True, 1]
-
-
-# --- async ----------------------------------------------------------------------------------------
-
-
-def asite(view: Any, project_onefold: Onefold) -> Callable[..., list[Reply]]:
-    """Posts to a view several times, through Django's ASGI handler."""
-    wrapped = DjangoSite(path("pay", view))
-
-    class Handler(ASGIHandler):
-        async def get_response_async(self, request: HttpRequest) -> Any:
-            request.urlconf = wrapped.urls  # type: ignore[assignment]
-            return await super().get_response_async(request)
-
-    with override_settings(MIDDLEWARE=MIDDLEWARE):
-        handler: Any = Handler()
-    client = AsgiClient(handler)
-
-    def post(times: int = 2, method: str = "POST") -> list[Reply]:
-        async def play() -> list[Reply]:
-            headers = [("Idempotency-Key", "k"), ("Content-Type", "text/plain")]
-            try:
-                return [await client.request(method, "/pay", headers, b"x") for _ in range(times)]
-            finally:
-                await project_onefold.aclose()
-
-        return asyncio.run(play())
-
-    return post
-
-
-def test_an_async_view_is_leased(project_onefold: Onefold) -> None:
-    runs: list[int] = []
-
-    @Idempotency()(principal=alice, takeover="refuse")
-    async def pay(request: HttpRequest, once: Once) -> HttpResponse:
-        await asyncio.sleep(0)
-        runs.append(1)
-        return HttpResponse(f"paid {once.request_key}", status=201)
-
-    first, retry = asite(pay, project_onefold)()
-
-    assert [first.body, retry.body, retry.is_replay] == [b"paid k", b"paid k", True]
-    assert len(runs) == 1
-
-
-def test_an_async_view_may_be_joined_to_onefolds_own_database(project_onefold: Onefold) -> None:
-    @Idempotency()(principal=alice, transaction=project_onefold)
-    async def pay(request: HttpRequest, once: Once) -> HttpResponse:
-        await once.connection.execute("create table receipt (id integer)")
-        return HttpResponse("paid")
-
-    first, retry = asite(pay, project_onefold)()
-
-    assert [first.body, retry.is_replay] == [b"paid", True]
-
-
-def test_an_async_view_that_raises_is_remembered(project_onefold: Onefold) -> None:
-    async def caller(_request: HttpRequest) -> int:
-        await asyncio.sleep(0)
-        return 7
-
-    @Idempotency()(principal=caller, takeover="refuse")
-    async def pay(request: HttpRequest) -> HttpResponse:
-        await asyncio.sleep(0)
-        raise Http404
-
-    first, retry = asite(pay, project_onefold)()
-
-    assert [first.status, retry.status, retry.is_replay] == [404, 404, True]
-
-
-def test_an_async_view_answers_in_parts(project_onefold: Onefold) -> None:
-    async def parts() -> AsyncIterator[bytes]:
-        for part in (b"a", b"b"):
-            await asyncio.sleep(0)
-            yield part
-
-    @Idempotency()(principal=alice, takeover="refuse")
-    async def pay(request: HttpRequest) -> StreamingHttpResponse:
-        await asyncio.sleep(0)
-        return StreamingHttpResponse(parts())
-
-    first, retry = asite(pay, project_onefold)()
-
-    assert [first.body, retry.body, retry.is_replay] == [b"ab", b"ab", True]
-
-
-def test_a_sync_view_is_joined_under_asgi_too(
-    rows: Callable[[], int], project_onefold: Onefold
-) -> None:
-    @Idempotency()(principal=alice)
-    def pay(request: HttpRequest) -> HttpResponse:
-        insert()
-        return HttpResponse(request.body)
-
-    first, retry = asite(pay, project_onefold)()
-
-    assert [first.body, retry.body, retry.is_replay, rows()] == [b"x", b"x", True, 1]
-
-
-def test_an_async_view_passes_what_has_no_effect(project_onefold: Onefold) -> None:
-    @Idempotency()(principal=alice, takeover="refuse")
-    async def pay(request: HttpRequest) -> HttpResponse:
-        await asyncio.sleep(0)
-        return HttpResponse("form")
-
-    assert asite(pay, project_onefold)(1, "GET")[0].body == b"form"
-
-
-def test_djangos_transaction_is_not_for_async_views(project_onefold: Onefold) -> None:
-    with pytest.raises(ConflictingOptions, match="has none for async views"):
-
-        @Idempotency()(principal=alice)
-        async def pay(request: HttpRequest) -> HttpResponse:
-            raise SynchronousOnlyOperation
-
-
-def test_an_async_view_does_not_forward(project_onefold: Onefold) -> None:
-    with pytest.raises(ConflictingOptions, match="forward is for plain views"):
-
-        @Idempotency()(principal=alice, takeover="refuse", stream="forward")
-        async def pay(request: HttpRequest) -> HttpResponse:
-            raise SynchronousOnlyOperation

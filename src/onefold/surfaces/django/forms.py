@@ -10,8 +10,9 @@ def order(request: HttpRequest) -> HttpResponse: ...
 
 from __future__ import annotations
 
+import secrets
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from django.http import HttpRequest
+
+VISITOR: Final = "onefold_visitor"
 
 
 def form_keys() -> FormKeys:
@@ -37,7 +40,8 @@ def _made(secret: str, retired: Sequence[str]) -> FormKeys:
 def session_of(request: HttpRequest) -> str:
     """What tells a visitor from others, from the page to its submission; begun where there is none.
 
-    The key of a session changes when somebody signs in: pages from before are then refused.
+    It is kept in the session, and is not the session's key: that one is a secret, changes when
+    somebody signs in, and with every answer where sessions are kept in cookies.
     """
     session: Any = getattr(request, "session", None)
     if session is None:
@@ -47,6 +51,7 @@ def session_of(request: HttpRequest) -> str:
         )
     # Loaded first: the cookie of a session that is gone has a key until then.
     session.keys()
-    if not session.session_key:
-        session.create()
-    return str(session.session_key)
+    found = session.get(VISITOR)
+    if not found:
+        found = session[VISITOR] = secrets.token_urlsafe(16)
+    return str(found)

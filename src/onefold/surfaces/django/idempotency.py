@@ -13,7 +13,9 @@ def pay(request: HttpRequest) -> HttpResponse: ...
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import logging
 from contextlib import ExitStack
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -39,7 +41,7 @@ from onefold.surfaces.streaming import Forwarded
 from onefold.surfaces.wsgi import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from typing import Unpack
 
     from django.http import HttpRequest, HttpResponse
@@ -57,6 +59,11 @@ MARK: Final = "__onefold_route__"
 PENDING: Final = "_onefold_pending"
 IS_WATCHED: Final = "_onefold_is_watched"
 _ONCE: Final = "_onefold_once"
+
+log: logging.Logger = logging.getLogger("onefold.surfaces")
+
+_under_way: Final[set[asyncio.Task[Any]]] = set()
+"""Event loops forget tasks that nobody holds."""
 
 
 class Idempotency:
@@ -263,7 +270,7 @@ class _Keyed:
             )
             if answer is not None:
                 return response_of(answer)
-            return await self._aattempted(attempt, request, args, kwargs)
+            return await _apart(self._aattempted(attempt, request, args, kwargs), request)
 
         return wrapper
 
@@ -325,6 +332,25 @@ async def _aleft(attempt: AsyncAttempt, request: HttpRequest, error: Exception) 
         return await attempt.fail(error)
     setattr(request, PENDING, (attempt, error))
     return None
+
+
+async def _apart(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:
+    """To its end, though its client has gone: Django cancels the view then."""
+    task = asyncio.ensure_future(work)
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        # Nobody will see what becomes of an exception.
+        setattr(request, IS_WATCHED, False)
+        task.add_done_callback(_tell)
+        raise
+
+
+def _tell(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("A request failed after its client had gone.", exc_info=error)
 
 
 def _render(response: Any) -> None:
