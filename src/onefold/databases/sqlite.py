@@ -24,6 +24,7 @@ from weakref import ref
 from onefold.databases import sqlite_errors
 from onefold.databases.sqlite_bell import SqliteBell
 from onefold.databases.sqlite_errands import TasksErrand, ThreadsErrand, by_itself
+from onefold.databases.sqlite_shelf import Shelf
 from onefold.databases.sqlite_statements import apply_pending, execute, read
 from onefold.databases.sqlite_writer import POLL, File, Writer
 from onefold.errors import (
@@ -338,6 +339,16 @@ class SqliteDatabase:
             connection.create_function("onefold_lent", 0, token)
         _lent[id(connection)] = _Lent(ref(token), threading.get_ident(), self.path)
 
+    @property
+    def shelf(self) -> Shelf[sqlite3.Connection]:
+        """Connections of transactions that have ended."""
+        return self._current().shelf
+
+    @property
+    def async_shelf(self) -> Shelf[Any]:
+        """The same, with their threads."""
+        return self._current().async_shelf
+
     def close(self) -> None:
         """Close this process' connections and threads."""
         if not self._closed:
@@ -364,6 +375,8 @@ class _State:
         self.opening = threading.RLock()
         self.identity: Identity | None = None
         self._idle: list[sqlite3.Connection] = []
+        self.shelf: Shelf[sqlite3.Connection] = Shelf()
+        self.async_shelf: Shelf[Any] = Shelf()
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
         self._writer: Writer | None = None
@@ -405,6 +418,8 @@ class _State:
             self._executor.shutdown(wait=False)
         while self._idle:
             self._idle.pop().close()
+        self.shelf.close()
+        self.async_shelf.close()
 
 
 def path_of(url: str) -> Path:

@@ -47,12 +47,27 @@ def own(database: Database) -> Generator[sqlite3.Connection]:
         with _committed(connection):
             yield connection
     finally:
+        _put_away(database, connection)
+
+
+def _put_away(database: SqliteDatabase, connection: sqlite3.Connection) -> None:
+    """Keep a connection for the next transaction, as that one expects it."""
+    if connection.in_transaction:
         connection.close()
+        return
+    _tidy(connection)
+    database.shelf.put(connection)
+
+
+def _tidy(connection: sqlite3.Connection) -> None:
+    """As the next one expects it, whatever the handler has set."""
+    connection.row_factory, connection.text_factory = None, str
+    connection.isolation_level = None
 
 
 def _opened(database: SqliteDatabase) -> sqlite3.Connection:
     database.identity()
-    connection = database.connect()
+    connection = database.shelf.take() or database.connect()
     try:
         _begin(database, connection)
     except BaseException:
@@ -200,7 +215,10 @@ class AsyncSqlite:
         """Open a connection, and begin."""
 
         def work() -> None:
-            self._connection = _opened(self._database)
+            if self._connection is None:
+                self._connection = _opened(self._database)
+            else:
+                _begin(self._database, self._connection)
 
         await self._execute(work)
 
@@ -208,18 +226,39 @@ class AsyncSqlite:
         """Commit or roll back."""
         await self._execute(lambda: self._conn.execute(text))
 
-    async def close(self) -> None:
-        """Close the connection and end the thread; what is open is rolled back."""
+    async def roll_back(self) -> None:
+        """End what is open, after whatever the thread is still at; keep it if that succeeds."""
 
-        def work() -> None:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        def work() -> bool:
+            connection = self._connection
+            if connection is None:
+                return False
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("rollback")
+            return not connection.in_transaction
 
         try:
-            await self._execute(work)
-        finally:
-            self._thread.shutdown(wait=False)
+            is_clean = await self._execute(work)
+        except BaseException:
+            self.close()
+            raise
+        if is_clean:
+            self.put_away()
+        else:
+            self.close()
+
+    def put_away(self) -> None:
+        """Keep it for the next transaction; nothing is open, and its thread has nothing to do."""
+        _tidy(self._conn)
+        self._database.async_shelf.put(self)
+
+    def close(self) -> None:
+        """Close the connection once its thread is done with it, and end the thread."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._thread.submit(connection.close)
+        self._thread.shutdown(wait=False)
 
 
 def _answered(cursor: sqlite3.Cursor) -> AsyncSqliteCursor:
@@ -230,13 +269,13 @@ def _answered(cursor: sqlite3.Cursor) -> AsyncSqliteCursor:
 async def aown(database: Database) -> AsyncGenerator[AsyncSqlite]:
     """`own`, awaited."""
     assert isinstance(database, SqliteDatabase)
-    connection = AsyncSqlite(database)
+    connection: AsyncSqlite = database.async_shelf.take() or AsyncSqlite(database)
     try:
         await connection.open()
         yield connection
-        if not connection.in_transaction:
-            raise UsageError(_ENDED)
+        _refuse_ended(connection)
         await connection.end("commit")
-    finally:
-        # Closing rolls back what is still open.
-        await connection.close()
+    except BaseException:
+        await connection.roll_back()
+        raise
+    connection.put_away()
