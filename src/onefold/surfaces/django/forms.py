@@ -49,8 +49,6 @@ def session_of(request: HttpRequest) -> str:
             "The keys of forms are bound to a session. Put django.contrib.sessions into"
             " INSTALLED_APPS, and its SessionMiddleware into MIDDLEWARE."
         )
-    # Loaded first: the cookie of a session that is gone has a key until then.
-    session.keys()
     found = session.get(VISITOR)
     if not found:
         found = session[VISITOR] = secrets.token_urlsafe(16)
