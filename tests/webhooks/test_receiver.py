@@ -250,7 +250,9 @@ def github_replays() -> Replays:
 
 def shopify_replays() -> Replays:
     body = b'{"id": 7}'
-    return [(senders.shopify(body, event_id=event_id), body) for event_id in ("e-1", "e-2", None)]
+    replays = [senders.shopify(body, event_id=event_id) for event_id in ("e-1", "e-2", None)]
+    renamed = senders.shopify(body, shop="evil.example", topic="Orders/Create")
+    return [(asked, body) for asked in (*replays, renamed)]
 
 
 def twilio_replays() -> Replays:
@@ -381,8 +383,8 @@ async def test_w045_one_event_of_shopifys_is_one_for_each_shop_and_topic(
     endpoint: Endpoint,
 ) -> None:
     endpoint.made(Shopify(SECRET))
-    body = b'{"id": 7}'
     for shop in ("tea.myshopify.com", "milk.myshopify.com"):
+        body = json.dumps({"id": 7, "domain": shop}).encode()
         for topic in ("orders/create", "orders/updated"):
             for _ in range(2):
                 asked = senders.shopify(body, shop=shop, topic=topic)
