@@ -20,7 +20,6 @@ SQL = Sql("postgres")
 SHARDED = Sql("postgres", shards=4)
 KEY = ClaimKey("acme", "once", "import", "k")
 PLACE = (0, "acme", "once", "import", "k")
-NOBODY = (None,) * 9
 
 
 def wanted(**fields: Any) -> Wanted:
@@ -29,9 +28,9 @@ def wanted(**fields: Any) -> Wanted:
 
 
 def looked(**fields: Any) -> list[tuple[Any, ...]]:
-    """The one row of find_claims; without fields, nobody has the key."""
+    """What find_claim answers; without fields, nobody has the key."""
     if not fields:
-        return [(0, *NOBODY, NOW)]
+        return []
     row: dict[str, Any] = {
         "id": "claim-1",
         "owner": "owner-1",
@@ -45,7 +44,7 @@ def looked(**fields: Any) -> list[tuple[Any, ...]]:
         "now": NOW,
         **fields,
     }
-    return [(0, *msgspec.structs.astuple(Found(**row)))]
+    return [msgspec.structs.astuple(Found(**row))]
 
 
 def held(key: ClaimKey = KEY, **fields: Any) -> Claim:
@@ -88,7 +87,7 @@ def test_a_joined_claim_takes_the_advisory_lock_for_itself() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
     insert = run.answer("insert_claims", [])
-    run.answer("find_claims", looked())
+    run.answer("find_claim", looked())
     again = run.asks("try_claim_lock")
 
     assert insert.parameters == {"shared": False}
@@ -118,7 +117,7 @@ def test_a_stored_claim_decides(stored: dict[str, Any], kind: type) -> None:
     run = Steps(claims.claim(SQL, wanted(fingerprint="mine")))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(**stored))
+    run.answer("find_claim", looked(**stored))
 
     assert isinstance(run.result, kind)
 
@@ -127,7 +126,7 @@ def test_a_key_in_an_open_transaction_is_busy_at_once() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked())
+    run.answer("find_claim", looked())
     run.answer("try_claim_lock", [(False,)])
 
     assert isinstance(run.result, Busy)
@@ -138,7 +137,7 @@ def test_a_key_that_an_open_transaction_is_taking_over_is_busy() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(state=2))
+    run.answer("find_claim", looked(state=2))
     run.answer("try_claim_lock", [(False,)])
 
     assert isinstance(run.result, Busy)
@@ -148,7 +147,7 @@ def test_an_answer_that_is_committed_needs_no_lock() -> None:
     run = Steps(claims.claim(SQL, wanted(lease=None)))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(state=1, result="1"))
+    run.answer("find_claim", looked(state=1, result="1"))
 
     assert run.result == Replay(1, "claim-1")
 
@@ -157,7 +156,7 @@ def test_a_key_that_was_given_up_between_insert_and_look_means_one_more_round() 
     run = Steps(claims.claim(SQL, wanted()))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked())
+    run.answer("find_claim", looked())
     run.answer("try_claim_lock", [(True,)])
     run.answer("insert_claims", [("me", 9, NOW + SECOND)])
 
@@ -168,7 +167,7 @@ def test_an_abandoned_claim_is_taken_if_it_still_is_as_it_was_seen() -> None:
     run = Steps(claims.claim(SQL, wanted(takeover="refuse", fingerprint="print")))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(takeover=0, lease_until=NOW - 1))
+    run.answer("find_claim", looked(takeover=0, lease_until=NOW - 1))
     run.answer("try_claim_lock", [(True,)])
     taken = run.answer("take_over_claims", [("me", 10, NOW + SECOND)])
 
@@ -190,7 +189,7 @@ def test_a_resumed_claim_keeps_its_id_so_that_its_steps_still_count() -> None:
     run = Steps(claims.claim(SQL, wanted(takeover="resume")))
 
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(takeover=1, lease_until=NOW - 1))
+    run.answer("find_claim", looked(takeover=1, lease_until=NOW - 1))
     run.answer("try_claim_lock", [(True,)])
     taken = run.answer("take_over_claims", [("me", 10, NOW + SECOND)])
 
@@ -208,11 +207,11 @@ def test_a_lost_takeover_means_one_more_round_and_eight_are_enough() -> None:
 
     for _ in range(7):
         run.answer("insert_claims", [])
-        run.answer("find_claims", looked(state=2))
+        run.answer("find_claim", looked(state=2))
         run.answer("try_claim_lock", [(True,)])
         run.answer("take_over_claims", [])
     run.answer("insert_claims", [])
-    run.answer("find_claims", looked(state=2))
+    run.answer("find_claim", looked(state=2))
     run.answer("try_claim_lock", [(True,)])
     with pytest.raises(DatabaseBusy, match="the key 'k' changed hands 8 times while we looked"):
         run.answer("take_over_claims", [])
@@ -224,7 +223,7 @@ def test_a_lost_takeover_means_one_more_round_and_eight_are_enough() -> None:
 def test_what_verify_found_undone_is_taken_over_under_the_fence_that_was_seen() -> None:
     run = Steps(claims.take_over_unknown(SQL, wanted(), fence=7))
 
-    run.answer("find_claims", looked(fence=7, lease_until=NOW - 1))
+    run.answer("find_claim", looked(fence=7, lease_until=NOW - 1))
     taken = run.answer("take_over_claims", [("me", 8, NOW + SECOND)])
 
     assert values(taken)["seen_fence"] == 7
@@ -240,7 +239,7 @@ def test_what_verify_found_undone_is_taken_over_under_the_fence_that_was_seen() 
 def test_what_somebody_else_has_acted_on_is_left_alone(stored: dict[str, Any]) -> None:
     run = Steps(claims.take_over_unknown(SQL, wanted(), fence=7))
 
-    run.answer("find_claims", looked(**stored))
+    run.answer("find_claim", looked(**stored))
 
     assert run.result is None
 
@@ -248,7 +247,7 @@ def test_what_somebody_else_has_acted_on_is_left_alone(stored: dict[str, Any]) -
 def test_a_takeover_that_somebody_else_won_is_none() -> None:
     run = Steps(claims.take_over_unknown(SQL, wanted(), fence=7))
 
-    run.answer("find_claims", looked(fence=7))
+    run.answer("find_claim", looked(fence=7))
     run.answer("take_over_claims", [])
 
     assert run.result is None
@@ -270,7 +269,7 @@ def test_the_same_word_twice_counts_once() -> None:
     run = Steps(claims.settle(SQL, [claims.Settlement(held(), None)]))
 
     run.answer("settle_claims", [])
-    run.answer("find_claims", looked(owner="me", state=1, fence=7))
+    run.answer("find_claim", looked(owner="me", state=1, fence=7))
 
     assert run.result == [None]
 
@@ -306,7 +305,7 @@ def test_a_stale_word_raises(stored: dict[str, Any]) -> None:
 
     run.answer("settle_claims", [])
     with pytest.raises(LeaseLost, match="the key 'k' is no longer held under fence 7"):
-        run.answer("find_claims", looked(**stored))
+        run.answer("find_claim", looked(**stored))
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -145,7 +145,7 @@ def want(
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A stored claim. The fields are in the order of find_claims' columns."""
+    """A stored claim. The fields are in the order of find_claim's columns."""
 
     id: str
     owner: str
@@ -161,7 +161,7 @@ class Found(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Found:
-        """A row of find_claims, less its leading columns."""
+        """A row of find_claim; of find_claims, less its leading column."""
         return cls(*row)
 
 

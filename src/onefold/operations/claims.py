@@ -67,9 +67,9 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
 
 def find(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
     """What is stored of a key."""
-    rows = yield sql("find_claims", KEY_COLUMNS, [key.place(sql.shards)])
-    _, *stored = rows[0]
-    return None if stored[0] is None else Found.from_row(stored)
+    place = dict(zip(KEY_COLUMNS, key.place(sql.shards), strict=True))
+    rows = yield sql("find_claim", **place)
+    return Found.from_row(rows[0]) if rows else None
 
 
 def _may_take(sql: Sql, wanted: Wanted) -> Operation[bool]:
@@ -170,6 +170,11 @@ def renew(sql: Sql, claim: Claim, *, lease: int) -> Operation[datetime | None]:
     """Extend a lease that has not ended, under the same fence; None where it has."""
     rows = yield sql("renew_claims", (*HELD_COLUMNS, "lease"), [(*_held_row(sql, claim), lease)])
     return from_micros(rows[0][1]) if rows else None
+
+
+def lapse(sql: Sql, claim: Claim) -> Operation[None]:
+    """End a lease at once: whoever comes next takes the claim over, as its takeover says."""
+    yield from renew(sql, claim, lease=0)
 
 
 def _by_shard(sql: Sql, claims: Sequence[Claim]) -> list[list[tuple[Any, ...]]]:

@@ -1,0 +1,10 @@
+-- The claim that stands for a key. Served by the primary key.
+select
+    id, owner, state, fence, fingerprint, takeover, lease_until, expires_at, result, :now
+from onefold_claim
+where
+    shard = :shard
+    and tenant = :tenant
+    and surface = :surface
+    and scope = :scope
+    and key = :key
