@@ -7,7 +7,7 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Final
 
 from onefold.surfaces.http.body import MAX_IN_MEMORY, Digesting
-from onefold.surfaces.http.problem import Refused, too_large
+from onefold.surfaces.http.problem import Refused, incomplete, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +34,7 @@ def spool(
             if digesting.length > MAX_IN_MEMORY and isinstance(file, BytesIO):
                 file = _on_disk(file)
             file.write(piece)
+        _refuse_shorter(digesting.length, said_length(request))
     except BaseException:
         file.close()
         raise
@@ -50,6 +51,11 @@ def said_length(request: Request) -> int | None:
 def _refuse_longer(length: int, limit: int) -> None:
     if length > limit:
         raise Refused(too_large(limit))
+
+
+def _refuse_shorter(length: int, said: int | None) -> None:
+    if length < (said or 0):
+        raise Refused(incomplete())
 
 
 def _digesting(policy: Policy, request: Request) -> Digesting:

@@ -118,6 +118,7 @@ KEY_INVALID: Final = Kind("key_invalid", 400, "Idempotency key invalid")
 KEY_EXPIRED: Final = Kind("key_expired", 400, "Idempotency key expired")
 NOT_CONFIGURED: Final = Kind("not_configured", 400, "Idempotency keys not supported here")
 NOTHING_SELECTED: Final = Kind("nothing_selected", 400, "Request not identifiable")
+INCOMPLETE: Final = Kind("incomplete", 400, "Request incomplete")
 NOT_IDENTIFIED: Final = Kind("not_identified", 401, "Caller not identified")
 IN_PROGRESS: Final = Kind("in_progress", 409, "Request in progress")
 OUTCOME_UNKNOWN: Final = Kind("outcome_unknown", 409, "Outcome unknown")
@@ -136,6 +137,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     KEY_EXPIRED,
     NOT_CONFIGURED,
     NOTHING_SELECTED,
+    INCOMPLETE,
     NOT_IDENTIFIED,
     IN_PROGRESS,
     OUTCOME_UNKNOWN,
@@ -209,6 +211,15 @@ def nothing_selected() -> Problem:
         NOTHING_SELECTED,
         "The body has none of the fields by which this operation tells a retry from another"
         " request. Nothing was done.",
+    )
+
+
+def incomplete() -> Problem:
+    """The connection was cut before the body had come to its end."""
+    return make(
+        INCOMPLETE,
+        "The body of this request ended before it was complete. Nothing was done. Send it again,"
+        " with the same idempotency key.",
     )
 
 
