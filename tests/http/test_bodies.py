@@ -153,6 +153,16 @@ async def test_h087_in_a_transaction_it_is_undone_and_runs_again(onefold: Onefol
     assert (retry.status, retry.body) == (200, b"one two three")
 
 
+@pytest.mark.parametrize("stream", ["buffer", "forward", "tombstone"])
+async def test_h073_a_stream_may_be_marked_as_a_first_answer(onefold: Onefold, stream: str) -> None:
+    app = streaming(onefold, three, takeover="refuse", stream=stream, mark_first=True)
+    talk = Talk(app, part())
+
+    await talk.run()
+
+    assert (talk.body, talk.headers["idempotent-replayed"]) == (b"one two three", "false")
+
+
 @pytest.mark.parametrize("mode_option", ["joined", "leased"])
 async def test_h088_of_a_stream_without_an_end_a_tombstone_is_kept(
     onefold: Onefold, mode_option: str

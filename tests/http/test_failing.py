@@ -391,6 +391,33 @@ async def test_h152_unless_the_route_runs_unprotected_and_says_so(
     assert talk.headers["idempotency-unprotected"] == "true"
 
 
+@pytest.mark.parametrize("broken", ["refresh", "fingerprint"])
+async def test_h152_a_function_that_fails_opens_nothing(onefold: Onefold, broken: str) -> None:
+    runs: list[str] = []
+    is_broken: list[bool] = []
+    app, idempotency = bare_fastapi(onefold)
+
+    def function(*_: object) -> Any:
+        if is_broken:
+            raise RuntimeError("cannot")
+        return "same"
+
+    options: Any = {"takeover": "rerun", "fail_open": True, broken: function}
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, **options)
+    async def pay() -> str:
+        runs.append("paid")
+        return "paid"
+
+    await Talk(app, part()).run()
+    is_broken.append(True)
+    with suppress(RuntimeError):
+        await Talk(app, part()).run()
+
+    assert runs == ["paid"]
+
+
 async def test_h153_a_store_that_goes_away_before_the_end_means_unknown(
     store: Store, clock: Clock
 ) -> None:

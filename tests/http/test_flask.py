@@ -280,6 +280,20 @@ def test_h088_an_answer_without_an_end_is_buried(
     assert b"response_not_kept" in retry.data
 
 
+@pytest.mark.parametrize("stream", ["buffer", "forward", "tombstone"])
+def test_h073_an_answer_in_parts_may_be_marked_as_the_first_one(
+    app: flask.Flask, idempotency: Idempotency, stream: Any
+) -> None:
+    @app.post("/pay")
+    @idempotency(principal=alice, takeover="refuse", stream=stream, mark_first=True)
+    def pay() -> Any:
+        return flask.Response(iter([b"a", b"b"]))
+
+    first = post(app.test_client())
+
+    assert (first.data, first.headers["Idempotent-Replayed"]) == (b"ab", "false")
+
+
 def test_h046_h047_what_the_router_answers_is_no_outcome(
     app: flask.Flask, idempotency: Idempotency
 ) -> None:

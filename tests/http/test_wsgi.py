@@ -136,6 +136,15 @@ def test_h093_h087_an_iterable_is_closed_once_when_it_breaks_off(
     assert app.made[0].closed == 1
 
 
+@pytest.mark.parametrize("stream", ["buffer", "forward", "tombstone"])
+def test_h073_pieces_may_be_marked_as_a_first_answer(onefold: Onefold, stream: str) -> None:
+    app = App(b"a", b"b")
+
+    sent = call(keyed(onefold, app, takeover="refuse", stream=stream, mark_first=True))
+
+    assert (sent.body, sent.header("Idempotent-Replayed")) == (b"ab", "false")
+
+
 def test_h087_an_answer_that_breaks_off_is_not_stored_as_done(onefold: Onefold) -> None:
     app = App(b"a", error=ValueError("midway"))
     site = keyed(onefold, app)

@@ -48,6 +48,10 @@ HIDDEN: Final = frozenset(
 )
 """Ways past us in which an answer could be sent."""
 
+DEAF: Final = "2.4"
+"""From this version of ASGI on, an application may rely on being told by `send` that its client has
+gone, and streams on until then. Ours are not told while they are kept back: they come to an end."""
+
 log: logging.Logger = logging.getLogger("onefold.surfaces")
 
 
@@ -117,6 +121,8 @@ class IdempotencyMiddleware:
                 await conversation.answer(refusal)
                 return
         guarded = _guarded(scope, conversation)
+        if conversation.keeps_back:
+            guarded["asgi"] = {**scope.get("asgi", {}), "spec_version": DEAF}
         conversation.listen()
         await self._apart(self._converse(guarded, conversation, conversation.receive))
 
@@ -140,6 +146,7 @@ class IdempotencyMiddleware:
             return None
         conversation.template = match.template
         policy, request = match.route.policy, conversation.request
+        conversation.keeps_back = policy.stream != "tombstone"
         try:
             read_key(request, policy.key)
         except Refused as refused:

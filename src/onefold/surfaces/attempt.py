@@ -1,4 +1,4 @@
-"""An attempt: one keyed request of a framework that gives its answers as values.
+"""An attempt: one keyed request, from the claim of its key to its answer, for every framework.
 
 Whoever drives it says what it knows: the request and its body, who asks, what the handler has
 answered or raised. What it is told back is what to send.
@@ -7,6 +7,7 @@ answered or raised. What it is told back is what to send.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from onefold.errors import UsageError
@@ -16,12 +17,16 @@ from onefold.surfaces.once import Once
 from onefold.surfaces.stage import AsyncStage, Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from onefold.surfaces.http.answer import Answer
     from onefold.surfaces.http.body import Digested
     from onefold.surfaces.http.desk import Desk, Route
     from onefold.surfaces.http.exchange import Exchange
-    from onefold.surfaces.http.request import Request
+    from onefold.surfaces.http.request import Header, Request
     from onefold.surfaces.stage import Scene
+
+log: logging.Logger = logging.getLogger("onefold.surfaces")
 
 
 class _Attempt:
@@ -35,6 +40,11 @@ class _Attempt:
         self._exchange: Exchange | None = None
         self._once: Once | None = None
         self._error: BaseException | None = None
+
+    @property
+    def added(self) -> tuple[Header, ...]:
+        """What the handler's answer has on top of its own headers."""
+        return self._exchange.added if self.captures and self._exchange is not None else ()
 
     @property
     def once(self) -> Once:
@@ -134,19 +144,30 @@ class Attempt(_Attempt):
 class AsyncAttempt(_Attempt):
     """In an event loop. What must come to its end does, though its task is cancelled."""
 
-    def __init__(self, desk: Desk, route: Route) -> None:
-        """A transaction is begun as the route's policy says."""
+    def __init__(self, desk: Desk, route: Route, stage: AsyncStage | None = None) -> None:
+        """`stage` is where somebody has another way to carry it out."""
         super().__init__(desk, route)
-        self._stage = AsyncStage(desk.conductor, desk.target(route.policy))
+        self._stage: AsyncStage = (
+            AsyncStage(desk.conductor, desk.target(route.policy)) if stage is None else stage
+        )
 
     async def begin(
-        self, request: Request, body: Digested, *, principal: object, tenant: object
+        self,
+        request: Request,
+        body: Digested,
+        *,
+        principal: object,
+        tenant: object,
+        gone: Callable[[], Awaitable[object]] | None = None,
     ) -> Answer | None:
-        """Claim the key. None means that the handler is to run; otherwise this is the answer."""
+        """Claim the key. None means that the handler is to run; otherwise this is the answer.
+
+        `gone` returns when nobody waits for it any more.
+        """
         route, desk = self.route, self._desk
         try:
             exchange = desk.exchange(route, request, body, principal=principal, tenant=tenant)
-            answer = await self._stage.run(exchange.begin())
+            answer = await self._claimed(exchange, gone)
         except Refused as refused:
             return Asked(request, body, None).refusal(refused.problem, route.policy)
         if answer is None:
@@ -154,6 +175,28 @@ class AsyncAttempt(_Attempt):
         else:
             desk.ended(route, exchange)
         return answer
+
+    async def _claimed(
+        self, exchange: Exchange, gone: Callable[[], Awaitable[object]] | None
+    ) -> Answer | None:
+        """To its end: a claim that nobody knows of would hold its key for a lease."""
+        begun = asyncio.ensure_future(self._stage.run(exchange.begin()))
+        try:
+            if gone is not None and exchange.policy.wait is not None:
+                await _either(begun, gone())
+                exchange.is_hurried = True
+            return await asyncio.shield(begun)
+        except asyncio.CancelledError:
+            exchange.is_hurried = True
+            await asyncio.shield(asyncio.ensure_future(self._give_back(exchange, begun)))
+            raise
+
+    async def _give_back(self, exchange: Exchange, begun: Awaitable[Answer | None]) -> None:
+        try:
+            if await begun is None:
+                await self._stage.run(exchange.give_back())
+        except Exception as error:  # noqa: BLE001 - the lease ends by itself
+            log.warning("The key of a request that was cancelled is not free yet: %s", error)
 
     async def undo(self, error: BaseException) -> None:
         """The handler has raised: what it has written must not stay, whatever is answered."""
@@ -188,3 +231,12 @@ class AsyncAttempt(_Attempt):
 
     async def _run(self, scene: Scene[Any]) -> Any:
         return await asyncio.shield(asyncio.ensure_future(self._stage.run(scene)))
+
+
+async def _either(one: Awaitable[Any], other: Awaitable[Any]) -> None:
+    """Until one of them is there; the other one is not waited for."""
+    two = asyncio.ensure_future(other)
+    try:
+        await asyncio.wait({asyncio.ensure_future(one), two}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        two.cancel()

@@ -6,27 +6,26 @@ until it is committed, so that no client knows of an effect that is not there.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from onefold.errors import LeaseLost, UsageError
+from onefold.surfaces.attempt import AsyncAttempt
 from onefold.surfaces.http.answer import Answer
 from onefold.surfaces.http.asked import Asked
 from onefold.surfaces.http.body import Digesting, digested
-from onefold.surfaces.http.problem import Refused, too_large
+from onefold.surfaces.http.problem import Refused, incomplete, too_large
 from onefold.surfaces.http.request import Request
-from onefold.surfaces.once import Once
-from onefold.surfaces.stage import AsyncStage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from onefold.surfaces.http.body import Digested
     from onefold.surfaces.http.desk import Desk, Route
-    from onefold.surfaces.http.exchange import Exchange
-    from onefold.surfaces.stage import Scene
+    from onefold.surfaces.http.request import Header
+    from onefold.surfaces.once import Once
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
@@ -41,18 +40,16 @@ WHOLE: Final = 64 * 1024 * 1024
 class Conversation:
     """One request and its answer."""
 
-    route: Route | None = None
-    once: Once | None = None
     template: str | None = None
     """Of the route that the request matches, where it is known."""
+    keeps_back: bool = False
+    """Whether its answer is made to its end, though the client may have gone."""
 
     # Most requests come to nothing of this: what they do not need is not made for them.
-    _exchange: Exchange | None = None
-    _stage: AsyncStage | None = None
-    _captures: bool = False
-    _error: BaseException | None = None
+    _attempt: AsyncAttempt | None = None
     _digesting: Digesting | None = None
     _is_read: bool = False
+    _is_cut: bool = False
     _is_gone: bool = False
     _start: Message | None = None
     _is_started: bool = False
@@ -80,7 +77,12 @@ class Conversation:
     @property
     def is_open(self) -> bool:
         """True while an answer is expected that is to be stored."""
-        return self._captures
+        return self._attempt is not None and self._attempt.captures
+
+    @property
+    def once(self) -> Once | None:
+        """What the handler is given; None where there is no policy."""
+        return None if self._attempt is None else self._attempt.once
 
     # --- in ---------------------------------------------------------------------------------------
 
@@ -100,6 +102,7 @@ class Conversation:
     async def _hear(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.disconnect":
+            self._is_cut = not self._is_read
             self._is_gone = self._is_read = True
         elif self._digesting is not None and not self._is_read:
             self._digesting.feed(message.get("body", b""))
@@ -114,6 +117,8 @@ class Conversation:
             self._ahead.append(await self._hear())
         if self._digesting.length > limit:
             raise Refused(too_large(limit))
+        if self._is_cut:
+            raise Refused(incomplete())
         return self._digesting.done()
 
     async def disconnected(self) -> None:
@@ -127,79 +132,33 @@ class Conversation:
 
     async def begin(self, route: Route, *, principal: object, tenant: object) -> Answer | None:
         """Claim the key. None means that the handler is to run; otherwise this is the answer."""
-        if self.route is not None:
+        if self._attempt is not None:
             raise UsageError("This request has a policy already: one route, one @idempotency.")
-        self.route, policy = route, route.policy
-        desk, body = self._desk, NOTHING
+        self._attempt = AsyncAttempt(self._desk, route)
         try:
-            body = await self._body(policy.max_request)
-            exchange = desk.exchange(route, self.request, body, principal=principal, tenant=tenant)
-            stage = AsyncStage(desk.conductor, desk.target(policy))
-            answer = await self._patiently(stage, exchange)
+            body = await self._body(route.policy.max_request)
         except Refused as refused:
-            return Asked(self.request, body, None).refusal(refused.problem, policy)
-        if answer is not None:
-            desk.ended(route, exchange)
-            return answer
-        self._exchange, self._stage = exchange, stage
-        self.once = Once(exchange, stage, desk.conductor)
-        if exchange.claim is not None and not policy.joined:
-            self.once.beat = desk.heart.keep(exchange.claim, policy.lease)
-        self._captures = stage.is_open or exchange.claim is not None or exchange.unprotected
-        return None
-
-    async def _patiently(self, stage: AsyncStage, exchange: Exchange) -> Answer | None:
-        """Begin; who waits for another's answer stops when nobody waits for ours."""
-        if exchange.policy.wait is None or self._digesting is None:
-            return await stage.run(exchange.begin())
-        begun = asyncio.ensure_future(stage.run(exchange.begin()))
-        gone = asyncio.ensure_future(self.disconnected())
-        try:
-            await asyncio.wait({begun, gone}, return_when=asyncio.FIRST_COMPLETED)
-            exchange.is_hurried = True
-            return await begun
-        finally:
-            gone.cancel()
+            return Asked(self.request, NOTHING, None).refusal(refused.problem, route.policy)
+        return await self._attempt.begin(
+            self.request,
+            body,
+            principal=principal,
+            tenant=tenant,
+            gone=None if self._digesting is None else self.disconnected,
+        )
 
     async def undo(self, error: BaseException) -> None:
         """The handler has raised: what it has written must not stay, whatever is answered."""
-        self._error = error
-        if self._captures:
-            assert self._exchange is not None
-            await self._carry_out(self._exchange.undo())
+        assert self._attempt is not None
+        await self._attempt.undo(error)
 
     async def fail(self, error: BaseException) -> bool:
         """The application has raised, or ended without an answer; True where we have given one."""
-        if not self._captures:
-            return False
-        assert self._exchange is not None
-        assert self.once is not None
-        exchange, self._captures = self._exchange, False
-        is_lost = self.once.is_lost_by(error)
-        try:
-            told: Answer | None = await self._carry_out(
-                exchange.lose() if is_lost else exchange.fail(error)
-            )
-        finally:
-            self._ended()
+        told = None if self._attempt is None else await self._attempt.fail(error)
         if told is None or self._is_started:
             return False
         await self.answer(told)
         return True
-
-    async def _carry_out(self, scene: Scene[Any]) -> Any:
-        """To its end, though whoever waits for it may be cancelled."""
-        assert self._stage is not None
-        return await asyncio.shield(asyncio.ensure_future(self._stage.run(scene)))
-
-    def _ended(self) -> None:
-        assert self._exchange is not None
-        assert self.route is not None
-        assert self.once is not None
-        if self.once.beat is not None:
-            self._desk.heart.let_go(self.once.beat)
-        self._desk.ended(self.route, self._exchange)
-        self._desk.warn_of_unused(self.route, self.once)
 
     # --- out --------------------------------------------------------------------------------------
 
@@ -207,10 +166,11 @@ class Conversation:
         """What the application says."""
         if self._is_replaced:
             return
-        if not self._captures:
+        if self._attempt is None or not self._attempt.captures:
             await self._send(message)
         elif message["type"] == "http.response.start":
-            self._start = message
+            added = _encoded(self._attempt.added)
+            self._start = {**message, "headers": [*message.get("headers", ()), *added]}
             if self._stream == "tombstone":
                 await self._finish(b"")
         elif message["type"] == "http.response.body":
@@ -230,33 +190,30 @@ class Conversation:
         assert self._start is not None
         if not self._is_started:
             self._is_started = True
-            await self._send(self._start)
+            await self._send_on(self._start)
         elif len(self._pieces) > 1:
-            await self._send(
+            await self._send_on(
                 {"type": "http.response.body", "body": self._pieces[-2], "more_body": True}
             )
 
+    async def _send_on(self, message: Message) -> None:
+        """A client that has left does not end what was begun: the rest is made, and stored."""
+        with suppress(OSError):
+            await self._send(message)
+
     async def _finish(self, body: bytes) -> None:
-        assert self._exchange is not None
+        assert self._attempt is not None
         assert self._start is not None
-        assert self.once is not None
         answer = Answer(self._start["status"], _headers(self._start), body)
-        is_lost = self.once.is_lost_by(self._error)
-        try:
-            told: Answer = await self._carry_out(
-                self._exchange.lose() if is_lost else self._exchange.finish(answer, self._error)
-            )
-        finally:
-            self._captures = False
-            self._ended()
-        if told.status != answer.status and self._is_started:
-            # Half of an answer is with the client that must not be taken for a whole one.
-            raise LeaseLost("the key of this request", fence=0)
+        told = await self._attempt.finish(answer)
         if told is answer:
             await self._say(body)
-        else:
-            self._is_replaced = True
-            await self.answer(told)
+            return
+        if self._is_started:
+            # Half of an answer is with the client that must not be taken for a whole one.
+            raise LeaseLost("the key of this request", fence=0)
+        self._is_replaced = True
+        await self.answer(told)
 
     async def _say(self, body: bytes) -> None:
         assert self._start is not None
@@ -270,9 +227,7 @@ class Conversation:
 
     async def answer(self, answer: Answer) -> None:
         """Send an answer of ours."""
-        headers = [
-            (name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers
-        ]
+        headers = _encoded(answer.headers)
         await self._send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}
         )
@@ -280,8 +235,8 @@ class Conversation:
 
     @property
     def _stream(self) -> str:
-        assert self.route is not None
-        return self.route.policy.stream
+        assert self._attempt is not None
+        return self._attempt.route.policy.stream
 
 
 def _headers(start: Message) -> tuple[tuple[str, str], ...]:
@@ -289,6 +244,10 @@ def _headers(start: Message) -> tuple[tuple[str, str], ...]:
         (name.decode("latin-1"), value.decode("latin-1"))
         for name, value in start.get("headers", ())
     )
+
+
+def _encoded(headers: tuple[Header, ...]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 def _request(scope: MutableMapping[str, Any], template: str | None) -> Request:

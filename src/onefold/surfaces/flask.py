@@ -172,6 +172,8 @@ def _handled(attempt: Attempt, error: Exception) -> flask.Response:
 def _finished(attempt: Attempt, response: flask.Response) -> flask.Response:
     if not attempt.captures:
         return response
+    for name, value in attempt.added:
+        response.headers.add(name, value)
     head = Answer(response.status_code, tuple(response.headers.items()))
     stream = attempt.route.policy.stream
     if stream == "forward" and response.is_streamed:

@@ -175,7 +175,10 @@ class Once(Stepping):
 
     @property
     def _ledger(self) -> Ledger:
-        return self._loose if self.claim is None else self._steps.ledger
+        if self.claim is None:
+            return self._loose
+        self._exchange.has_steps = self._exchange.policy.takeover == "resume"
+        return self._steps.ledger
 
     def _lose(self) -> None:
         self._lost = True

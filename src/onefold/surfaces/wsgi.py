@@ -333,7 +333,7 @@ class _Capture:
         elif self._head is not None:
             raise AssertionError("start_response was called before, and this is no error.")
         self._status = status
-        self._head = Answer(int(status[:3]), tuple(headers))
+        self._head = Answer(int(status[:3]), (*headers, *self._attempt.added))
         return self._written.append
 
     def _whole(self, answered: Iterable[bytes], close: Callable[[], None]) -> Iterable[bytes]:

@@ -25,12 +25,12 @@ from django.db import connections, transaction
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.surfaces.attempt import AsyncAttempt, Attempt
 from onefold.surfaces.django.messages import (
+    add_headers,
     answer_of,
     body_of,
     is_form,
     request_of,
     response_of,
-    with_head,
 )
 from onefold.surfaces.django.project import get_onefold
 from onefold.surfaces.django.settings import read_settings
@@ -219,6 +219,7 @@ class _Keyed:
     def _finished(self, attempt: Attempt, response: Any) -> Any:
         if not attempt.captures:
             return response
+        add_headers(response, attempt.added)
         self._undo_if_told(attempt)
         stream = attempt.route.policy.stream
         if not response.streaming:
@@ -230,8 +231,7 @@ class _Keyed:
             )
             return response
         if stream == "tombstone":
-            head = answer_of(response, b"")
-            return with_head(response, head, attempt.finish(head))
+            return _told(attempt.finish, answer_of(response, b""), response)
         return response_of(attempt.finish(answer_of(response, b"".join(response))))
 
     def _undo_if_told(self, attempt: Attempt) -> None:
@@ -296,15 +296,14 @@ class _Keyed:
     async def _afinished(self, attempt: AsyncAttempt, response: Any) -> Any:
         if not attempt.captures:
             return response
-        if not response.streaming:
-            answer = answer_of(response, response.content)
-            told = await attempt.finish(answer)
-            return response if told is answer else response_of(told)
-        if attempt.route.policy.stream == "tombstone":
-            head = answer_of(response, b"")
-            return with_head(response, head, await attempt.finish(head))
-        body = b"".join([piece async for piece in response])
-        return response_of(await attempt.finish(answer_of(response, body)))
+        add_headers(response, attempt.added)
+        is_buried = attempt.route.policy.stream == "tombstone"
+        if response.streaming and not is_buried:
+            body = b"".join([piece async for piece in response])
+            return response_of(await attempt.finish(answer_of(response, body)))
+        answer = answer_of(response, b"" if response.streaming else response.content)
+        told = await attempt.finish(answer)
+        return response if told is answer else response_of(told)
 
 
 class _RolledBack(Exception):

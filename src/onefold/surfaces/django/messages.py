@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from onefold.surfaces.http.body import Digested
     from onefold.surfaces.http.policy import Policy
+    from onefold.surfaces.http.request import Header
 
 COOKIE: Final = "Set-Cookie"
 BODY: Final = "_onefold_body"
@@ -92,13 +93,10 @@ def answer_of(response: HttpResponse, body: bytes) -> Answer:
     return Answer(response.status_code, (*response.items(), *cookies), body)
 
 
-def with_head(response: Any, head: Answer, told: Answer) -> Any:
-    """A response in parts that is not stored: itself, with what was added to its head."""
-    if told.status != head.status:
-        return response_of(told)
-    for name, value in told.headers[len(head.headers) :]:
+def add_headers(response: HttpResponseBase, headers: tuple[Header, ...]) -> None:
+    """What an answer has on top of the view's own headers."""
+    for name, value in headers:
         response[name] = value
-    return response
 
 
 def response_of(answer: Answer) -> HttpResponse:

@@ -15,6 +15,7 @@ from django.utils.deprecation import MiddlewareMixin
 from onefold.surfaces.attempt import AsyncAttempt
 from onefold.surfaces.django.idempotency import IS_WATCHED, MARK, PENDING
 from onefold.surfaces.django.messages import (
+    add_headers,
     answer_of,
     close_with,
     is_form,
@@ -99,6 +100,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
         if response.status_code >= SERVER_ERRORS or response.streaming:
             instead = _run(attempt, attempt.fail, error)
             return response if instead is None else response_of(instead)
+        add_headers(found, attempt.added)
         answer = answer_of(found, found.content)
         told = _run(attempt, attempt.finish, answer)
         return response if told is answer else response_of(told)

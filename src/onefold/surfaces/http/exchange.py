@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from onefold.surfaces.http.asked import Asked, Waiters
     from onefold.surfaces.http.policy import Fate, Policy
     from onefold.surfaces.http.problem import Problem
+    from onefold.surfaces.http.request import Header
     from onefold.surfaces.stage import Scene
 
 UNPROTECTED: Final = "Idempotency-Unprotected"
@@ -73,6 +74,8 @@ class Exchange:
         """What became of it, in a word, for those who count."""
         self.unprotected: bool = False
         self.has_succeeded: bool = False
+        self.has_steps: bool = False
+        """Whether the attempt has written steps that a resume would find."""
         self.is_hurried: bool = False
         """Whether nobody waits any more: then it does not wait for others either."""
         self._waiters = waiters
@@ -84,24 +87,27 @@ class Exchange:
 
     def begin(self) -> Scene[Answer | None]:
         """Claim the key. None means that the handler is to run; otherwise this is the answer."""
-        try:
-            if self.asked.key is None:
-                if self.policy.joined:
-                    yield Open()
-                return None
+        if self.asked.key is not None:
             self._fingerprint = self._digest(self.asked)
-            claimed = yield from self._patiently()
-            return (yield from self._translated(claimed))
+        claimed: Claimed | None = None
+        try:
+            if self.asked.key is not None:
+                claimed = yield from self._patiently()
+                return (yield from self._translated(claimed))
+            if self.policy.joined:
+                yield Open()
         except (UsageError, problem.Refused):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a driver raises when it cannot
-            return self._failed_to_begin(error)
-
-    def _failed_to_begin(self, error: Exception) -> Answer | None:
-        log.error("The key of a request could not be claimed: %s", error, exc_info=error)
-        if self.policy.fail_open:
+        except Exception as error:
+            # Once it is known who has had the key, it is known that the request may have run.
+            if not self.policy.fail_open or claimed is not None:
+                return self._unavailable(error)
+            log.exception("A request runs unprotected: its key could not be claimed.")
             self.outcome, self.unprotected = "unprotected", True
-            return None
+        return None
+
+    def _unavailable(self, error: Exception) -> Answer:
+        log.error("A key could not be claimed, or not told of: %s", error, exc_info=error)
         self.outcome = "unavailable"
         return self._refusal(problem.unavailable(retry_after=1))
 
@@ -282,6 +288,16 @@ class Exchange:
             return self._refusal(problem.outcome_unknown())
         return (yield from self._translated(claimed))
 
+    @property
+    def added(self) -> tuple[Header, ...]:
+        """What the handler's answer has on top of its own headers."""
+        more: list[Header] = []
+        if self.policy.mark_first and self.asked.key is not None:
+            more.append((self.policy.marker, "false"))
+        if self.unprotected:
+            more.append((UNPROTECTED, "true"))
+        return tuple(more)
+
     # --- end --------------------------------------------------------------------------------------
 
     def finish(self, answer: Answer, error: BaseException | None = None) -> Scene[Answer]:
@@ -292,11 +308,11 @@ class Exchange:
             fate = "release"
         if self._is_undone:
             yield from self._record(answer, fate)
-            return self._first(answer)
+            return answer
         if self.policy.joined:
             return (yield from self._finish_joined(answer, fate))
         if self.claim is None:
-            return self._first(answer)
+            return answer
         return (yield from self._finish_leased(self.claim, answer, fate))
 
     def undo(self) -> Scene[None]:
@@ -314,6 +330,12 @@ class Exchange:
         told = self._refusal(problem.attempt_failed())
         yield from self._finish_leased(self.claim, told, fate)
 
+    def give_back(self) -> Scene[None]:
+        """The handler has not begun, and will not: free the key."""
+        yield from self.undo()
+        if self.claim is not None and not self.policy.joined:
+            yield self._freed(self.claim)
+
     def lose(self) -> Scene[Answer]:
         """The handler has stopped because the key is lost: leave that to its takeover."""
         yield from self.undo()
@@ -323,7 +345,7 @@ class Exchange:
     def _finish_joined(self, answer: Answer, fate: Fate) -> Scene[Answer]:
         if fate != "store":
             yield Close(commit=False)
-            return self._first(answer)
+            return answer
         try:
             if self.claim is not None:
                 word = claims.Settlement(self.claim, self._text(answer))
@@ -333,14 +355,14 @@ class Exchange:
             yield from self._undo()
             is_settled = yield from self._is_settled()
             if is_settled:
-                return self._first(answer)
+                return answer
             if not is_passing(error):
                 raise
             log.exception("A request could not be committed.")
             self.outcome = "unavailable"
             undone = problem.conflict_retry if is_settled is False else problem.not_recorded
             return self._refusal(undone(retry_after=1))
-        return self._first(answer)
+        return answer
 
     def _finish_leased(self, claim: Claim, answer: Answer, fate: Fate) -> Scene[Answer]:
         for pause in (*AGAIN, None):
@@ -357,16 +379,22 @@ class Exchange:
                 yield Pause(pause)
             else:
                 break
-        return self._first(answer)
+        return answer
 
     def _word(self, claim: Claim, answer: Answer, fate: Fate) -> Any:
         match fate:
             case "store":
                 return settle(claim, self._text(answer))
             case "release":
-                return Transaction(lambda sql: claims.release(sql, [claim]))
+                return self._freed(claim)
             case "unknown":
                 return Transaction(lambda sql: claims.abandon(sql, claim))
+
+    def _freed(self, claim: Claim) -> Transaction[Any]:
+        if claim.resumed or self.has_steps:
+            # Steps that were finished count for the next attempt, as if this one had vanished.
+            return Transaction(partial(claims.lapse, claim=claim))
+        return Transaction(lambda sql: claims.release(sql, [claim]))
 
     def _is_settled(self) -> Scene[bool | None]:
         """Whether a commit that failed has succeeded: its answer may be all that was lost.
@@ -407,17 +435,6 @@ class Exchange:
     def _key(self) -> ClaimKey:
         assert self.asked.key is not None
         return self.asked.key
-
-    def _first(self, answer: Answer) -> Answer:
-        """An answer that is no replay, with what the policy adds to it."""
-        more: list[tuple[str, str]] = []
-        if self.policy.mark_first and self.asked.key is not None:
-            more.append((self.policy.marker, "false"))
-        if self.unprotected:
-            more.append((UNPROTECTED, "true"))
-        if not more:
-            return answer
-        return msgspec.structs.replace(answer, headers=(*answer.headers, *more))
 
     def _refusal(self, found: Problem) -> Answer:
         return self.asked.refusal(found, self.policy)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def written(answer: Answer, policy: Policy, key: ClaimKey) -> str:
     """What is stored of an answer: text that is JSON, sealed or not."""
-    shown = answer if policy.redact is None else policy.redact(answer)
+    shown = _unmarked(answer if policy.redact is None else policy.redact(answer), policy.marker)
     if policy.stream == "tombstone":
         text = entomb(shown.status, shown.headers, policy.kept, sha256="", length=0)
     else:
@@ -26,6 +26,12 @@ def written(answer: Answer, policy: Policy, key: ClaimKey) -> str:
         return text
     sealed = policy.sealing.seal(text, place=_place(key))
     return msgspec.json.encode(sealed).decode()
+
+
+def _unmarked(answer: Answer, marker: str) -> Answer:
+    """Whether it is a replay is said of each sending anew."""
+    left = tuple(header for header in answer.headers if header[0].lower() != marker.lower())
+    return msgspec.structs.replace(answer, headers=left)
 
 
 def read(text: str, policy: Policy, key: ClaimKey) -> Stored:

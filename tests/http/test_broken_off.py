@@ -1,0 +1,181 @@
+"""Requests that are broken off: in their upload, while the key is claimed, while they stream."""
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from onefold import Onefold
+from onefold.model.claim import Holding
+from onefold.surfaces import starlette, wsgi
+from onefold.surfaces.attempt import AsyncAttempt
+from onefold.surfaces.fastapi import Once
+from tests.fixtures.connections import Effects
+from tests.http.apps import anybody, bare_fastapi
+from tests.http.apps_steps import Counter
+from tests.http.apps_talk import DISCONNECT, Talk, part
+from tests.http.scenario_site import LONG
+
+LEASED: dict[str, Any] = {"takeover": "refuse"}
+OLD = {"asgi": {"version": "3.0", "spec_version": "2.3"}}
+
+
+async def test_h097_a_body_that_was_cut_off_claims_nothing(
+    onefold: Onefold, effects: Effects
+) -> None:
+    idempotency = starlette.Idempotency(onefold)
+
+    @idempotency(principal=lambda _: "alice", **LEASED)
+    async def pay(request: Request) -> Response:
+        return PlainTextResponse(await request.body())
+
+    app = Starlette(routes=[Route("/pay", pay, methods=["POST"])])
+    idempotency.install(app)
+    cut, whole = Talk(app, part(b"12", more=True), DISCONNECT), Talk(app, part(b"1234"))
+    await cut.run()
+    claims = effects.claims
+    await whole.run()
+
+    assert (cut.status, claims) == (400, [])
+    assert b'"code":"incomplete"' in cut.body
+    assert (whole.status, whole.body) == (200, b"1234")
+
+
+def test_h097_nor_does_one_that_a_server_of_wsgi_has_lost(
+    onefold: Onefold, effects: Effects
+) -> None:
+    def inside(environ: Any, start_response: Any) -> list[bytes]:
+        raise AssertionError("This is not called.")
+
+    idempotency = wsgi.Idempotency(onefold)
+    idempotency.add("POST", "/pay", principal=lambda _: "alice", **LEASED)
+    heard: list[str] = []
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": "/pay",
+        "HTTP_IDEMPOTENCY_KEY": "k",
+        "CONTENT_LENGTH": "4",
+        "wsgi.input": io.BytesIO(b"12"),
+    }
+    idempotency.wrap(inside)(environ, lambda status, *_: heard.append(status))  # type: ignore[arg-type]
+
+    assert heard == ["400 Bad Request"]
+    assert effects.claims == []
+
+
+@pytest.mark.parametrize("wait", [None, timedelta(seconds=1)], ids=["at once", "waiting"])
+@pytest.mark.parametrize("joined", [True, False], ids=["joined", "leased"])
+@pytest.mark.parametrize("step", [0, 1])
+async def test_h138_who_is_cancelled_while_the_key_is_claimed_has_not_claimed_it(
+    onefold: Onefold, effects: Effects, *, joined: bool, wait: timedelta | None, step: int
+) -> None:
+    mode: Any = {"transaction": onefold} if joined else LEASED
+    counter = Counter(onefold, wait=wait, **mode)
+
+    async def cancel() -> None:
+        begun.cancel()
+
+    stage = counter.stage({step: cancel})
+    attempt = AsyncAttempt(counter.desk, counter.route, stage)
+    asked = counter.exchange().asked
+    begun = asyncio.ensure_future(
+        attempt.begin(
+            asked.request, asked.body, principal="alice", tenant=None, gone=asyncio.Event().wait
+        )
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await begun
+
+    assert not stage.is_open
+    assert [state for _, state in effects.claims] in ([], [Holding.FREE])
+    assert await counter.begin() is None
+
+
+@pytest.mark.parametrize("stream", ["buffer", "forward"])
+async def test_h140_a_stream_comes_to_its_end_though_its_client_has_gone(
+    onefold: Onefold, stream: Any
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    async def pieces() -> AsyncGenerator[str]:
+        for number in range(4):
+            await asyncio.sleep(0)
+            yield f"{number};"
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, stream=stream, **LEASED)
+    async def pay() -> StreamingResponse:
+        return StreamingResponse(pieces())
+
+    await Talk(app, part(), DISCONNECT, scope=OLD).run()
+    again = Talk(app, part(), scope=OLD)
+    await again.run()
+
+    assert (again.status, again.body) == (200, b"0;1;2;3;")
+    assert again.headers["idempotent-replayed"] == "true"
+
+
+async def test_h140_also_where_the_server_says_so(onefold: Onefold) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, stream="forward", **LEASED)
+    async def pay() -> StreamingResponse:
+        return StreamingResponse(f"{number};" for number in range(4))
+
+    # Of the end it is told as ever: that is stored by then.
+    with pytest.raises(ClientDisconnect):
+        await Talk(app, part(), is_cut_off=True).run()
+    again = Talk(app, part())
+    await again.run()
+
+    assert (again.status, again.body) == (200, b"0;1;2;3;")
+
+
+async def test_a_stream_of_no_end_hears_that_its_client_has_gone(onefold: Onefold) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    async def pieces() -> AsyncGenerator[str]:
+        yield "tick;"
+        talk.hear(DISCONNECT)
+        while True:
+            await asyncio.sleep(0)
+            yield "tick;"
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, stream="tombstone", **LEASED)
+    async def pay() -> StreamingResponse:
+        return StreamingResponse(pieces())
+
+    talk = Talk(app, part(), scope=OLD)
+    await asyncio.wait_for(talk.run(), LONG)
+
+    assert talk.status == 200
+
+
+async def test_h144_finished_steps_count_after_an_answer_that_frees_the_key(
+    onefold: Onefold,
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+    charged: list[str] = []
+    answers = iter([503, 200])
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, takeover="resume")
+    async def pay(once: Once) -> Response:
+        await once.astep("charge", lambda: charged.append(once.key("charge")))
+        return PlainTextResponse(str(once.resumed), next(answers))
+
+    talks = [Talk(app, part()) for _ in range(2)]
+    for talk in talks:
+        await talk.run()
+
+    assert [(talk.status, talk.body) for talk in talks] == [(503, b"False"), (200, b"True")]
+    assert len(charged) == 1
