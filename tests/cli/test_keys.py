@@ -1,6 +1,7 @@
 """What an operator does with keys from a shell."""
 
 import json
+import shlex
 
 import pytest
 
@@ -38,6 +39,21 @@ def test_keys_are_listed_without_what_is_stored(operate: Operate, place: Place) 
     assert keys == [("k-3", "held"), ("k-1", "settled"), ("k-2", "held")]
     assert 'There are more: --after \'["form", "alice", "k-3"]\'' in more.stdout
     assert none.stdout == "There are no such keys.\n"
+
+
+def test_no_key_says_anything_to_a_terminal_or_a_shell(operate: Operate, place: Place) -> None:
+    key = "'; \x1b]0;title\x07 \x9b31m [/bold]"
+    with place.open() as onefold:
+        claim(onefold, key)
+        claim(onefold, "k-2")
+
+    listed = operate("keys", "list", "--limit", "1").stdout
+    shown = operate("keys", "show", "http", "alice", key).stdout
+
+    for text in (listed, shown):
+        assert "'; \\x1b]0;title\\x07 \\x9b31m [/bold]" in text
+        assert "\x1b" not in text
+    assert json.loads(shlex.split(listed.splitlines()[-1])[-1]) == ["http", "alice", key]
 
 
 def test_a_key_is_shown_with_what_is_stored(operate: Operate, place: Place) -> None:

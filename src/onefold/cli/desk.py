@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 from rich.console import Console
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from onefold import Tenant
+
+# All but tabs and new lines.
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 DatabaseOption: TypeAlias = Annotated[
     str | None,
@@ -69,7 +73,7 @@ class Desk:
         if self.as_json:
             _print_json(value)
         else:
-            typer.echo(sentence)
+            typer.echo(_harmless(sentence))
 
     def answer_table(
         self, value: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, none: str
@@ -87,6 +91,11 @@ def _print_json(value: object) -> None:
     typer.echo(json_text(value, indent=2))
 
 
+def _harmless(text: str) -> str:
+    """Without what a terminal obeys: keys are often somebody else's words."""
+    return _CONTROLS.sub(lambda found: repr(found.group())[1:-1], text)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns side by side; a cell shows None as nothing."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -94,7 +103,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         table.add_column(column, no_wrap=not sys.stdout.isatty())
     for row in rows:
         # As text: what users have stored must not be read as markup.
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("" if cell is None else _harmless(str(cell))) for cell in row))
     Console(width=None if sys.stdout.isatty() else WIDEST).print(table)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -86,7 +87,7 @@ def list_keys(
         none="There are no such keys.",
     )
     if page.next is not None and not desk.as_json:
-        typer.echo(f"There are more: --after '{page.next}'")
+        typer.echo(f"There are more: --after {shlex.quote(page.next)}")
 
 
 @keys.command()
