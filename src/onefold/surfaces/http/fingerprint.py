@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import parse_qs, parse_qsl, urlencode
 
@@ -72,15 +73,20 @@ class _Recipe(msgspec.Struct, frozen=True):
     decode: bool = False
 
     def __str__(self) -> str:
-        options = [("name", name) for name in self.names]
-        options += [("exclude", name) for name in self.exclude]
-        options += [("header", name) for name in self.headers]
-        options += [("query", "any-order")] * self.canonical_query
-        options += [("body", "decoded")] * self.decode
-        spelled = urlencode(options)
-        if len(spelled) > _LONGEST_RECIPE:
-            spelled = f"digest={_digest([spelled.encode()])}"
-        return f"{VERSION}.{self.mode}" + (f"?{spelled}" if spelled else "")
+        return _spelled(self)
+
+
+@lru_cache(maxsize=256)  # a route has one, and every request of it has it spelled
+def _spelled(recipe: _Recipe) -> str:
+    options = [("name", name) for name in recipe.names]
+    options += [("exclude", name) for name in recipe.exclude]
+    options += [("header", name) for name in recipe.headers]
+    options += [("query", "any-order")] * recipe.canonical_query
+    options += [("body", "decoded")] * recipe.decode
+    spelled = urlencode(options)
+    if len(spelled) > _LONGEST_RECIPE:
+        spelled = f"digest={_digest([spelled.encode()])}"
+    return f"{VERSION}.{recipe.mode}" + (f"?{spelled}" if spelled else "")
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -287,8 +293,4 @@ def _select_json(body: bytes, recipe: _Recipe) -> bytes | None:
 
 def _digest(parts: Iterable[bytes]) -> str:
     """Of parts, each with its length in front, so that no two lists are one text."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(b"%d:" % len(part))
-        found.update(part)
-    return found.hexdigest()
+    return hashlib.sha256(b"".join([b"%d:%b" % (len(part), part) for part in parts])).hexdigest()
