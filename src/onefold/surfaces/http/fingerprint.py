@@ -73,11 +73,11 @@ class _Recipe(msgspec.Struct, frozen=True):
     decode: bool = False
 
     def __str__(self) -> str:
-        return _spelled(self)
+        return _as_text(self)
 
 
 @lru_cache(maxsize=256)  # a route has one, and every request of it has it spelled
-def _spelled(recipe: _Recipe) -> str:
+def _as_text(recipe: _Recipe) -> str:
     options = [("name", name) for name in recipe.names]
     options += [("exclude", name) for name in recipe.exclude]
     options += [("header", name) for name in recipe.headers]
