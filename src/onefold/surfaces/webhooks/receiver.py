@@ -90,7 +90,8 @@ class Webhook:
 
     def verify(self, request: Request, body: bytes) -> Verified:
         """Check a request; raises `BadSignature`. Nothing is stored."""
-        return verify(self.settings.provider, request, body, from_micros(self._conductor.now()))
+        now = from_micros(self._conductor.now())
+        return self.settings.dated(verify(self.settings.provider, request, body, now))
 
     def receive(
         self,
@@ -164,10 +165,10 @@ class Webhook:
         return answers.REJECTED
 
     def _is_too_old(self, verified: Verified) -> bool:
-        oldest, happened_at = self.settings.oldest, self.settings.happened_at(verified)
-        if oldest is None or happened_at is None:
+        oldest = self.settings.oldest
+        if oldest is None or verified.occurred_at is None:
             return False
-        return happened_at < from_micros(self._conductor.now()) - oldest
+        return verified.occurred_at < from_micros(self._conductor.now()) - oldest
 
     def _handled_by(self, handler: Callable[..., Any] | None) -> Callable[..., Any]:
         found = self._handler if handler is None else handler

@@ -11,7 +11,7 @@ import msgspec
 from onefold.app import Tenant
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import given, names
-from onefold.model.moment import span
+from onefold.model.moment import span, to_micros
 from onefold.surfaces.webhooks.provider import Provider
 from onefold.surfaces.webhooks.received import Received, StoredEvent
 from onefold.surfaces.webhooks.verified import Verified
@@ -101,10 +101,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Whose ids these are: the same text of another sender or endpoint is another id."""
         return f"{verified.provider}:{self.name}"
 
-    def happened_at(self, verified: Verified) -> datetime | None:
-        """When an event happened, if anybody knows."""
+    def dated(self, verified: Verified) -> Verified:
+        """The event with the time at which it happened, where the application knows better."""
         found = None if self.occurred_at is None else self.occurred_at(verified)
-        return verified.occurred_at if found is None else found
+        if found is None:
+            return verified
+        to_micros(found, "occurred_at")
+        return msgspec.structs.replace(verified, occurred_at=found)
 
     def enqueued(self, received: Received) -> Procedure[Any] | None:
         """The enqueue of the job that stands for an event; None where it is processed here."""
