@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session, sessionmaker
 
-from onefold import InvalidInput, Onefold
-from onefold.surfaces.fastapi import Once, once_of
+from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
+from onefold.surfaces.fastapi import Idempotency, Once, once_of
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
@@ -76,6 +76,34 @@ async def test_a_plain_function_has_a_blocking_engine(
 
     assert [talk.status for talk in talks] == [200, 200]
     assert effects.numbers == [3]
+
+
+@BOTH
+async def test_or_a_connection_of_ours_that_blocks(onefold: Onefold, effects: Effects) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=onefold)
+    def pay(payment: Payment, once: Once) -> Receipt:
+        once.connection.execute(effects.insert(payment.amount))
+        return Receipt(amount=payment.amount)
+
+    talks = await twice(app)
+
+    assert [talk.status for talk in talks] == [200, 200]
+    assert effects.numbers == [3]
+
+
+async def test_but_nothing_that_it_would_have_to_await(onefold: Onefold, store: Store) -> None:
+    _, idempotency = bare_fastapi(onefold)
+    engine = async_engine_of(store, "aiosqlite")
+
+    with pytest.raises(ConflictingOptions, match="the handler is a plain function"):
+
+        @idempotency(principal=anybody, transaction=engine)
+        def pay(once: Once) -> None: ...
+
+    await engine.dispose()
 
 
 @BOTH
@@ -186,6 +214,41 @@ async def test_what_an_endpoint_calls_can_ask_for_the_attempt(onefold: Onefold) 
     (talk, _) = await twice(app)
 
     assert talk.body == b'"k"'
+
+
+async def test_a_parameter_for_the_attempt_may_be_optional(onefold: Onefold) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, takeover="refuse")
+    async def pay(once: Once | None) -> str | None:
+        return None if once is None else once.request_key
+
+    (talk, _) = await twice(app)
+
+    assert talk.body == b'"k"'
+
+
+def test_one_application_has_one_of_them(onefold: Onefold) -> None:
+    app, _ = bare_fastapi(onefold)
+
+    with pytest.raises(UsageError, match="has an Idempotency already"):
+        Idempotency(onefold).install(app)
+
+
+async def test_keys_are_not_kept_where_another_one_keeps_them(
+    onefold: Onefold, effects: Effects
+) -> None:
+    app, _ = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @Idempotency(onefold)(principal=anybody, takeover="refuse")
+    async def pay() -> None: ...
+
+    with pytest.raises(UsageError, match="from another Idempotency"):
+        await Talk(app, part(BODY)).run()
+
+    assert effects.claims == []
 
 
 def test_only_functions_are_endpoints(onefold: Onefold) -> None:

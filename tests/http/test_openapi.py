@@ -83,6 +83,17 @@ def test_what_the_application_says_of_a_status_itself_stays(onefold: Onefold) ->
     assert "application/problem+json" in responses["422"]["content"]
 
 
+def test_a_path_with_a_convertor_is_described(onefold: Onefold) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/files/{name:path}")
+    @idempotency(principal=anybody, takeover="refuse")
+    async def keep(name: str) -> str:
+        return name
+
+    assert "x-idempotency" in app.openapi()["paths"]["/files/{name}"]["post"]
+
+
 def test_a_route_without_a_policy_says_nothing_of_keys(onefold: Onefold) -> None:
     operation = documented(onefold, takeover="refuse")["paths"]["/v1/plain"]["post"]
 

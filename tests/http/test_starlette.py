@@ -8,7 +8,7 @@ from starlette.endpoints import HTTPEndpoint
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Host, Mount, Route
 
 from onefold import InvalidInput, Onefold, UsageError
 from onefold.surfaces.starlette import Idempotency, Once, once_of
@@ -88,6 +88,24 @@ async def test_a_mounted_application_is_found_with_its_path(onefold: Onefold) ->
 
     assert talks[1].headers["idempotent-replayed"] == "true"
     assert idempotency.report()[0].startswith("POST /orders/{order}/pay: at most once")
+
+
+async def test_so_is_one_that_has_a_host_of_its_own(onefold: Onefold) -> None:
+    idempotency = Idempotency(onefold)
+
+    @idempotency(principal=caller, takeover="refuse")
+    async def pay(_request: Request) -> Response:
+        return PlainTextResponse("paid")
+
+    inner = Starlette(routes=[Route("/pay", pay, methods=["POST"])])
+    app = Starlette(routes=[Host("shop.example", inner)])
+    idempotency.install(app)
+    talks = [Talk(app, part(), headers=[("host", "shop.example")]) for _ in range(2)]
+    for talk in talks:
+        await talk.run()
+
+    assert [talk.body for talk in talks] == [b"paid", b"paid"]
+    assert talks[1].headers["idempotent-replayed"] == "true"
 
 
 async def test_h045_what_is_no_application_of_starlettes_has_no_policy(onefold: Onefold) -> None:

@@ -86,6 +86,9 @@ class IdempotencyMiddleware:
         self._is_checked = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._names: frozenset[bytes] = frozenset()
+        self._has_forms = False
+        self._longest = 0
+        """Of the bodies that any route accepts."""
         self._captures_all = False
         """Whether a request without a key may come to a transaction of ours."""
 
@@ -123,7 +126,7 @@ class IdempotencyMiddleware:
         guarded = _guarded(scope, conversation)
         if conversation.keeps_back:
             guarded["asgi"] = {**scope.get("asgi", {}), "spec_version": DEAF}
-        conversation.listen()
+        conversation.listen(self._longest)
         await self._apart(self._converse(guarded, conversation, conversation.receive))
 
     def _signs(self, scope: Scope) -> tuple[bool, bool]:
@@ -131,7 +134,7 @@ class IdempotencyMiddleware:
         for name, value in scope["headers"]:
             if name in self._names:
                 is_keyed = True
-            elif name == b"content-type":
+            elif name == b"content-type" and self._has_forms:
                 is_form = value.startswith(FORMS)
         return is_keyed, is_form
 
@@ -188,10 +191,13 @@ class IdempotencyMiddleware:
             return
         self._finder.collect(scope)
         self._desk.announce()
-        names = {name for route in self._desk.routes for name in route.policy.key.headers}
+        policies = [route.policy for route in self._desk.routes]
+        names = {name for policy in policies for name in policy.key.headers}
         self._names = frozenset(name.lower().encode() for name in names | {"idempotency-key"})
+        self._has_forms = any(policy.form is not None for policy in policies)
+        self._longest = max((policy.max_request for policy in policies), default=0)
         self._captures_all = self._captures_all or any(
-            route.policy.joined and not route.policy.required for route in self._desk.routes
+            policy.joined and not policy.required for policy in policies
         )
         self._is_checked = True
 

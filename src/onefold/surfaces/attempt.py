@@ -147,9 +147,9 @@ class AsyncAttempt(_Attempt):
     def __init__(self, desk: Desk, route: Route, stage: AsyncStage | None = None) -> None:
         """`stage` is where somebody has another way to carry it out."""
         super().__init__(desk, route)
-        self._stage: AsyncStage = (
-            AsyncStage(desk.conductor, desk.target(route.policy)) if stage is None else stage
-        )
+        if stage is None:
+            stage = AsyncStage(desk.conductor, desk.target(route.policy), blocks=route.is_plain)
+        self._stage: AsyncStage = stage
 
     async def begin(
         self,

@@ -86,10 +86,9 @@ class Conversation:
 
     # --- in ---------------------------------------------------------------------------------------
 
-    def listen(self, *, whole: bool = True) -> None:
-        """Read along from now on: the body is to be compared. `whole`: not by its digest alone."""
-        limit = WHOLE if whole else 0
-        self._digesting = Digesting(limit, request=self.request)
+    def listen(self, longest: int = WHOLE) -> None:
+        """Read along from now on: the body is to be compared. A longer one is refused anyway."""
+        self._digesting = Digesting(min(longest, WHOLE), request=self.request)
 
     async def receive(self) -> Message:
         """What the application hears."""
@@ -134,6 +133,11 @@ class Conversation:
         """Claim the key. None means that the handler is to run; otherwise this is the answer."""
         if self._attempt is not None:
             raise UsageError("This request has a policy already: one route, one @idempotency.")
+        if route.desk is not self._desk:
+            raise UsageError(
+                "This endpoint has its policy from another Idempotency than the one that is"
+                " installed in its application, and would keep its keys in that one's database."
+            )
         self._attempt = AsyncAttempt(self._desk, route)
         try:
             body = await self._body(route.policy.max_request)

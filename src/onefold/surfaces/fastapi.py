@@ -15,6 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
 from fastapi import Depends, Request, routing
+from starlette.routing import compile_path
 
 from onefold.errors import InvalidInput
 from onefold.surfaces import starlette
@@ -64,7 +65,9 @@ class Idempotency(starlette.Idempotency):
             if app.openapi_schema is None:
                 document = generate()
                 for route, methods, path in finder.routes(app):
-                    describe(document, path, methods, route.policy)
+                    # Without convertors: `/files/{name:path}` is `/files/{name}` there.
+                    described = compile_path(path)[1]
+                    describe(document, described, methods, route.policy)
                 app.openapi_schema = document
             return app.openapi_schema
 
@@ -87,7 +90,8 @@ class Idempotency(starlette.Idempotency):
             route = self.desk.route(
                 options, principal=principal, tenant=tenant, name=name_of(endpoint)
             )
-            check_target(self.desk.target(route.policy))
+            route.is_plain = not inspect.iscoroutinefunction(endpoint)
+            check_target(self.desk.target(route.policy), blocks=route.is_plain)
             wrapper = _wrapped(endpoint, route)
             setattr(wrapper, MARK, route)
             return wrapper  # type: ignore[return-value] # FastAPI calls it, with what it asks for

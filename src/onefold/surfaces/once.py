@@ -10,13 +10,14 @@ from __future__ import annotations
 import inspect
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
-from onefold.databases.transactions import abegin, begin
+from onefold.databases.transactions import abegin, begin, is_blocking
 from onefold.effects.books import Book
 from onefold.effects.ledger import Ledger
 from onefold.effects.steps import Stepping
-from onefold.errors import LeaseLost, UsageError
+from onefold.errors import ConflictingOptions, LeaseLost, UsageError
 from onefold.model.claim import Holding
 from onefold.model.identity import new_id
 from onefold.model.step import StepRow
@@ -220,12 +221,16 @@ class _NoBook(Book):
         return f"{self._name}:{name.label}"
 
 
-def check_target(target: object) -> None:
-    """Refuse, at the start, what no transaction can be begun on."""
-    if target is not None and not callable(target) and not is_target(target):
-        from onefold.databases.transactions import is_blocking
-
-        is_blocking(target)
+def check_target(target: object, *, blocks: bool = False) -> None:
+    """Refuse, at the start, what no transaction can be begun on, or nothing awaited of."""
+    if target is None or (callable(target) and not is_target(target)):
+        return
+    if not is_blocking(target) and blocks:
+        raise ConflictingOptions(
+            "transaction",
+            "is async, and the handler is a plain function, which can await nothing. Make it"
+            " `async def`, or give what blocks",
+        )
 
 
 def once_parameters(endpoint: Callable[..., Any]) -> list[str]:
@@ -234,4 +239,11 @@ def once_parameters(endpoint: Callable[..., Any]) -> list[str]:
         hints = inspect.get_annotations(endpoint, eval_str=True)
     except NameError:
         hints = inspect.get_annotations(endpoint)
-    return [name for name, hint in hints.items() if hint is Once or hint == "Once"]
+    return [name for name, hint in hints.items() if _is_once(hint)]
+
+
+def _is_once(hint: Any) -> bool:
+    """Also where it may be None, as in a view that answers a GET."""
+    return hint in (Once, "Once", "Once | None") or (
+        get_origin(hint) in (Union, UnionType) and Once in get_args(hint)
+    )

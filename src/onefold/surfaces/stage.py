@@ -113,10 +113,16 @@ class Stage:
 class AsyncStage:
     """Carries out in an event loop; what blocks, in threads."""
 
-    def __init__(self, conductor: Conductor, target: object = None) -> None:
-        """`target` is what the transaction is begun on; None is our own database."""
+    def __init__(
+        self, conductor: Conductor, target: object = None, *, blocks: bool = False
+    ) -> None:
+        """`target` is what the transaction is begun on; None is our own database.
+
+        `blocks` is for handlers that are plain functions: they can await nothing of it.
+        """
         self._conductor = conductor
         self._target = target
+        self._blocks = blocks
         self._manager: AbstractAsyncContextManager[Begun] | None = None
         self._begun: Begun | None = None
         self._blocking: Stage | None = None
@@ -156,7 +162,7 @@ class AsyncStage:
 
     async def _open(self) -> None:
         conductor, target = self._conductor, _now(self._target)
-        if target is not None and is_blocking(target):
+        if self._blocks or (target is not None and is_blocking(target)):
             self._blocking = Stage(conductor, target)
             return await in_thread(self._blocking.perform, Open())
         self._blocking = None

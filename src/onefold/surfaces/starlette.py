@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Mount
+from starlette.routing import Host, Match, Mount
 
 from onefold.errors import InvalidInput, UsageError
 from onefold.surfaces import asgi
@@ -69,6 +69,12 @@ class Idempotency:
 
     def install(self, app: Starlette) -> None:
         """Add the middleware. Before the application starts, it checks and reports its routes."""
+        classes: list[object] = [middleware.cls for middleware in app.user_middleware]
+        if IdempotencyMiddleware in classes:
+            raise UsageError(
+                "This application has an Idempotency already. One has the policies of all routes:"
+                " what differs between them, say where they are decorated."
+            )
         app.add_middleware(IdempotencyMiddleware, desk=self.desk, finder=self.finder)
 
     def __call__(
@@ -88,7 +94,8 @@ class Idempotency:
             route = self.desk.route(
                 options, principal=principal, tenant=tenant, name=name_of(endpoint)
             )
-            check_target(self.desk.target(route.policy))
+            route.is_plain = not inspect.iscoroutinefunction(endpoint)
+            check_target(self.desk.target(route.policy), blocks=route.is_plain)
             wrapper = _wrapped(endpoint, route)
             setattr(wrapper, MARK, route)
             return wrapper  # type: ignore[return-value] # the same parameters, awaited
@@ -246,4 +253,4 @@ class RouteFinder:
 def _mounted(route: Any) -> Routes | None:
     """The routes of what is mounted; None where nothing is."""
     found = getattr(route, "original_route", route)
-    return found.routes if isinstance(found, Mount) else None
+    return found.routes if isinstance(found, Mount | Host) else None

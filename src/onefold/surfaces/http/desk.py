@@ -60,6 +60,10 @@ class Route:
         self.tenant: Callable[..., Any] | None = tenant
         self.name: str | None = name
         """What it is called in the report: the method and the path."""
+        self.desk: Desk | None = None
+        """Whose it is."""
+        self.is_plain: bool = False
+        """Whether its handler is a plain function in an application that awaits."""
         self.waiters: Waiters = Waiters(policy.waiters)
         self.was_warned: bool = False
 
@@ -118,7 +122,7 @@ class Desk:
             if name is not None:
                 error.add_note(f"This is said of {name}.")
             raise
-        made.name = name
+        made.name, made.desk = name, self
         self.routes.append(made)
         return made
 
