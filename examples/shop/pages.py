@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from examples.shop.shop import Shop
 
 SESSION: Final = "shop_session"
+QUANTITIES: Final = frozenset(map(str, range(1, 101)))
 
 
 def session(request: Request) -> str:
@@ -49,7 +50,7 @@ def add_pages(app: FastAPI, shop: Shop) -> None:
         product: Annotated[str, Form()] = "",
         quantity: Annotated[str, Form()] = "",
     ) -> Response:
-        if not product or not quantity.isdecimal() or int(quantity) < 1:
+        if not product or quantity not in QUANTITIES:
             told = {"session": session(request), "wrong": "A product and a quantity, please."}
             return templates.TemplateResponse(request, "order.html", told, status_code=422)
         order_id = await orders.place(once.connection, session(request), product, int(quantity))

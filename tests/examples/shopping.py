@@ -72,6 +72,18 @@ class Shopping:
         order = {"product": "tea", "quantity": 2}
         assert shop.post("/api/orders", json=order, headers=headers).status_code == 401
 
+    def test_an_order_does_not_tell_what_its_customer_is_known_by(self, shop: httpx.Client) -> None:
+        order_id = _order_by_api(shop, str(uuid4())).json()["id"]
+
+        shown = shop.get(f"/orders/{order_id}").json()
+
+        assert {*shown} == {"id", "product", "quantity", "state", "mails"}
+
+    def test_no_form_orders_more_than_there_is(self, shop: httpx.Client) -> None:
+        for quantity in ("0", "101", "9" * 5000):
+            form = {**_hidden_fields(shop), "product": "tea", "quantity": quantity}
+            assert shop.post("/orders", data=form).status_code == 422
+
     def test_a_form_that_is_sent_twice_ends_at_one_order(self, shop: httpx.Client) -> None:
         form = {**_hidden_fields(shop), "product": "tea", "quantity": "3"}
         wrong = shop.post("/orders", data={**form, "quantity": "none"})
