@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request as StarletteRequest
 from starlette.routing import Mount, Route
 
-from onefold import Onefold
+from onefold import Onefold, WrongConnection
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.webhooks import Received, Refuse, Stripe, Twilio, Webhook
 from onefold.surfaces.webhooks import django as in_django
@@ -362,6 +362,24 @@ async def test_w037_django_makes_an_async_view_of_a_coroutine_function(
 
     assert statuses == [200, 200]
     assert effects.numbers == [1]
+
+
+async def test_w037_an_async_view_of_djangos_has_no_transaction_of_djangos(
+    store: Store, alias: str
+) -> None:
+    """Its connections belong to threads: one request alone might be lucky, and two would not."""
+
+    async def paid(event: Received, request: HttpRequest) -> None: ...
+
+    with pytest.raises(WrongConnection, match="Make the handler a plain function"):
+        in_django.receives(webhook(store.open(), transaction=connections[alias]))(paid)
+
+    late = in_django.receives(webhook(store.open(), transaction=lambda: connections[alias]))(paid)
+    asked = AsyncRequestFactory().post(
+        "/hooks", BODY, content_type="application/json", headers=headers()
+    )
+    with pytest.raises(WrongConnection, match="Make the handler a plain function"):
+        await late(asked)
 
 
 async def test_w040_a_request_that_is_cancelled_is_undone(store: Store, effects: Effects) -> None:

@@ -95,6 +95,16 @@ def is_blocking(target: object) -> bool:
     raise _unknown(target)
 
 
+def refuse_thread_bound(target: object) -> None:
+    """Refuse what cannot go from one thread to another, as what is awaited does."""
+    if any(package == "django" for package, _ in _names(target)):
+        raise WrongConnection(
+            target,
+            "belongs to the thread that has opened it, and nothing that is awaited stays in one."
+            " Make the handler a plain function, or give an async pool or engine.",
+        )
+
+
 def _nothing(sql: Sql) -> Operation[None]:
     """That the connection is to our database is found out with the first operation."""
     del sql

@@ -15,7 +15,13 @@ import msgspec
 
 from onefold.calls.procedure import Gather, Pause, Transaction
 from onefold.databases import Build
-from onefold.databases.transactions import Begun, abegin, begin, is_blocking
+from onefold.databases.transactions import (
+    Begun,
+    abegin,
+    begin,
+    is_blocking,
+    refuse_thread_bound,
+)
 from onefold.operations.run import run, run_async
 
 if TYPE_CHECKING:
@@ -163,6 +169,7 @@ class AsyncStage:
     async def _open(self) -> None:
         conductor, target = self._conductor, _now(self._target)
         if self._blocks or (target is not None and is_blocking(target)):
+            refuse_thread_bound(target)
             self._blocking = Stage(conductor, target)
             return await in_thread(self._blocking.perform, Open())
         self._blocking = None

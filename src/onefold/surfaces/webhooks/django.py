@@ -15,6 +15,7 @@ from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from onefold.databases.transactions import refuse_thread_bound
 from onefold.surfaces.webhooks import answers, asgi, wsgi
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Callable[..., A
 
     urlpatterns = [path("hooks/stripe", paid)]
 
-    A coroutine function makes an async view.
+    A coroutine function makes an async view. Its transaction cannot be Django's, which has none for
+    those.
     """
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,6 +64,9 @@ def _view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., HttpRe
 
 
 def _async_view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., Any]:
+    # Where a function gives it, this is told with the first request.
+    refuse_thread_bound(webhook.settings.transaction)
+
     @wraps(handler)
     async def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         asked, answer = _read(webhook, request)
