@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import msgspec
 
 from onefold.errors import UsageError
 from onefold.surfaces.conversation import Conversation
-from onefold.surfaces.http.desk import KEYED, SAFE, Desk, Route
+from onefold.surfaces.http.desk import KEYED, SAFE, Desk
 from onefold.surfaces.http.key import read_key
-from onefold.surfaces.http.policy import PASSING
 from onefold.surfaces.http.problem import Refused, not_configured, too_large
+from onefold.surfaces.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from onefold.surfaces.http.answer import Answer
     from onefold.surfaces.http.desk import Unconfigured
     from onefold.surfaces.http.policy import PolicyOptions
+    from onefold.surfaces.table import Match
 
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
@@ -53,14 +51,6 @@ DEAF: Final = "2.4"
 gone, and streams on until then. Ours are not told while they are kept back: they come to an end."""
 
 log: logging.Logger = logging.getLogger("onefold.surfaces")
-
-
-class Match(msgspec.Struct, frozen=True):
-    """Where a request goes."""
-
-    route: Route | None = None
-    """None where nothing is said of it."""
-    template: str | None = None
 
 
 class Finder(Protocol):
@@ -256,9 +246,6 @@ async def _silence(*_: object) -> Any:
 
 # --- without a framework --------------------------------------------------------------------------
 
-UNFOUND: Final = frozenset({307, 308, 401, 403, 404, 405})
-"""What an application answers before its endpoint has begun; from outside, nobody can tell."""
-
 
 class Idempotency:
     """Routes of a plain ASGI application.
@@ -277,7 +264,7 @@ class Idempotency:
     ) -> None:
         """`defaults` hold for every route that does not say otherwise."""
         self.desk: Desk = Desk(onefold, unconfigured=unconfigured, defaults=defaults)
-        self._table: list[tuple[str, re.Pattern[str], str, Route]] = []
+        self._table = Table(self.desk)
 
     def add(
         self,
@@ -292,16 +279,7 @@ class Idempotency:
 
         `principal` and `tenant` are given the ASGI scope; they may be coroutine functions.
         """
-        name = f"{method.upper()} {path}"
-        route = self.desk.route(options, principal=principal, tenant=tenant, name=name)
-        passing = PASSING | UNFOUND
-        route.policy = msgspec.structs.replace(route.policy, passing=passing)
-        route.check()
-        pattern = "".join(
-            "[^/]+" if part.startswith("{") else re.escape(part)
-            for part in re.split(r"(\{[^{}]*\})", path)
-        )
-        self._table.append((method.upper(), re.compile(pattern), path, route))
+        self._table.add(method, path, options, principal=principal, tenant=tenant)
 
     def wrap(self, app: App) -> IdempotencyMiddleware:
         """The application, with its keys honoured."""
@@ -310,11 +288,7 @@ class Idempotency:
     def find(self, scope: Scope) -> Match | None:
         """The route of a request; the first that was added wins."""
         root = scope.get("root_path", "")
-        path = scope["path"].removeprefix(root) or "/"
-        for method, pattern, template, route in self._table:
-            if method == scope["method"] and pattern.fullmatch(path):
-                return Match(route, template)
-        return Match()
+        return self._table.find(scope["method"], scope["path"].removeprefix(root) or "/")
 
     def collect(self, scope: Scope) -> None:
         """They have names already."""

@@ -19,12 +19,12 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import RequestRedirect
 
 from onefold.errors import InvalidInput, UsageError
-from onefold.surfaces.asgi import Match
 from onefold.surfaces.attempt import Attempt
 from onefold.surfaces.http.answer import Answer
 from onefold.surfaces.http.desk import SAFE, Desk
 from onefold.surfaces.once import Once, check_target, once_parameters
 from onefold.surfaces.streaming import Forwarded
+from onefold.surfaces.table import Match
 from onefold.surfaces.wsgi import BODY, NOTHING, IdempotencyMiddleware, request_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Host, Match, Mount
 
 from onefold.errors import InvalidInput, UsageError
-from onefold.surfaces import asgi
+from onefold.surfaces import table
 from onefold.surfaces.asgi import IdempotencyMiddleware, conversation_of
 from onefold.surfaces.http.desk import SAFE, Desk
 from onefold.surfaces.once import Once, check_target, once_parameters
@@ -191,7 +191,7 @@ async def _asked(function: Callable[..., Any] | None, request: Request) -> Any:
 class RouteFinder:
     """Reads the application's own table of routes."""
 
-    def find(self, scope: Scope) -> asgi.Match | None:
+    def find(self, scope: Scope) -> table.Match | None:
         """The endpoint that the application will call, and what was said of it."""
         app: Any = scope.get("app")
         return self._find(app.router.routes, scope, "")
@@ -221,7 +221,7 @@ class RouteFinder:
         """Routes with those of included routers in their places."""
         return routes
 
-    def _find(self, routes: Routes, scope: Scope, prefix: str) -> asgi.Match | None:
+    def _find(self, routes: Routes, scope: Scope, prefix: str) -> table.Match | None:
         for route in self.flattened(routes):
             match, child = route.matches(scope)
             if match is not Match.FULL:
@@ -230,11 +230,11 @@ class RouteFinder:
             if (mounted := _mounted(route)) is not None:
                 inner = self._find(mounted, {**scope, **child}, path)
                 # Of what is no application of Starlette's, nobody can tell.
-                return inner if inner is not None or mounted else asgi.Match()
+                return inner if inner is not None or mounted else table.Match()
             endpoint = child.get("endpoint") or getattr(route, "endpoint", None)
             if inspect.isclass(endpoint):
                 endpoint = getattr(endpoint, scope["method"].lower(), None)
-            return asgi.Match(getattr(endpoint, MARK, None), path)
+            return table.Match(getattr(endpoint, MARK, None), path)
         return None
 
     def _endpoints(self, routes: Routes, prefix: str) -> Iterator[tuple[Any, frozenset[str], str]]:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import re
 from http import HTTPStatus
 from io import BytesIO
 from itertools import chain
@@ -18,17 +17,16 @@ from urllib.parse import quote
 
 import msgspec
 
-from onefold.surfaces.asgi import UNFOUND, Match
 from onefold.surfaces.attempt import Attempt
 from onefold.surfaces.http.answer import Answer
 from onefold.surfaces.http.body import digested
 from onefold.surfaces.http.desk import KEYED, SAFE, Desk, Route
 from onefold.surfaces.http.key import read_key
-from onefold.surfaces.http.policy import PASSING
 from onefold.surfaces.http.problem import Refused, not_configured
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.spool import said_length, spool
 from onefold.surfaces.streaming import Forwarded, Passed
+from onefold.surfaces.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from onefold.surfaces.http.body import Digested
     from onefold.surfaces.http.desk import Unconfigured
     from onefold.surfaces.http.policy import Policy, PolicyOptions
+    from onefold.surfaces.table import Match
 
     Caller: TypeAlias = Callable[[WSGIEnvironment], Any]
 
@@ -215,7 +214,7 @@ class Idempotency:
     ) -> None:
         """`defaults` hold for every route that does not say otherwise."""
         self.desk: Desk = Desk(onefold, unconfigured=unconfigured, defaults=defaults)
-        self._table: list[tuple[str, re.Pattern[str], str, Route]] = []
+        self._table = Table(self.desk)
 
     def add(
         self,
@@ -230,16 +229,7 @@ class Idempotency:
 
         `principal` and `tenant` are given the environment.
         """
-        name = f"{method.upper()} {path}"
-        route = self.desk.route(options, principal=principal, tenant=tenant, name=name)
-        # What an application answers before its endpoint has begun; from outside, nobody can tell.
-        route.policy = msgspec.structs.replace(route.policy, passing=PASSING | UNFOUND)
-        route.check()
-        pattern = "".join(
-            "[^/]+" if part.startswith("{") else re.escape(part)
-            for part in re.split(r"(\{[^{}]*\})", path)
-        )
-        self._table.append((method.upper(), re.compile(pattern), path, route))
+        self._table.add(method, path, options, principal=principal, tenant=tenant)
 
     def wrap(self, app: WSGIApplication) -> IdempotencyMiddleware:
         """The application, with its keys honoured. Add its routes before."""
@@ -250,10 +240,7 @@ class Idempotency:
     def find(self, environ: WSGIEnvironment) -> Match | None:
         """The route of a request; the first that was added wins."""
         path = environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace") or "/"
-        for method, pattern, template, route in self._table:
-            if method == environ["REQUEST_METHOD"] and pattern.fullmatch(path):
-                return Match(route, template)
-        return Match()
+        return self._table.find(environ["REQUEST_METHOD"], path)
 
     def collect(self) -> None:
         """They have names already."""
