@@ -21,9 +21,11 @@ from tests.fixtures.connections import Effects
 from tests.http.apps import anybody, bare_fastapi
 from tests.http.apps_steps import Counter
 from tests.http.apps_talk import DISCONNECT, Talk, part
+from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
 from tests.http.scenario_site import LONG
 
 LEASED: dict[str, Any] = {"takeover": "refuse"}
+BOTH = pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES], ids=str)
 OLD = {"asgi": {"version": "3.0", "spec_version": "2.3"}}
 
 
@@ -70,6 +72,7 @@ def test_h097_nor_does_one_that_a_server_of_wsgi_has_lost(
     assert effects.claims == []
 
 
+@BOTH
 @pytest.mark.parametrize("wait", [None, timedelta(seconds=1)], ids=["at once", "waiting"])
 @pytest.mark.parametrize("joined", [True, False], ids=["joined", "leased"])
 @pytest.mark.parametrize("step", [0, 1])
@@ -160,6 +163,7 @@ async def test_a_stream_of_no_end_hears_that_its_client_has_gone(onefold: Onefol
     assert talk.status == 200
 
 
+@BOTH
 async def test_h144_finished_steps_count_after_an_answer_that_frees_the_key(
     onefold: Onefold,
 ) -> None:
