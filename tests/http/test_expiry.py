@@ -1,5 +1,6 @@
 """Time: how long keys count, and by whose clock."""
 
+import threading
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -116,6 +117,21 @@ async def test_h185_or_the_route_finds_out_with_the_next_retry(
     answers = [await counter.carry_out() for _ in range(2)]
 
     assert [answer.body for answer in answers] == [body, body]
+
+
+async def test_h185_who_finds_out_may_block(onefold: Onefold, clock: Clock) -> None:
+    asked: list[int] = []
+
+    def verify(_key: str) -> None:
+        asked.append(threading.get_ident())
+
+    counter = Counter(onefold, takeover="refuse", lease=timedelta(seconds=60), verify=verify)
+    await counter.begin()
+    clock.advance(timedelta(seconds=61))
+    await counter.begin()
+
+    assert asked
+    assert threading.get_ident() not in asked
 
 
 @OURS

@@ -180,6 +180,16 @@ async def test_w037_a_handler_that_blocks_runs_in_a_thread(store: Store, effects
     engine.dispose()
 
 
+async def test_w037_ours_blocks_for_it(store: Store, effects: Effects) -> None:
+    hook = webhook(store.open())
+
+    @hook.process
+    def paid(event: Received) -> None:
+        event.connection.execute(effects.insert(1))
+
+    await drive(hook.asgi, "/", effects)
+
+
 async def test_w037_the_transaction_is_begun_on_what_is_given(
     store: Store, effects: Effects
 ) -> None:

@@ -237,5 +237,8 @@ def _blocking(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 async def _awaited(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    value = function(*arguments)
+    """A plain function may block: `verify` asks a third party."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    value = await in_thread(function, *arguments)
     return await value if inspect.isawaitable(value) else value

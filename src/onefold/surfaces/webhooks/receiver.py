@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from onefold.errors import ConflictingOptions, UsageError
 from onefold.model.moment import from_micros
 from onefold.model.webhook_event import WebhookRejected
-from onefold.surfaces.stage import AsyncStage, Close, Stage, in_thread
+from onefold.surfaces.stage import AsyncStage, Close, Stage
 from onefold.surfaces.webhooks import answers
 from onefold.surfaces.webhooks.asgi import AsgiWebhook
 from onefold.surfaces.webhooks.provider import verify
@@ -123,9 +122,8 @@ class Webhook:
         if not isinstance(checked, tuple):
             return checked
         function = self._handled_by(handler)
-        if not inspect.iscoroutinefunction(function):
-            function = partial(in_thread, function)
-        stage = AsyncStage(self._conductor, self.settings.transaction)
+        is_plain = not inspect.iscoroutinefunction(function)
+        stage = AsyncStage(self._conductor, self.settings.transaction, blocks=is_plain)
         reception = Reception(self.settings, stage, checked[0], request, self._tell)
         try:
             return await stage.run(reception.scene(function, arguments))
