@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_what_was_rolled_back_is_not_in_the_next_one(database: SqliteDatabase) -
 
 
 def test_an_awaited_transaction_is_kept_and_rolled_back_likewise(database: SqliteDatabase) -> None:
-    async def fail(first: object) -> None:
+    async def fail(first: Any) -> None:
         async with abegin(None, database, lambda: None) as begun:
             assert begun.connection is first
             await begun.connection.execute("insert into note values ('lost')")

@@ -38,6 +38,10 @@ class Shelf(Generic[T]):
             thing.close()
             return
         self._things.append(thing)
+        self._close_late()
+
+    def _close_late(self) -> None:
+        """Another thread may have closed the shelf while this one put something there."""
         if self._is_closed:
             self.close()
 

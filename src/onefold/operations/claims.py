@@ -67,7 +67,7 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
 
 def find(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
     """What is stored of a key."""
-    place = dict(zip(KEY_COLUMNS, key.place(sql.shards), strict=True))
+    place: dict[str, Any] = dict(zip(KEY_COLUMNS, key.place(sql.shards), strict=True))
     rows = yield sql("find_claim", **place)
     return Found.from_row(rows[0]) if rows else None
 
