@@ -21,9 +21,9 @@ from onefold.surfaces.webhooks import (
     Verified,
     verify,
 )
-from onefold.surfaces.webhooks.github import form_fields
 from onefold.surfaces.webhooks.reading import json_object, moment_of
 from onefold.surfaces.webhooks.reception import bounded
+from onefold.surfaces.webhooks.urlencoded import form_fields
 from tests.webhooks import senders
 from tests.webhooks.senders import SECRET, WHPK, WHSEC, accepted
 

@@ -437,6 +437,24 @@ def test_w024_slacks_interaction_is_inside_its_form() -> None:
     assert verified.id.startswith("digest:")
 
 
+@pytest.mark.parametrize(
+    ("provider", "signed"),
+    [
+        (GitHub(SECRET), lambda body: senders.github(body, content_type=senders.FORM)),
+        (Slack(SECRET), lambda body: senders.slack(body, NOW, content_type=senders.FORM)),
+    ],
+    ids=["github", "slack"],
+)
+def test_w024_json_that_is_called_a_form_is_the_same_event(
+    provider: Provider, signed: Callable[[bytes], Request]
+) -> None:
+    body = b'{"text": "&payload=%7B%22evil%22%3A1%7D&"}'
+
+    assert verify(provider, signed(body), body, NOW).json() == {
+        "text": "&payload=%7B%22evil%22%3A1%7D&"
+    }
+
+
 # --- Twilio ---------------------------------------------------------------------------------------
 
 

@@ -8,12 +8,12 @@ no part of that digest: whoever may change the id may change the name.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import unquote_to_bytes
 
 from onefold.surfaces.webhooks import reading
 from onefold.surfaces.webhooks.provider import Provider
 from onefold.surfaces.webhooks.rejection import BadSignature
 from onefold.surfaces.webhooks.secret import Secret, matching
+from onefold.surfaces.webhooks.urlencoded import payload
 from onefold.surfaces.webhooks.verified import Verified
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class GitHub(Provider, frozen=True):
             signed_id=False,
             secret_id=secret.id,
             body=body,
-            content=form_field(body, "payload") if is_form(request) else None,
+            content=payload(request, body),
             event_type=reading.optional(request, "x-github-event"),
             digest=digest,
             guard=digest,
@@ -65,24 +65,3 @@ class GitHub(Provider, frozen=True):
         if not given.startswith(f"{algorithm}="):
             raise BadSignature("header_malformed", header="x-hub-signature-256")
         return algorithm, given.removeprefix(f"{algorithm}=")
-
-
-def is_form(request: Request) -> bool:
-    """Whether the body says of itself that it is a form."""
-    kind = reading.optional(request, "content-type") or ""
-    return kind.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded"
-
-
-def form_fields(body: bytes) -> list[tuple[bytes, bytes]]:
-    """The fields of a form in their order, as bytes, empty ones too."""
-    fields: list[tuple[bytes, bytes]] = []
-    for part in body.split(b"&"):
-        if part:
-            name, _, value = part.replace(b"+", b" ").partition(b"=")
-            fields.append((unquote_to_bytes(name), unquote_to_bytes(value)))
-    return fields
-
-
-def form_field(body: bytes, wanted: str) -> bytes | None:
-    """The first value of a field."""
-    return next((value for name, value in form_fields(body) if name == wanted.encode()), None)

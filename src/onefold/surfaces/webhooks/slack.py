@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from onefold.surfaces.webhooks import reading
-from onefold.surfaces.webhooks.github import form_field, is_form
 from onefold.surfaces.webhooks.provider import Provider
 from onefold.surfaces.webhooks.rejection import BadSignature
 from onefold.surfaces.webhooks.secret import Secret, matching
+from onefold.surfaces.webhooks.urlencoded import payload
 from onefold.surfaces.webhooks.verified import Verified
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Slack(Provider, frozen=True):
 
         secret = matching(self.ring, now, fits)
         reading.refuse_stale(signed_at, now, self.tolerance)
-        wrapped = form_field(body, "payload") if is_form(request) else None
+        wrapped = payload(request, body)
         event = reading.json_object(body if wrapped is None else wrapped)
         return Verified(
             provider=self.name,

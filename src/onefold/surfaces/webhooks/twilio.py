@@ -16,10 +16,10 @@ from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
 
 from onefold.errors import InvalidInput
 from onefold.surfaces.webhooks import reading
-from onefold.surfaces.webhooks.github import form_fields, is_form
 from onefold.surfaces.webhooks.provider import Provider
 from onefold.surfaces.webhooks.rejection import BadSignature
 from onefold.surfaces.webhooks.secret import Secret, matching
+from onefold.surfaces.webhooks.urlencoded import form_fields, is_form
 from onefold.surfaces.webhooks.verified import Verified
 
 if TYPE_CHECKING:
