@@ -456,6 +456,14 @@ async def test_w048_the_application_may_say_when_an_event_happened(endpoint: End
     assert (await endpoint.receive(senders.github(b"{}"))).status == 400
 
 
+@pytest.mark.parametrize("value", ["日本", "a\r\nSet-Cookie: b=c"])
+async def test_w040_an_answer_that_cannot_be_sent_is_undone(endpoint: Endpoint, value: str) -> None:
+    endpoint.before = lambda _: Answer(200, (("X-Note", value),), b"")
+
+    assert (await endpoint.send("msg_1")).status == 500
+    assert endpoint.count == 0
+
+
 # --- the enqueue style ----------------------------------------------------------------------------
 
 

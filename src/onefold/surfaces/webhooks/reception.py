@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -44,6 +45,9 @@ log: logging.Logger = logging.getLogger("onefold.surfaces")
 SURFACE: Final = "webhook"
 LEAST_ERROR: Final = 300
 KEPT: Final = Kept()
+
+# What HTTP can send: no control characters, and nothing beyond latin-1.
+_HEADER: Final = re.compile(r"[\t -~\x80-\xff]*")
 
 
 class Reception:
@@ -266,9 +270,14 @@ def _settle(sql: Sql, held: tuple[Claim, ...], result: str | None) -> Operation[
 def _checked(returned: object) -> Answer:
     if returned is None:
         return answers.DONE
-    if isinstance(returned, Answer):
-        return returned
-    raise InvalidInput("handler", f"must return None or an Answer, got {type(returned).__name__}")
+    if not isinstance(returned, Answer):
+        kind = type(returned).__name__
+        raise InvalidInput("handler", f"must return None or an Answer, got {kind}")
+    # Now, and not when it is sent: that would be after the commit, and again with every delivery.
+    for name, value in returned.headers:
+        if not _HEADER.fullmatch(f"{name}{value}"):
+            raise InvalidInput("handler", f"must answer with headers of latin-1, got {name!r}")
+    return returned
 
 
 def _replayed(result: Any) -> Answer:
