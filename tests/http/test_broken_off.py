@@ -4,8 +4,9 @@ import asyncio
 import io
 from collections.abc import AsyncGenerator
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
+import fastapi
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -16,7 +17,7 @@ from onefold import Onefold
 from onefold.model.claim import Holding
 from onefold.surfaces import starlette, wsgi
 from onefold.surfaces.attempt import AsyncAttempt
-from onefold.surfaces.fastapi import Once
+from onefold.surfaces.fastapi import Idempotency, Once
 from tests.fixtures.connections import Effects
 from tests.http.apps import anybody, bare_fastapi
 from tests.http.apps_steps import Counter
@@ -99,6 +100,64 @@ async def test_h138_who_is_cancelled_while_the_key_is_claimed_has_not_claimed_it
     assert not stage.is_open
     assert [state for _, state in effects.claims] in ([], [Holding.FREE])
     assert await counter.begin() is None
+
+
+class Inside:
+    """Middleware that can be told to cancel what is inside of it, as timeouts do."""
+
+    tasks: ClassVar[list[asyncio.Future[None]]] = []
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.tasks[:] = [asyncio.ensure_future(self._app(scope, receive, send))]
+        await self.tasks[0]
+
+
+class TooLate:
+    """A conductor after whose steps somebody has lost patience: after the second one, say."""
+
+    def __init__(self, conductor: Any, steps: int) -> None:
+        self._conductor = conductor
+        self._left = steps
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._conductor, name)
+
+    async def aperform(self, step: Any) -> Any:
+        found = await self._conductor.aperform(step)
+        self._left -= 1
+        if self._left == 0:
+            Inside.tasks[0].cancel()
+            await asyncio.sleep(0)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("steps", "replayed"), [(1, None), (2, None), (3, "true")], ids=["look", "claim", "settle"]
+)
+async def test_h138_also_where_middleware_of_the_applications_cancels(
+    onefold: Onefold, steps: int, replayed: str | None
+) -> None:
+    app, idempotency = fastapi.FastAPI(), Idempotency(onefold)
+    app.add_middleware(Inside)
+    idempotency.install(app)
+    conductor: Any = TooLate(idempotency.desk.conductor, steps)
+    idempotency.desk.conductor = conductor
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, **LEASED)
+    async def pay() -> str:
+        return "paid"
+
+    with pytest.raises(asyncio.CancelledError):
+        await Talk(app, part()).run()
+    again = Talk(app, part())
+    await again.run()
+
+    assert (again.status, again.body) == (200, b'"paid"')
+    assert again.headers.get("idempotent-replayed") == replayed
 
 
 @pytest.mark.parametrize("stream", ["buffer", "forward"])

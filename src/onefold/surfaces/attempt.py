@@ -144,15 +144,9 @@ class Attempt(_Attempt):
 class AsyncAttempt(_Attempt):
     """In an event loop. What must come to its end does, though its task is cancelled."""
 
-    def __init__(
-        self, desk: Desk, route: Route, stage: AsyncStage | None = None, *, is_apart: bool = False
-    ) -> None:
-        """`stage` is where somebody has another way to carry it out.
-
-        `is_apart` says that its task is nobody's to cancel: then it needs no other one.
-        """
+    def __init__(self, desk: Desk, route: Route, stage: AsyncStage | None = None) -> None:
+        """`stage` is where somebody has another way to carry it out."""
         super().__init__(desk, route)
-        self._is_apart = is_apart
         if stage is None:
             stage = AsyncStage(desk.conductor, desk.target(route.policy), blocks=route.is_plain)
         self._stage: AsyncStage = stage
@@ -186,8 +180,6 @@ class AsyncAttempt(_Attempt):
         self, exchange: Exchange, gone: Callable[[], Awaitable[object]] | None
     ) -> Answer | None:
         """To its end: a claim that nobody knows of would hold its key for a lease."""
-        if self._is_apart and exchange.policy.wait is None:
-            return await self._stage.run(exchange.begin())
         begun = asyncio.ensure_future(self._stage.run(exchange.begin()))
         try:
             if gone is not None and exchange.policy.wait is not None:
@@ -238,8 +230,6 @@ class AsyncAttempt(_Attempt):
         return told
 
     async def _run(self, scene: Scene[Any]) -> Any:
-        if self._is_apart:
-            return await self._stage.run(scene)
         return await asyncio.shield(asyncio.ensure_future(self._stage.run(scene)))
 
 

@@ -138,9 +138,7 @@ class Conversation:
                 "This endpoint has its policy from another Idempotency than the one that is"
                 " installed in its application, and would keep its keys in that one's database."
             )
-        # Who is listened to has a task of its own.
-        is_apart = self._digesting is not None
-        self._attempt = AsyncAttempt(self._desk, route, is_apart=is_apart)
+        self._attempt = AsyncAttempt(self._desk, route)
         try:
             body = await self._body(route.policy.max_request)
         except Refused as refused:
