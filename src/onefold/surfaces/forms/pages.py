@@ -90,8 +90,8 @@ _WORDS: Final[dict[str, Words]] = {
     ),
     KEY_EXPIRED.code: Words(
         "This form was open for too long",
-        "Nothing was done now, and nothing of what you entered is lost. Submit it, if you still mean"
-        " it and have not submitted it before.",
+        "Nothing was done now, and nothing of what you entered is lost. Submit it, if you still"
+        " mean it and have not submitted it before.",
         "submit as new",
         "Submit",
     ),
