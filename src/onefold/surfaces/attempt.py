@@ -180,6 +180,10 @@ class AsyncAttempt(_Attempt):
         self, exchange: Exchange, gone: Callable[[], Awaitable[object]] | None
     ) -> Answer | None:
         """To its end: a claim that nobody knows of would hold its key for a lease."""
+        # Most answers of retries need no claim, and no task to protect it.
+        told = await self._stage.run(exchange.glance())
+        if told is not None:
+            return told
         begun = asyncio.ensure_future(self._stage.run(exchange.begin()))
         try:
             if gone is not None and exchange.policy.wait is not None:

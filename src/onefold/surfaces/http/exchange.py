@@ -1,10 +1,8 @@
 """One keyed request, from its claim to its answer; written once for ASGI and WSGI.
 
-1. A look answers retries without a write. It decides nothing: where it finds the key free, the
-   claim is made, and that is the database's decision.
-2. Joined: the claim is the first statement of the handler's transaction and the answer its last.
+1. Joined: the claim is the first statement of the handler's transaction and the answer its last.
    Whatever goes wrong in between leaves nothing.
-3. Leased: the claim is committed first, the handler follows, and its answer is stored under the
+2. Leased: the claim is committed first, the handler follows, and its answer is stored under the
    fence. Who has lost the lease has lost the word, and its client is not told what it says.
 """
 
@@ -17,30 +15,25 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.calls.once import Done, NotDone
-from onefold.calls.procedure import Pause, Transaction, waits
+from onefold.calls.procedure import Pause, Transaction
 from onefold.calls.settlement import settle
 from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, UsageError
+from onefold.model.claim import Answer as Claimed
 from onefold.model.claim import (
-    JOINED_RETRY,
     Claim,
-    ClaimKey,
     Found,
     Holding,
     Mismatch,
     Replay,
-    TakeOver,
     Unknown,
     Wanted,
     Won,
-    decide,
-    want,
 )
-from onefold.model.claim import Answer as Claimed
 from onefold.operations import claims
 from onefold.surfaces.http import problem
 from onefold.surfaces.http.answer import Answer, UnreadableAnswer
-from onefold.surfaces.http.failing import is_busy, is_passing
-from onefold.surfaces.http.fingerprint import again, fingerprint
+from onefold.surfaces.http.claiming import Claiming
+from onefold.surfaces.http.failing import is_passing
 from onefold.surfaces.http.keeping import read, written
 from onefold.surfaces.http.policy import CLIENT_ERRORS
 from onefold.surfaces.http.replay import replay
@@ -61,13 +54,12 @@ AGAIN: Final = (0.05, 0.2, 0.5)
 log: logging.Logger = logging.getLogger("onefold.surfaces")
 
 
-class Exchange:
+class Exchange(Claiming):
     """One keyed request under the policy of its route."""
 
     def __init__(self, policy: Policy, asked: Asked, waiters: Waiters) -> None:
         """Without a key the handler runs, and nothing is claimed."""
-        self.policy: Policy = policy
-        self.asked: Asked = asked
+        super().__init__(policy, asked, waiters)
         self.claim: Claim | None = None
         """Ours, once `begin` has answered None."""
         self.outcome: str = "none"
@@ -76,18 +68,32 @@ class Exchange:
         self.has_succeeded: bool = False
         self.has_steps: bool = False
         """Whether the attempt has written steps that a resume would find."""
-        self.is_hurried: bool = False
-        """Whether nobody waits any more: then it does not wait for others either."""
-        self._waiters = waiters
-        self._fingerprint: str | None = None
-        self._stored: str | None = None
         self._is_undone = False
 
     # --- begin ------------------------------------------------------------------------------------
 
+    def glance(self) -> Scene[Answer | None]:
+        """The answer of a retry, by a look; None where more is needed. It may be broken off."""
+        if self.asked.key is None:
+            return None
+        self._fingerprint = self._digest(self.asked)
+        try:
+            seen = yield from self._seen()
+        except DatabaseError:
+            return None
+        self._has_looked = seen is None
+        if not isinstance(seen, Replay):
+            return None
+        try:
+            return (yield from self._translated(seen))
+        except (UsageError, problem.Refused):
+            raise
+        except Exception as error:  # noqa: BLE001 - of a function of the application's
+            return self._unavailable(error)
+
     def begin(self) -> Scene[Answer | None]:
         """Claim the key. None means that the handler is to run; otherwise this is the answer."""
-        if self.asked.key is not None:
+        if self.asked.key is not None and self._fingerprint is None:
             self._fingerprint = self._digest(self.asked)
         claimed: Claimed | None = None
         try:
@@ -110,105 +116,6 @@ class Exchange:
         log.error("A key could not be claimed, or not told of: %s", error, exc_info=error)
         self.outcome = "unavailable"
         return self._refusal(problem.unavailable(retry_after=1))
-
-    def _patiently(self) -> Scene[Claimed]:
-        """Claim, waiting for whoever is at work where the policy says so."""
-        pauses, waits_here = waits(self.policy.wait), False
-        try:
-            while True:
-                claimed = yield from self._claimed()
-                if not isinstance(claimed, Busy) or self.is_hurried:
-                    return claimed
-                if (pause := next(pauses, None)) is None:
-                    return claimed
-                waits_here = waits_here or self._waiters.enter()
-                if not waits_here:
-                    return claimed
-                yield Pause(pause)
-        finally:
-            if waits_here:
-                self._waiters.leave()
-
-    def _claimed(self) -> Scene[Claimed]:
-        claimed = yield from self._ask()
-        if isinstance(claimed, Mismatch) and self._is_told_as_before(claimed):
-            claimed = yield from self._ask()
-        return claimed
-
-    def _ask(self) -> Scene[Claimed]:
-        key = self._key
-        known: Found | None = yield self._look(key)
-        # Nobody's wish: it has no id, and takes nothing.
-        wish = Wanted(key=key, id="", fingerprint=self._fingerprint)
-        seen = None if known is None else decide(known, wish)
-        if seen is not None and not isinstance(seen, TakeOver):
-            self._stored = None if known is None else known.result
-            return seen
-        wanted = self._wanted()
-        if not self.policy.joined:
-            claimed: Claimed = yield Transaction(partial(claims.claim, wanted=wanted))
-            return claimed
-        try:
-            return (yield from self._join(wanted))
-        except Exception as error:
-            if not is_busy(error):
-                raise
-            # SQLite: another transaction has the file, and may be working on this very key.
-            return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
-
-    def _join(self, wanted: Wanted) -> Scene[Claimed]:
-        yield Open()
-        try:
-            claimed: Claimed = yield Held(partial(claims.claim, wanted=wanted))
-        except Exception:
-            yield from self._undo()
-            raise
-        if not isinstance(claimed, Won):
-            yield Close(commit=False)
-        return claimed
-
-    def _wanted(self) -> Wanted:
-        policy = self.policy
-        return want(
-            self._key,
-            fingerprint=self._fingerprint,
-            lease=None if policy.joined else policy.lease,
-            takeover=policy.takeover or "refuse",
-            retention=policy.retention,
-        )
-
-    def _look(self, key: ClaimKey) -> Transaction[Found | None]:
-        return Transaction(lambda sql: claims.find(sql, key), write=False)
-
-    def _digest(self, asked: Asked) -> str:
-        policy = self.policy
-        return fingerprint(
-            asked.request,
-            asked.body,
-            policy.fingerprint,
-            headers=policy.fingerprint_headers,
-            canonical_query=policy.canonical_query,
-            decode=policy.decode,
-        )
-
-    def _is_told_as_before(self, mismatch: Mismatch) -> bool:
-        """Whether the stored request was digested in another way, and this is the same one so."""
-        policy, stored = self.policy, mismatch.fingerprint
-        if stored is None:
-            return False
-        told = again(
-            stored,
-            self.asked.request,
-            self.asked.body,
-            policy.fingerprint,
-            headers=policy.fingerprint_headers,
-            canonical_query=policy.canonical_query,
-            decode=policy.decode,
-        )
-        if told != stored:
-            return False
-        self._fingerprint = stored
-        return True
 
     # --- what a claim's answer means --------------------------------------------------------------
 
@@ -422,19 +329,8 @@ class Exchange:
         except DatabaseError as error:
             log.warning("A refusal could not be remembered; a retry runs again: %s", error)
 
-    def _undo(self) -> Scene[None]:
-        try:
-            yield Close(commit=False)
-        except Exception as error:  # noqa: BLE001 - a broken connection undoes it as well
-            log.warning("A transaction could not be rolled back by hand: %s", error)
-
     def _text(self, answer: Answer) -> str:
         return written(answer, self.policy, self._key)
-
-    @property
-    def _key(self) -> ClaimKey:
-        assert self.asked.key is not None
-        return self.asked.key
 
     def _refusal(self, found: Problem) -> Answer:
         return self.asked.refusal(found, self.policy)
