@@ -44,6 +44,16 @@ async def test_h182_keys_that_carry_their_time_are_refused_when_it_has_passed(
     assert site.shop.runs == 1
 
 
+async def test_h182_there_a_key_of_the_future_is_refused(open_site: OpenSite, clock: Clock) -> None:
+    site = await open_site(expired="refuse", key=KeyRules(format="uuid"), retention=HOUR)
+
+    near = await site.post(key=dated(clock.now + HOUR))
+    far = await site.post(key=dated(clock.now + HOUR + timedelta(seconds=1)))
+
+    assert near.status == 201
+    assert (far.status, far.code) == (400, "key_invalid")
+
+
 async def test_h182_there_a_key_without_a_time_is_refused(open_site: OpenSite) -> None:
     site = await open_site(expired="refuse", key=KeyRules(format="uuid"))
 

@@ -39,6 +39,8 @@ KEYED: Final = frozenset({"POST", "PATCH"})
 
 _MILLISECOND: Final = 1000
 _DATED: Final = 7
+_AHEAD: Final = 3_600_000_000
+"""Microseconds that a client's clock may be ahead of ours."""
 
 log: logging.Logger = logging.getLogger("onefold.surfaces")
 
@@ -162,9 +164,12 @@ class Desk:
             raise problem.Refused(
                 problem.key_invalid("must be a UUID of version 7, which says when it was made")
             )
-        issued = (found.int >> 80) * _MILLISECOND
-        if issued <= self.conductor.now() - made.retention.total_seconds() * 1_000_000:
+        issued, now = (found.int >> 80) * _MILLISECOND, self.conductor.now()
+        if issued <= now - made.retention.total_seconds() * 1_000_000:
             raise problem.Refused(problem.key_expired())
+        if issued > now + _AHEAD:
+            # It would outlive what is remembered of it.
+            raise problem.Refused(problem.key_invalid("must not be dated in the future"))
 
     def ended(self, route: Route, exchange: Exchange) -> None:
         """Tell who listens what became of a request."""

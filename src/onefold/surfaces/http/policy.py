@@ -171,7 +171,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             return "at least once"
         if self.joined:
             return "exactly once"
-        reruns = "release" in (self.on_5xx, self.on_error)
+        reruns = "release" in (self.on_4xx, self.on_5xx, self.on_error)
         return "at most once" if self.takeover == "refuse" and not reruns else "at least once"
 
     def fate(self, status: int) -> Fate:
