@@ -40,8 +40,8 @@ def test_a_death_before_any_statement_loses_nothing_and_leaks_nothing(
                 break
             second += 1
         first += 1
-    # What is one statement is committed by itself; all else begins, says something, and commits.
-    assert first == 2 or first > 3
+    # One statement may be committed by itself; a second one, or begin and commit, come after it.
+    assert first >= 2
 
 
 def die_and_come_through(scenario: Scenario, place: Place, deaths: list[int]) -> bool:

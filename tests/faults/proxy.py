@@ -6,11 +6,14 @@ cannot know what became of its commit.
 """
 
 import contextlib
+import re
 import socket
 import threading
 from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
+
+WRITES = re.compile(rb"insert into|\bupdate [^ ]*claim")
 
 
 class Proxy:
@@ -120,15 +123,15 @@ class Wire:
         self._cut()
 
     def _commits(self, data: bytes) -> bool:
-        """True for a commit, and for an insert that is committed by itself."""
+        """True for a commit, and for a statement that is committed by itself."""
         text = data.lower()
         begins, commits = b"begin" in text, b"commit\0" in text
-        by_itself = b"insert into" in text and not self._in_transaction and not begins
+        by_itself = WRITES.search(text) and not self._in_transaction and not begins
         if begins:
             self._in_transaction = True
         if commits or b"rollback" in text:
             self._in_transaction = False
-        return commits or by_itself
+        return commits or bool(by_itself)
 
     def _to_client(self) -> None:
         with contextlib.suppress(OSError):

@@ -33,6 +33,8 @@ LEFT_BEHIND = {
 
 
 def test_each_transaction_of_a_client_has_another_session(pgbouncer: PgBouncer) -> None:
+    # It opens no more of them than were needed at once.
+    pgbouncer.ask("select 1")
     with psycopg.connect(pgbouncer.url, autocommit=True, prepare_threshold=None) as client:
         processes = [
             client.execute("select pg_backend_pid()").fetchone() for _ in range(2 * pgbouncer.pool)
