@@ -105,6 +105,7 @@ def test_a_reload_after_a_lost_answer_comes_to_the_same_order(
     with page.expect_event("requestfailed"):
         page.click("button", no_wait_after=True)
     assert shop.orders() == ["tea"]
+    page.wait_for_url("chrome-error://**")
     page.reload()
 
     expect_order(page, 1, "tea")
