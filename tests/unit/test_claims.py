@@ -360,3 +360,18 @@ def test_an_operators_word_counts_whoever_has_the_key() -> None:
         statement = run.answer("force_claims", rows)
         assert statement.rows == [(*PLACE, 1, "1", 7)]
         assert run.result is done
+
+
+def test_who_has_lost_a_claim_cannot_leave_it_unknown() -> None:
+    run = Steps(claims.abandon(SQL, held()))
+
+    with pytest.raises(LeaseLost):
+        run.answer("abandon_claims", [])
+
+
+def test_a_claim_is_left_unknown_under_its_fence() -> None:
+    run = Steps(claims.abandon(SQL, held()))
+
+    statement = run.answer("abandon_claims", [("me",)])
+
+    assert [row[-2:] for row in statement.rows] == [("me", 7)]

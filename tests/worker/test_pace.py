@@ -1,6 +1,6 @@
 """How many jobs wait beside those that run: pure, and learnt from flight to flight."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onefold.worker.pace import Pace
@@ -39,6 +39,7 @@ def test_a_number_that_somebody_has_fixed_stays() -> None:
     assert pace.prefetch == 7
 
 
+@example([(0, 0.0, 0.0), (2, 0.0, 1.1125369292536007e-308)], 0)
 @given(
     st.lists(st.tuples(st.integers(0, 500), st.floats(0, 60), st.floats(0, 3600)), max_size=20),
     st.integers(0, 500),

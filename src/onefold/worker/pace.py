@@ -11,6 +11,8 @@ from typing import Final
 
 HALF: Final = 0.5
 """The weight of the newest flight."""
+INSTANT: Final = 1e-6
+"""No flight follows another in less than a microsecond, whatever the clock says."""
 AMPLE: Final = 2.0
 """Twice what is expected: a flight may take longer than the last one."""
 
@@ -44,6 +46,6 @@ class Pace:
         """A flight has landed after so many seconds."""
         since = None if self._landed_at is None else now - self._landed_at
         if since is not None and since > 0:
-            self._rate += (self._ended / since - self._rate) * HALF
+            self._rate += (self._ended / max(since, INSTANT) - self._rate) * HALF
         self._flight += (took - self._flight) * HALF
         self._ended, self._landed_at = 0, now
