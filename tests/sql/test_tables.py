@@ -22,8 +22,8 @@ Columns: TypeAlias = dict[str, dict[str, bool]]
 """By table, then by column: whether it may be null."""
 
 TABLES = {
-    "attempt", "claim", "duplicate", "duplicate_tally", "job", "meta", "migration", "queue", "rate",
-    "schedule",
+    "api_key", "attempt", "claim", "duplicate", "duplicate_tally", "job", "meta", "migration",
+    "queue", "rate", "schedule", "served_queue",
 }  # fmt: skip
 
 
@@ -145,10 +145,12 @@ def test_text_keys_of_postgres_compare_by_bytes(
         *[("claim", name) for name in ("tenant", "surface", "scope", "key", "fingerprint")],
         *[("job", name) for name in ("tenant", "queue", "kind", "unique_kind", "unique_key")],
         *[("job", name) for name in ("fingerprint", "group_key")],
+        *[("api_key", name) for name in ("id", "tenant")],
         ("attempt", "outcome"),
         ("queue", "name"),
         *[("rate", name) for name in ("queue", "group_key")],
         *[("schedule", name) for name in ("tenant", "name", "kind", "queue")],
+        *[("served_queue", name) for name in ("tenant", "name")],
     }
     assert set(rows) == keys
 
