@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 from uuid import RFC_4122, UUID
 
@@ -22,6 +23,7 @@ from onefold.model.identity import (
     hash12,
     hash_of,
     length_prefixed,
+    made_at,
     new_id,
     parse_id,
     shard_of,
@@ -75,6 +77,12 @@ def test_an_id_carries_the_time_at_which_it_was_made() -> None:
     after = time.time_ns() // MILLISECOND
 
     assert before <= milliseconds_of(made) <= after
+
+
+def test_the_moment_of_an_id_can_be_told() -> None:
+    made = IdMaker(Clock()).new()
+
+    assert made_at(made) == datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @given(hashes)

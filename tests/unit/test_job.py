@@ -10,6 +10,7 @@ import pytest
 from onefold import Enqueued, EnqueuedMany, Job, NewJob, Page
 from onefold.model.job import STATE_WORDS, StateWord
 from onefold.model.lifecycle import State
+from onefold.model.request import prepare
 from tests.fixtures.rows import job_row
 
 NOW = 1_772_366_400_000_000
@@ -55,6 +56,13 @@ def test_texts_are_decoded_when_they_are_asked_for() -> None:
 def test_a_job_without_result_and_error_has_none() -> None:
     assert job().result is None
     assert job().error is None
+
+
+def test_a_job_tells_the_publish_key_that_it_was_made_with() -> None:
+    made = prepare(NewJob("email", idempotency_key="order:1"), "", now=NOW).request
+
+    assert job(options_text=made.options).idempotency_key == "order:1"
+    assert job().idempotency_key is None
 
 
 def test_moments_are_aware() -> None:

@@ -17,12 +17,14 @@ from __future__ import annotations
 import os
 import re
 import time
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from onefold.errors import InvalidInput
+from onefold.model.moment import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,6 +144,14 @@ def parse_id(value: object, field: str = "id") -> str:
 def enqueue_order(job_id: str) -> str:
     """The id without its hash: in the order in which a process has made them."""
     return job_id[:13] + job_id[19:]
+
+
+def made_at(job_id: str) -> datetime:
+    """The millisecond in which the id was made, by the clock of the process that made it.
+
+    What is compared across machines goes by the database's clock, and not by this.
+    """
+    return EPOCH + timedelta(milliseconds=int(job_id[:8] + job_id[9:13], 16))
 
 
 def hash_of(job_id: str) -> int:

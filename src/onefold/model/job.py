@@ -223,6 +223,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         return self.options.metadata or {}
 
     @property
+    def idempotency_key(self) -> str | None:
+        """The publish key that it was made with. Keys that were given to it later are not here."""
+        return self.options.published
+
+    @property
     def timeout(self) -> timedelta | None:
         """How long one attempt may take, if the job says so itself."""
         timeout = self.options.timeout

@@ -36,6 +36,8 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether what the handler returns is kept; None leaves it to the kind."""
     trace: dict[str, str] | None = None
     tick: int | None = None
+    published: str | None = None
+    """The publish key that the job was made with, to be shown. What decides is its claim."""
 
 
 _decoder = msgspec.json.Decoder(Options)
@@ -62,6 +64,7 @@ def has_options(job: NewJob) -> bool:
         and job.store_result is None
         and job.trace is None
         and job.tick is None
+        and job.idempotency_key is None
         and not job.tags
     )
 
@@ -77,6 +80,7 @@ def encode_options(job: NewJob, *, exists: bool) -> str:
         result=None if job.store_result is None else given.flag(job.store_result, "store_result"),
         trace=_trace(job.trace),
         tick=None if job.tick is None else to_micros(job.tick, "tick"),
+        published=job.idempotency_key,
     )
     return msgspec.json.encode(options).decode()
 
