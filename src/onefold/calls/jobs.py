@@ -270,29 +270,44 @@ class JobCalls(HistoryCalls):
         return answers[0].asking(self._results())
 
     def replay_many(
-        self, *, fresh: bool = False, limit: int | None = None, **filters: Unpack[FindOptions]
+        self,
+        *,
+        fresh: bool = False,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[FindOptions],
     ) -> EnqueuedMany:
         """Replay by filter, dead letters by default.
 
-        Safe to repeat: what has been replayed is no dead letter any more.
+        Safe to repeat: what has been replayed is no dead letter any more. Where `limit` ended it,
+        `after=answer.next` goes on behind those that were left where they are.
         """
-        return self._conductor.run(self._replay_many(filters, fresh=fresh, limit=limit))
+        return self._conductor.run(self._replay_many(filters, fresh, limit, after))
 
     async def areplay_many(
-        self, *, fresh: bool = False, limit: int | None = None, **filters: Unpack[FindOptions]
+        self,
+        *,
+        fresh: bool = False,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[FindOptions],
     ) -> EnqueuedMany:
         """`replay_many`, awaited."""
-        return await self._conductor.arun(self._replay_many(filters, fresh=fresh, limit=limit))
+        return await self._conductor.arun(self._replay_many(filters, fresh, limit, after))
 
     def _replay_many(
-        self, filters: FindOptions, *, fresh: bool, limit: int | None
+        self,
+        filters: FindOptions,
+        fresh: bool,  # noqa: FBT001 - passed on from a keyword
+        limit: int | None,
+        after: str | None,
     ) -> Procedure[EnqueuedMany]:
         _check_limit(limit)
         given.flag(fresh, "fresh")
         filters.setdefault("status", "dead")
         wanted = _filter(filters)
         answers: list[Enqueued] = []
-        cursor: str | None = None
+        cursor = after
         while True:
             size = BATCH if limit is None else min(BATCH, limit - len(answers))
             page: Page
@@ -302,7 +317,7 @@ class JobCalls(HistoryCalls):
             answers += replayed
             cursor = page.next
             if cursor is None or (limit is not None and len(answers) >= limit):
-                return EnqueuedMany(answers, self._results())
+                return EnqueuedMany(answers, self._results(), next=cursor)
 
     def delete(self, job_id: str) -> bool:
         """Remove a job in any state and free its key, explicitly. False where there was none."""

@@ -94,9 +94,17 @@ class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
 class EnqueuedMany(Sequence[Enqueued[R_co]], Generic[R_co]):
     """One `Enqueued` per item, in order, and the counts."""
 
-    def __init__(self, items: Sequence[Enqueued[R_co]], results: Results | None = None) -> None:
+    def __init__(
+        self,
+        items: Sequence[Enqueued[R_co]],
+        results: Results | None = None,
+        *,
+        next: str | None = None,  # noqa: A002 - as in Page
+    ) -> None:
         """`items` are in the order of the request; `results` is who is asked for theirs."""
         self.items: tuple[Enqueued[R_co], ...] = tuple(items)
+        self.next: str | None = next
+        """Where a call by filter that came to its limit goes on (`after=`); None at the end."""
         self.inserted: int = sum(item.inserted for item in self.items)
         self.skipped: int = len(self.items) - self.inserted
         self._results = results

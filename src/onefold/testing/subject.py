@@ -161,10 +161,17 @@ class Subject(ScheduleSubject, QueueSubject):
         return answer
 
     def replay_many(
-        self, *, fresh: bool = False, limit: int | None = None, **filters: Unpack[FindOptions]
+        self,
+        *,
+        fresh: bool = False,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[FindOptions],
     ) -> EnqueuedMany:
         """`Onefold.replay_many`."""
-        answers: EnqueuedMany = self._call("replay_many", fresh=fresh, limit=limit, **filters)
+        answers: EnqueuedMany = self._call(
+            "replay_many", fresh=fresh, limit=limit, after=after, **filters
+        )
         return answers
 
     def delete(self, job_id: str) -> bool:

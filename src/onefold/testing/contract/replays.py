@@ -314,6 +314,19 @@ class TestReplayMany:
         assert subject.replay_many(limit=2).inserted == 2
         assert len(subject.find(status="dead")) == 1
 
+    def test_a_limit_leaves_a_place_to_go_on_from(self, subject: Subject) -> None:
+        """Behind letters that stay where they are, since somebody has their key."""
+        for _ in range(2):
+            subject.enqueue("email", unique_key="k")
+            bury(subject)
+        subject.enqueue("email", unique_key="k")
+        free = subject.enqueue("email", {"n": 1}, queue="slow")
+        subject.engine.bury(subject.engine.take(["slow"]))
+        first = subject.replay_many(limit=2)
+        assert (first.inserted, first.skipped) == (0, 2)
+        rest = subject.replay_many(limit=2, after=first.next)
+        assert ([answer.id for answer in rest], rest.next) == ([free.id], None)
+
     def test_of_two_dead_letters_with_one_key_one_goes(self, subject: Subject) -> None:
         """Rule 7: the other is answered with it, and stays."""
         first = subject.enqueue("email", unique_key="k")
