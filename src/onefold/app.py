@@ -17,6 +17,7 @@ from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.queues import QueueCalls
 from onefold.calls.schedules import DeclaredOptions, ScheduleCalls, save
+from onefold.calls.why import WhyCalls
 from onefold.cron import Crons, Scheduling
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
@@ -73,7 +74,7 @@ class Within(JobCalls, ClaimCalls, NaturalCalls, ScheduleCalls):
         await self._conductor.arun(_guard(claim))
 
 
-class Tenant(JobCalls, ClaimCalls, KeyCalls, ScheduleCalls, StepCalls):
+class Tenant(JobCalls, ClaimCalls, KeyCalls, ScheduleCalls, StepCalls, WhyCalls):
     """Onefold for one owner of keys: jobs, keys and locks of others are out of sight."""
 
     def __init__(self, conductor: Conductor, tenant: str) -> None:
@@ -263,10 +264,12 @@ class Onefold(Tenant, QueueCalls):
 
     def close(self) -> None:
         """Close connections and threads. Safe to call twice."""
+        self._conductor.suppressing.flush()
         self._conductor.database.close()
 
     async def aclose(self) -> None:
         """`close`, awaited: also closes this event loop's connections."""
+        await self._conductor.suppressing.aflush()
         await self._conductor.database.aclose()
 
     def __enter__(self) -> Self:

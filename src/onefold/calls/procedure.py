@@ -15,6 +15,7 @@ import msgspec
 
 from onefold.calls.defaults import Defaults
 from onefold.calls.hooks import Hooks
+from onefold.calls.suppressing import Suppressing
 from onefold.databases import Build
 from onefold.databases.gathering import Shared
 from onefold.operations.run import run, run_async
@@ -68,6 +69,7 @@ class Conductor:
         *,
         hooks: Hooks | None = None,
         defaults: Defaults | None = None,
+        suppressing: Suppressing | None = None,
     ) -> None:
         """Without `borrowed`, transactions are our own."""
         self._database = database
@@ -75,6 +77,9 @@ class Conductor:
         self.borrowed = borrowed
         self.hooks: Hooks = Hooks() if hooks is None else hooks
         self.defaults: Defaults = Defaults() if defaults is None else defaults
+        if suppressing is None:
+            suppressing = Suppressing(lambda: self.database, self.now)
+        self.suppressing: Suppressing = suppressing
 
     @property
     def database(self) -> Database:
@@ -84,7 +89,12 @@ class Conductor:
     def lent(self, borrowed: Borrowed | None) -> Conductor:
         """The same, hooks and defaults included, on a connection that was lent to us."""
         return Conductor(
-            self.database, self.clock, borrowed, hooks=self.hooks, defaults=self.defaults
+            self.database,
+            self.clock,
+            borrowed,
+            hooks=self.hooks,
+            defaults=self.defaults,
+            suppressing=self.suppressing,
         )
 
     def own(self) -> Conductor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import IntEnum
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from onefold.errors import Busy, ConflictingOptions, InvalidInput
 from onefold.model import names
 from onefold.model.canonical import decode_payload, encode_payload
-from onefold.model.identity import advisory_lock_key, hash12, new_id
+from onefold.model.identity import advisory_lock_key, hash12, length_prefixed, new_id
 from onefold.model.moment import from_micros, span
 from onefold.model.unique import fingerprint as digest
 
@@ -77,6 +78,18 @@ class ClaimKey(msgspec.Struct, frozen=True, order=True):
     def steps(self) -> str:
         """The scope of the steps that attempts with this key have made, beside it on its shard."""
         return f"claim:{self.derived('')}"
+
+    @property
+    def notes(self) -> str:
+        """The id under which the duplicates that it suppresses are noted: a UUID that no job has.
+
+        Of the key, and not of one attempt with it: what is taken over leaves nothing behind.
+        """
+        digits = blake2b(
+            length_prefixed(self.tenant, self.surface, self.scope, self.key), digest_size=16
+        ).hexdigest()
+        # Version 8: what it is made of is nobody else's business. Ids of jobs have version 7.
+        return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"
 
     def derived(self, name: str) -> str:
         """A key for a third party: the same over every attempt with this key and name.

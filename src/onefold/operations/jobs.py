@@ -319,7 +319,12 @@ def duplicates(sql: Sql, tenant: str, job_id: str) -> Operation[Duplicates]:
     # Tombstones too: they still hold their key, and still suppress.
     if not (yield sql("find_replayable", ("shard", "id"), [(shard, job_id)], tenant=tenant)):
         raise JobNotFound(job_id)
-    rows = yield sql("read_duplicates", shard=shard, id=job_id)
+    return (yield from noted(sql, shard, job_id))
+
+
+def noted(sql: Sql, shard: int, holder: str) -> Operation[Duplicates]:
+    """What is noted of the duplicates of a job, or of a claim."""
+    rows = yield sql("read_duplicates", shard=shard, id=holder)
     recent: list[tuple[int, str | None]] = []
     for _, at, _, folded, request_id in rows:
         recent += [(at, request_id)] if folded is None else decode_notes(folded)

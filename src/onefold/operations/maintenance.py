@@ -13,7 +13,7 @@ import msgspec
 from onefold.model.claim import ClaimKey
 from onefold.model.identity import hash12, new_id, shard_of
 from onefold.model.lifecycle import State
-from onefold.operations import claim_steps
+from onefold.operations import claim_steps, why
 from onefold.operations.endings import remove
 from onefold.operations.history import forget
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
@@ -67,7 +67,8 @@ class Swept(msgspec.Struct, frozen=True):
 def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Operation[Swept]:
     """Forget one batch of claims whose time is over. Held and unknown ones never are.
 
-    A publish key stays while its job has not ended. The steps of a claim go with it.
+    A publish key stays while its job has not ended. The steps of a claim go with it, and the notes
+    of whom it has kept away.
     """
     rows = yield sql("find_expired_claims", shard=shard, limit=limit, start=start)
     alive = yield from _jobs_alive(sql, rows)
@@ -76,9 +77,9 @@ def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Op
     if over:
         deleted = yield sql("delete_claims", (*KEY_COLUMNS, "owner"), over)
         gone = {row[0] for row in deleted}
-        yield from claim_steps.forget(
-            sql, shard, [ClaimKey(*row[1:5]) for row in over if row[5] in gone]
-        )
+        keys = [ClaimKey(*row[1:5]) for row in over if row[5] in gone]
+        yield from claim_steps.forget(sql, shard, keys)
+        yield from why.forget(sql, shard, keys)
     if len(rows) < limit:
         return Swept(len(deleted))
     # A full batch that ends at the moment where it began would be read for ever: step over it.
@@ -196,4 +197,5 @@ def _erase_claims(
     steps = 0
     if (key, scope, surface) != (None, None, None):  # else they are among the rows
         steps = yield from claim_steps.forget(sql, shard, parents)
+    yield from why.forget(sql, shard, parents)
     return rows, steps

@@ -37,6 +37,9 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 KEYED: Final = frozenset({"POST", "PATCH"})
 """Methods whose clients may expect a key to be honoured. Others are, where a route says so."""
 
+KEPT_AWAY: Final = frozenset({"busy", "mismatch", "replayed", "unknown"})
+"""What became of requests that did not run because of their key."""
+
 _MILLISECOND: Final = 1000
 _DATED: Final = 7
 _AHEAD: Final = 3_600_000_000
@@ -172,10 +175,14 @@ class Desk:
             raise problem.Refused(problem.key_invalid("must not be dated in the future"))
 
     def ended(self, route: Route, exchange: Exchange) -> None:
-        """Tell who listens what became of a request."""
+        """Tell who listens what became of a request, and note it where its key kept it away."""
+        key, request = exchange.asked.key, exchange.asked.request
+        if key is None:
+            return
+        if exchange.outcome in KEPT_AWAY:
+            self.conductor.suppressing.note(key, request.id)
         hooks = self.conductor.hooks
-        if hooks.wanted and exchange.asked.key is not None:
-            key, request = exchange.asked.key, exchange.asked.request
+        if hooks.wanted:
             # An endpoint may have several routes; the request had one.
             name = route.name if request.route is None else request.operation
             hooks.tell(KeyAnswered(key.surface, name or "", exchange.outcome, key.tenant))

@@ -32,6 +32,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return next(iter(self.values(name)), None)
 
     @property
+    def id(self) -> str | None:
+        """What its sender, or a proxy, calls it: to be found again in logs and notes."""
+        return self.value("x-request-id")
+
+    @property
     def operation(self) -> str:
         """What is asked for, whoever asks: the method and the template or the path."""
         return f"{self.method} {self.route or self.path}"

@@ -104,7 +104,7 @@ class Webhook:
         if not isinstance(checked, tuple):
             return checked
         stage = Stage(self._conductor, self.settings.transaction)
-        reception = Reception(self.settings, stage, checked[0], request, self._tell)
+        reception = self._reception(stage, checked[0], request)
         try:
             return stage.run(reception.scene(self._handled_by(handler), arguments))
         finally:
@@ -124,11 +124,17 @@ class Webhook:
         function = self._handled_by(handler)
         is_plain = not inspect.iscoroutinefunction(function)
         stage = AsyncStage(self._conductor, self.settings.transaction, blocks=is_plain)
-        reception = Reception(self.settings, stage, checked[0], request, self._tell)
+        reception = self._reception(stage, checked[0], request)
         try:
             return await stage.run(reception.scene(function, arguments))
         finally:
             await stage.perform(Close(commit=False))
+
+    def _reception(
+        self, stage: Stage | AsyncStage, verified: Verified, request: Request
+    ) -> Reception:
+        note = self._conductor.suppressing.note
+        return Reception(self.settings, stage, verified, request, tell=self._tell, note=note)
 
     def check(self, request: Request, body: bytes) -> Answer | tuple[Verified]:
         """What needs no database: an answer, or the event whose signature is good."""

@@ -59,14 +59,18 @@ class Reception:
         stage: Stage | AsyncStage,
         verified: Verified,
         request: Request,
+        *,
         tell: Callable[[WebhookEvent], None],
+        note: Callable[[ClaimKey, str | None], None],
     ) -> None:
-        """`tell` is told what becomes of it, after the fact."""
+        """`tell` is told what becomes of it, after the fact; `note`, which key kept it away."""
         self._settings = settings
         self._stage = stage
         self._verified = verified
         self._request = request
         self._tell = tell
+        self._note = note
+        self._in_the_way: ClaimKey | None = None
         self._scope = settings.scope(verified)
         self._claims: list[Claim] = []
         self._suspect = False
@@ -78,6 +82,8 @@ class Reception:
             answer = yield from self._claim()
             if answer is not None:
                 yield Close(commit=bool(self._claims))
+                if self._in_the_way is not None:
+                    self._note(self._in_the_way, self._request.id)
                 return answer
         except UsageError:
             raise
@@ -142,6 +148,8 @@ class Reception:
         claimed: Claimed = yield Held(partial(claims.claim, wanted=wanted))
         if isinstance(claimed, Won):
             self._claims.append(claimed.claim)
+        else:
+            self._in_the_way = claim_key
         return claimed
 
     def _translated(self, claimed: Claimed, *, by: Literal["id", "second key"]) -> Answer | None:

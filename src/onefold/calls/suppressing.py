@@ -1,0 +1,109 @@
+"""Notes of requests that a key has kept away, written after they were answered.
+
+1. Who is kept away is answered by one look; the note of it waits in memory, and is written a moment
+   later, with others, by a thread of its own.
+2. Nothing is lost but a note: of a process that dies, or of one that is flooded. `close` writes
+   what waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Final, final
+
+from onefold.errors import OnefoldError
+from onefold.operations import why
+from onefold.operations.why import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.databases import Build, Database
+    from onefold.model.claim import ClaimKey
+
+PAUSE: Final = 0.25
+"""Seconds in which notes are gathered."""
+BATCH: Final = 1_000
+MOST: Final = 10_000
+"""Notes that wait; what comes beyond is not noted."""
+LONGEST: Final = 200
+"""Characters of a request's id."""
+
+log: logging.Logger = logging.getLogger("onefold")
+
+
+@final
+class Suppressing:
+    """What waits to be written, in this process."""
+
+    def __init__(self, database: Callable[[], Database], now: Callable[[], int]) -> None:
+        """`database` says where a note belongs at the time it is made."""
+        self._database = database
+        self._now = now
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._mutex = threading.Lock()
+        self._waiting: list[tuple[Database, Note]] = []
+        self._is_gathering = False
+        self._is_over = threading.Event()
+
+    def note(self, key: ClaimKey, request_id: str | None = None) -> None:
+        """Somebody was kept away by this key just now."""
+        if self._process != os.getpid():
+            # A forked child has none of its parent's threads, and none of its requests.
+            self._begin()
+        told = None if request_id is None else request_id[:LONGEST].replace("\0", "")
+        note = Note(key, self._now(), told)
+        with self._mutex:
+            if len(self._waiting) >= MOST:
+                return
+            self._waiting.append((self._database(), note))
+            if self._is_gathering:
+                return
+            self._is_gathering = True
+        threading.Thread(target=self._gather, name="onefold-notes", daemon=True).start()
+
+    def _gather(self) -> None:
+        self._is_over.wait(PAUSE)
+        while True:
+            with self._mutex:
+                if not self._waiting:
+                    self._is_gathering = False
+                    return
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, blocking; what cannot be written is logged and forgotten."""
+        for database, build in self._taken():
+            try:
+                database.transact(build)
+            except OnefoldError as error:
+                _failed(error)
+
+    async def aflush(self) -> None:
+        """`flush`, awaited."""
+        for database, build in self._taken():
+            try:
+                await database.atransact(build)
+            except OnefoldError as error:
+                _failed(error)
+
+    def _taken(self) -> list[tuple[Database, Build[None]]]:
+        with self._mutex:
+            taken, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+        batches: dict[int, tuple[Database, list[Note]]] = {}
+        for database, note in taken:
+            batches.setdefault(id(database), (database, []))[1].append(note)
+        return [(database, _build(notes)) for database, notes in batches.values()]
+
+
+def _build(notes: list[Note]) -> Build[None]:
+    return lambda sql: why.note(sql, notes)
+
+
+def _failed(error: OnefoldError) -> None:
+    log.warning("Suppressed duplicates could not be noted, and are not counted: %s", error)

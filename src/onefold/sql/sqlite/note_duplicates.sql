@@ -1,0 +1,11 @@
+-- Note requests that claims have kept away, as of when they were answered.
+insert into onefold_duplicate (shard, job_id, at, request_id)
+select r.shard, r.job_id, r.at, r.request_id
+from (
+    select
+        json_extract(value, '$[0]') as shard,
+        json_extract(value, '$[1]') as job_id,
+        json_extract(value, '$[2]') as at,
+        json_extract(value, '$[3]') as request_id
+    from json_each(:rows)
+) as r
