@@ -41,6 +41,7 @@ from onefold.errors import (
     WrongState,
 )
 from onefold.job import Call, DeclaredJob, Enqueuer
+from onefold.model.api_key import Admission, ApiKey, NewApiKey
 from onefold.model.delivery import Beat, Delivery, Ended
 from onefold.model.history import Attempt
 from onefold.model.job import (
@@ -71,7 +72,9 @@ from onefold.worker.worker import Worker
 __version__ = "0.1.0"
 
 __all__ = [
+    "Admission",
     "AlreadyEnqueued",
+    "ApiKey",
     "Attempt",
     "Beat",
     "Bury",
@@ -107,6 +110,7 @@ __all__ = [
     "KeyReused",
     "LeaseLost",
     "Limit",
+    "NewApiKey",
     "NewJob",
     "NoTransaction",
     "Onefold",

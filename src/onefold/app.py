@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from onefold.calls.api_keys import ApiKeyCalls
 from onefold.calls.claims import ClaimCalls
 from onefold.calls.defaults import Said
 from onefold.calls.engine import Engine
@@ -96,7 +97,7 @@ class Tenant(JobCalls, ClaimCalls, KeyCalls, ScheduleCalls, StepCalls, WhyCalls)
         return Within(self._conductor.lent(borrowed), self._tenant)
 
 
-class Onefold(Tenant, QueueCalls):
+class Onefold(Tenant, QueueCalls, ApiKeyCalls):
     """A durable job queue and an idempotency toolkit on one database.
 
         onefold = Onefold("sqlite:///app.db")          # or "postgresql://…"

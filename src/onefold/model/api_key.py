@@ -1,0 +1,186 @@
+"""API keys: who may ask the server for what. Pure.
+
+    of_k3v6w2qz5x7n4m2a_9fJ…
+
+The id in the middle finds a key, and the secret behind it proves that it is the one. What is stored
+is a digest of the secret; the secret itself is shown once, to who has made the key.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from base64 import b32encode
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from hashlib import sha256
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from onefold.errors import InvalidInput
+from onefold.model import names
+from onefold.model.limit import Rate
+from onefold.model.moment import MICROSECOND, from_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Scope: TypeAlias = Literal["publish", "work", "admin"]
+
+SCOPES: Final[tuple[Scope, ...]] = ("publish", "work", "admin")
+
+NAME_BYTES: Final = 200
+
+_ALPHABET: Final = string.digits + string.ascii_letters
+_SECRET_LENGTH: Final = 43
+"""Letters and digits: 256 bits."""
+_ID_BYTES: Final = 10
+_TEXT: Final = re.compile(r"of_(?P<id>[a-z2-7]{16})_(?P<secret>[0-9A-Za-z]{43})")
+_ID: Final = re.compile(r"(?:of_)?(?P<id>[a-z2-7]{16})(?:_[0-9A-Za-z]{43})?")
+_TENANT: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_NOBODYS: Final = "0" * 64
+"""A digest that no secret has: one for which there is no key is compared with it."""
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key, without its secret, which nobody has but its holder."""
+
+    id: str
+    tenant: str
+    """Whose jobs and keys it opens; "" where nobody in particular owns them."""
+    name: str
+    """What people call it."""
+    scopes: tuple[Scope, ...]
+    rate: Rate | None
+    """How many requests it may make in a time; None is any number."""
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewApiKey(msgspec.Struct, frozen=True):
+    """A key that was made just now. Its text is shown here and never again."""
+
+    key: ApiKey
+    text: str
+    """What its holder sends: `Authorization: Bearer of_…`."""
+
+    def __repr__(self) -> str:
+        """Without the secret: what is printed is often logged."""
+        return f"NewApiKey(key={self.key!r}, text='of_{self.key.id}_…')"
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """What became of a key that somebody has shown."""
+
+    key: ApiKey | None
+    """None: it does not count. Whether it is unknown, wrong, revoked or expired is not said."""
+    wait: timedelta = timedelta(0)
+    """More than nothing: it counts, but has been used up, for so long."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A key that somebody has shown: which it says to be, and a digest of its proof."""
+
+    id: str
+    digest: str
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A key as it is stored."""
+
+    key: ApiKey
+    digest: str
+    live: bool
+    """Neither revoked nor expired, by the clock of the database."""
+
+
+def new_key() -> tuple[str, Shown]:
+    """A new key's text, and what is stored of it."""
+    key_id = b32encode(secrets.token_bytes(_ID_BYTES)).decode().lower()
+    secret = "".join(secrets.choice(_ALPHABET) for _ in range(_SECRET_LENGTH))
+    return f"of_{key_id}_{secret}", Shown(key_id, _digest(secret))
+
+
+def read_text(text: str) -> Shown | None:
+    """What a key says; None where it is none of ours."""
+    found = _TEXT.fullmatch(text)
+    return None if found is None else Shown(found["id"], _digest(found["secret"]))
+
+
+def _digest(secret: str) -> str:
+    # 256 random bits cannot be guessed, so that a slow digest would protect nobody.
+    return sha256(secret.encode()).hexdigest()
+
+
+def proven(shown: Shown, known: Known | None) -> ApiKey | None:
+    """The key, if it is the one and counts. An unknown one costs the same comparison."""
+    is_it = compare_digest(shown.digest, _NOBODYS if known is None else known.digest)
+    return known.key if known is not None and is_it and known.live else None
+
+
+def known_from_row(row: Sequence[Any]) -> Known:
+    """A row of read_api_keys."""
+    *columns, digest, now = row
+    _, _, _, _, _, _, _, expires_at, revoked_at = columns
+    live = revoked_at is None and (expires_at is None or expires_at > now)
+    return Known(from_row(columns), digest, live)
+
+
+def from_row(row: Sequence[Any]) -> ApiKey:
+    """A row of find_api_keys."""
+    key_id, tenant, name, scopes, count, period, created_at, expires_at, revoked_at = row
+    return ApiKey(
+        id=key_id,
+        tenant=tenant,
+        name=name,
+        scopes=tuple(scope for scope in SCOPES if scope in scopes.split()),
+        rate=stored_rate(count, period),
+        created_at=from_micros(created_at),
+        expires_at=None if expires_at is None else from_micros(expires_at),
+        revoked_at=None if revoked_at is None else from_micros(revoked_at),
+    )
+
+
+def stored_rate(count: int | None, period: int | None) -> Rate | None:
+    """A rate as it is stored, None for none."""
+    return None if count is None or period is None else Rate(count, period * MICROSECOND)
+
+
+def key_id(value: object) -> str:
+    """The id of a key, from its id or from its whole text, which is never shown again."""
+    found = _ID.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidInput("id", "must be the id of an API key, as `onefold apikeys list` shows it")
+    return found["id"]
+
+
+def key_tenant(value: object) -> str:
+    """The tenant of a key: a plain word, since it is part of names; "" is nobody in particular."""
+    if value == "":
+        return ""
+    if not isinstance(value, str) or not _TENANT.fullmatch(value):
+        raise InvalidInput(
+            "tenant",
+            "must be 1 to 64 lower-case letters, digits, dots, dashes and underscores, beginning"
+            f" with a letter or a digit, got {value!r}",
+        )
+    return value
+
+
+def key_name(value: object) -> str:
+    """What people call a key."""
+    return names.text(value, "name", longest=NAME_BYTES)
+
+
+def key_scopes(value: object) -> tuple[Scope, ...]:
+    """What a key is for: at least one scope."""
+    given: list[object] = [value]
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        given = list(cast("Iterable[object]", value))
+    if not given or any(scope not in SCOPES for scope in given):
+        raise InvalidInput("scopes", f"must be some of {', '.join(SCOPES)}, got {value!r}")
+    return tuple(scope for scope in SCOPES if scope in given)

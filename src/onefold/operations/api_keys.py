@@ -1,0 +1,136 @@
+"""API keys: make, list and revoke them, look them up, and count what they are used for.
+
+A key lives on the shard of its id. To look one up writes nothing; only a key with a rate is
+charged, under a lock on its row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onefold.model.api_key import (
+    ApiKey,
+    Known,
+    Scope,
+    Shown,
+    from_row,
+    known_from_row,
+    stored_rate,
+)
+from onefold.model.identity import hash12
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from onefold.model.limit import Rate
+    from onefold.operations.statement import Operation, Row, Sql
+
+COLUMNS = ("shard", "id")
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that somebody wants to have."""
+
+    shown: Shown
+    tenant: str
+    name: str
+    scopes: tuple[Scope, ...]
+    rate: tuple[int | None, int | None]
+    expires_in: int | None
+
+
+def create(sql: Sql, wish: Wish) -> Operation[ApiKey]:
+    """Store a key. Again is no different: the id and the secret are its maker's."""
+    count, period = wish.rate
+    rows = yield sql(
+        "insert_api_key",
+        shard=home_of(sql, wish.shown.id),
+        id=wish.shown.id,
+        tenant=wish.tenant,
+        called=wish.name,
+        scopes=" ".join(wish.scopes),
+        digest=wish.shown.digest,
+        rate_count=count,
+        rate_period=period,
+        expires_in=wish.expires_in,
+    )
+    return from_row(rows[0])
+
+
+def find(sql: Sql, tenant: str | None) -> Operation[list[ApiKey]]:
+    """All keys, or a tenant's, from the oldest on; those that are revoked, too."""
+    found: list[ApiKey] = []
+    for shard in range(sql.shards):
+        rows = yield sql("find_api_keys", shard=shard, tenant=tenant)
+        found += map(from_row, rows)
+    return sorted(found, key=lambda key: (key.created_at, key.id))
+
+
+def revoke(sql: Sql, key_id: str) -> Operation[bool]:
+    """End a key; False where there is none, or it has been ended before."""
+    rows = yield sql("revoke_api_key", shard=home_of(sql, key_id), id=key_id)
+    return bool(rows)
+
+
+def are_any(sql: Sql) -> Operation[bool]:
+    """Whether a key was ever made."""
+    for shard in range(sql.shards):
+        rows = yield sql("has_api_keys", shard=shard)
+        if rows:
+            return True
+    return False
+
+
+def read(sql: Sql, ids: Sequence[str]) -> Operation[list[Known | None]]:
+    """What is stored under some ids."""
+    known: dict[str, Known] = {}
+    for rows in _by_shard(sql, ids):
+        found = yield sql("read_api_keys", COLUMNS, rows)
+        known.update((row[0], known_from_row(row)) for row in found)
+    return [known.get(key_id) for key_id in ids]
+
+
+def charge(sql: Sql, ids: Sequence[str]) -> Operation[list[int]]:
+    """Take a token for each from the bucket of its key.
+
+    Answers with the microseconds to wait for one where there was none left, and 0 where there was.
+    """
+    wanted = Counter(ids)
+    waits: dict[str, Iterator[int]] = {}
+    for rows in _by_shard(sql, wanted):
+        locked = yield sql("lock_api_keys", COLUMNS, rows)
+        shard, spent = rows[0][0], list[tuple[int, str, int]]()
+        for row in locked:
+            key_id, rate, full_at, now = _bucket(row)
+            granted = min(rate.left(full_at, now), wanted[key_id])
+            after = rate.spent(full_at, now, granted)
+            refused = wanted[key_id] - granted
+            waits[key_id] = iter([0] * granted + [rate.wait(after, now)] * refused)
+            if granted:
+                spent.append((shard, key_id, after))
+        if spent:
+            yield sql("save_api_key_rates", ("shard", "id", "full_at"), spent)
+    # One that has lost its rate meanwhile has nothing to wait for.
+    return [next(waits.get(key_id, iter(())), 0) for key_id in ids]
+
+
+def _bucket(row: Row) -> tuple[str, Rate, int, int]:
+    key_id, count, period, full_at, now = row
+    rate: Any = stored_rate(count, period)
+    return key_id, rate, rate.believed(full_at, now), now
+
+
+def _by_shard(sql: Sql, ids: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
+    """The keys of each shard, in the order in which their rows are locked everywhere."""
+    places = sorted({(home_of(sql, key_id), key_id) for key_id in ids})
+    for shard in range(sql.shards):
+        if its := [place for place in places if place[0] == shard]:
+            yield its
+
+
+def home_of(sql: Sql, key_id: str) -> int:
+    """The shard that has a key."""
+    return hash12("api_key", key_id) % sql.shards

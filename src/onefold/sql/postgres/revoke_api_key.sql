@@ -1,0 +1,5 @@
+-- End a key, at once and for good.
+update onefold.api_key as k
+set revoked_at = coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+where k.shard = :shard::smallint and k.id = :id::text and k.revoked_at is null
+returning k.id

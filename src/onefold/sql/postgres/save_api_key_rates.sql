@@ -1,0 +1,5 @@
+-- Store what is left in the buckets of some keys.
+update onefold.api_key as k
+set full_at = r.full_at
+from unnest(:id::text[], :full_at::bigint[]) as r (id, full_at)
+where k.shard = (:shard::smallint[])[1] and k.id = r.id

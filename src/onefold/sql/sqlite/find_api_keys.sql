@@ -1,0 +1,5 @@
+-- API keys for their operator: all of them, or a tenant's.
+select
+    id, tenant, name, scopes, rate_count, rate_period, created_at, expires_at, revoked_at
+from onefold_api_key
+where shard = :shard and (:tenant is null or tenant = :tenant)

@@ -1,0 +1,239 @@
+"""Keys as their operator and the server use them: made, checked, charged, revoked."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Admission, InvalidInput, Onefold, Rate
+from onefold.testing import Clock
+from tests.fixtures.place import Place
+
+NO = Admission(None)
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def secret_of(text: str) -> str:
+    return text.rpartition("_")[2]
+
+
+def test_a_key_is_made_shown_and_checked(place: Place) -> None:
+    with place.open() as onefold:
+        new = onefold.create_api_key(
+            "acme",
+            scopes=["work", "publish"],
+            name="web",
+            rate="10/m",
+            expires_in=timedelta(days=90),
+        )
+        plain = onefold.create_api_key(scopes=["admin"])
+
+        assert onefold.api_keys() == [new.key, plain.key]
+        assert onefold.api_keys("acme") == [new.key]
+        assert onefold.api_keys("") == [plain.key]
+        assert onefold.api_keys("others") == []
+        assert onefold.check_api_key(new.text) == Admission(new.key)
+        assert onefold.check_api_key(plain.text) == Admission(plain.key)
+    assert new.key.tenant == "acme"
+    assert new.key.scopes == ("publish", "work")
+    assert new.key.rate == Rate(10, timedelta(minutes=1))
+    assert new.key.expires_at == new.key.created_at + timedelta(days=90)
+    assert plain.key.rate is None
+    assert plain.key.expires_at is None
+    assert plain.key.revoked_at is None
+
+
+def test_the_secret_is_nowhere_in_the_database(place: Place) -> None:
+    with place.open() as onefold:
+        new = onefold.create_api_key("acme", scopes=["admin"])
+        onefold.check_api_key(new.text)
+
+    rows = place.rows("select * from {api_key}", api_key=place.table("api_key"))
+
+    assert len(rows) == 1
+    assert new.key.id in rows[0]
+    assert secret_of(new.text) not in repr(rows)
+
+
+def test_a_key_with_a_wrong_secret_does_not_count_and_is_not_charged(place: Place) -> None:
+    with place.open() as onefold:
+        new = onefold.create_api_key(scopes=["work"], rate="1/h")
+        other = onefold.create_api_key(scopes=["work"])
+        forged = f"of_{new.key.id}_{secret_of(other.text)}"
+
+        for wrong in (forged, f"of_{'a' * 16}_{secret_of(new.text)}", "", "Basic", new.text + "x"):
+            assert onefold.check_api_key(wrong) == NO
+
+        assert onefold.check_api_key(new.text) == Admission(new.key)
+
+
+def test_a_revocation_counts_at_once_and_in_every_process(place: Place) -> None:
+    with place.open() as onefold, place.open() as elsewhere:
+        new = onefold.create_api_key(scopes=["publish"])
+        assert elsewhere.check_api_key(new.text).key == new.key
+
+        assert onefold.revoke_api_key(new.key.id) is True
+
+        assert elsewhere.check_api_key(new.text) == NO
+        assert onefold.revoke_api_key(new.key.id) is False
+        assert onefold.revoke_api_key("a" * 16) is False
+        (listed,) = onefold.api_keys()
+        assert listed.revoked_at is not None
+
+
+def test_a_leaked_key_can_be_revoked_by_its_text(place: Place) -> None:
+    with place.open() as onefold:
+        new = onefold.create_api_key(scopes=["publish"])
+
+        assert onefold.revoke_api_key(new.text) is True
+        assert onefold.check_api_key(new.text) == NO
+
+
+def test_a_key_expires_by_the_clock_of_the_database(place: Place) -> None:
+    clock = Clock(START)
+    with place.open(clock=clock) as onefold:
+        new = onefold.create_api_key(scopes=["publish"], expires_in=timedelta(hours=1))
+
+        clock.advance(timedelta(minutes=59))
+        assert onefold.check_api_key(new.text).key is not None
+        clock.advance(timedelta(minutes=1))
+        assert onefold.check_api_key(new.text) == NO
+
+
+def test_a_rate_holds_over_all_processes_and_refills(place: Place) -> None:
+    clock = Clock(START)
+    with place.open(clock=clock) as onefold, place.open(clock=clock) as elsewhere:
+        new = onefold.create_api_key(scopes=["publish"], rate="3/m")
+        both = [onefold, elsewhere]
+
+        waits = [both[turn % 2].check_api_key(new.text).wait for turn in range(5)]
+        clock.advance(timedelta(seconds=20))
+        later = [one.check_api_key(new.text).wait for one in both]
+
+    nothing, interval = timedelta(0), timedelta(seconds=20)
+    assert waits == [nothing, nothing, nothing, interval, interval]
+    assert later == [nothing, interval]
+
+
+async def check_all(onefold: Onefold, texts: list[str]) -> list[Admission]:
+    return list(await asyncio.gather(*(onefold.acheck_api_key(text) for text in texts)))
+
+
+def test_a_crowd_is_granted_exactly_the_rate(place: Place) -> None:
+    clock = Clock(START)
+    with place.open(clock=clock) as onefold, place.open(clock=clock) as elsewhere:
+        new = onefold.create_api_key(scopes=["publish"], rate="30/m")
+        free = onefold.create_api_key("acme", scopes=["publish"])
+
+        async def crowd() -> list[Admission]:
+            texts = [new.text, free.text] * 40
+            halves = await asyncio.gather(check_all(onefold, texts), check_all(elsewhere, texts))
+            await onefold.aclose()
+            await elsewhere.aclose()
+            return [*halves[0], *halves[1]]
+
+        answers = asyncio.run(crowd())
+
+    rated = [answer for answer in answers if answer.key == new.key]
+    assert len(rated) == 80
+    assert sum(not answer.wait for answer in rated) == 30
+    assert [answer for answer in answers if answer.key == free.key] == [Admission(free.key)] * 80
+
+
+def test_those_who_ask_together_share_a_statement(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so one who asks after a revocation is never told what was read before it."""
+    with place.open() as onefold:
+        new = onefold.create_api_key(scopes=["publish"])
+        database: Any = onefold._conductor.database
+        reads = 0
+        plainly = database.atransact
+
+        async def counting(build: Any, *, write: bool = True) -> Any:
+            nonlocal reads
+            reads += not write
+            return await plainly(build, write=write)
+
+        monkeypatch.setattr(database, "atransact", counting)
+
+        async def ask() -> list[Admission]:
+            answers = await check_all(onefold, [new.text] * 50)
+            await onefold.arevoke_api_key(new.key.id)
+            answers += await check_all(onefold, [new.text] * 50)
+            await onefold.aclose()
+            return answers
+
+        answers = asyncio.run(ask())
+
+    assert answers == [Admission(new.key)] * 50 + [NO] * 50
+    assert reads <= 6
+
+
+def test_whether_there_are_keys_is_known_at_once_where_one_is_made(place: Place) -> None:
+    with place.open() as onefold, place.open() as elsewhere:
+        assert onefold.has_api_keys() is False
+
+        new = elsewhere.create_api_key(scopes=["admin"])
+        assert elsewhere.has_api_keys() is True
+
+        onefold.create_api_key(scopes=["admin"])
+        assert onefold.has_api_keys() is True
+
+        elsewhere.revoke_api_key(new.key.id)
+        assert elsewhere.has_api_keys() is True
+    with place.open() as later:
+        assert later.has_api_keys() is True
+
+
+def test_that_there_is_no_key_is_believed_for_a_second(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("onefold.calls.api_keys.time.monotonic", lambda: now)
+    with place.open() as onefold, place.open() as elsewhere:
+        assert onefold.has_api_keys() is False
+        elsewhere.create_api_key(scopes=["admin"])
+
+        now += 0.9
+        believed = onefold.has_api_keys()
+        now += 0.2
+        known = onefold.has_api_keys()
+
+    assert (believed, known) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"scopes": []}, "must be some of publish, work, admin"),
+        ({"scopes": ["publish"], "tenant": "No Slug"}, "tenant must be"),
+        ({"scopes": ["publish"], "rate": "many"}, "rate must be like"),
+        ({"scopes": ["publish"], "expires_in": timedelta(0)}, "expires_in must not be shorter"),
+        ({"scopes": ["publish"], "name": "a" * 300}, "name must have at most 200 bytes"),
+    ],
+)
+def test_a_key_that_makes_no_sense_is_refused(
+    place: Place, options: dict[str, Any], sentence: str
+) -> None:
+    with place.open() as onefold:
+        with pytest.raises(InvalidInput, match=sentence):
+            onefold.create_api_key(**options)
+        assert onefold.api_keys() == []
+
+
+def test_nothing_about_a_secret_is_logged_or_raised(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with place.open() as onefold:
+        new = onefold.create_api_key(scopes=["publish"], rate="1/h")
+        for _ in range(2):
+            onefold.check_api_key(new.text)
+        with pytest.raises(InvalidInput) as refused:
+            onefold.revoke_api_key(f"{new.text} ")
+
+    assert secret_of(new.text) not in caplog.text
+    assert secret_of(new.text) not in repr(refused.value) + str(refused.value)
