@@ -18,7 +18,7 @@ import os
 import re
 import time
 from datetime import datetime, timedelta
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -174,9 +174,9 @@ def shard_count(value: object) -> int:
 
 
 def hash12(*parts: str) -> int:
-    """The 12 bits of a key that an id can carry."""
-    digest = blake2b(length_prefixed(*parts), digest_size=2).digest()
-    return int.from_bytes(digest, "big") & (HASHES - 1)
+    """The 12 bits of a key that an id can carry: of SHA-256, which PostgreSQL has too."""
+    digest = sha256(length_prefixed(*parts)).digest()
+    return int.from_bytes(digest[:2], "big") & (HASHES - 1)
 
 
 def advisory_lock_key(*parts: str) -> int:

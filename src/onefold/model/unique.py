@@ -1,7 +1,8 @@
 """Keys derived from payloads, and the fingerprints that tell a retry from a different request.
 
 A derived key must come out the same in every language and every release, so it is SHA-256 over
-canonical JSON. A fingerprint is compared only with what we stored ourselves, so it may be fast.
+canonical JSON. A fingerprint is compared only with what we stored ourselves, from here or from SQL,
+so its JSON may be the fast one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from onefold.errors import ConflictingOptions, InvalidInput
@@ -32,6 +33,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MISSING: Final = object()
+_FINGERPRINT_DIGITS: Final = 32
 
 # A plain name, or something in brackets: an index, or any name at all in quotes.
 _STEP: Final = re.compile(
@@ -122,8 +124,11 @@ class Unique:
 
 
 def fingerprint(*parts: str) -> str:
-    """A digest of the parts, in order, that no other split of the same text has."""
-    return blake2b(length_prefixed(*parts), digest_size=16).hexdigest()
+    """A digest of the parts, in order, that no other split of the same text has.
+
+    The first half of SHA-256: `onefold_enqueue` of PostgreSQL must come to the same.
+    """
+    return sha256(length_prefixed(*parts)).hexdigest()[:_FINGERPRINT_DIGITS]
 
 
 def request_fingerprint(*parts: str, payload: Any) -> str:
