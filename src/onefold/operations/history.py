@@ -75,9 +75,16 @@ def forget(sql: Sql, shard: int, jobs: Iterable[tuple[str, str]]) -> Operation[N
 
 def attempts(sql: Sql, tenant: str, job_id: str) -> Operation[list[Attempt]]:
     """The deliveries of a job, the newest last."""
+    _, known = yield from with_attempts(sql, tenant, job_id)
+    return known
+
+
+def with_attempts(sql: Sql, tenant: str, job_id: str) -> Operation[tuple[Job, list[Attempt]]]:
+    """A job and its deliveries, as they stand at one moment."""
     shard = shard_of(job_id, sql.shards)
     found = yield sql("get_jobs", ("shard", "id"), [(shard, job_id)], tenant=tenant)
     if not found:
         raise JobNotFound(job_id)
+    job = Job.from_row(found[0])
     rows = yield sql("find_attempts", shard=shard, id=job_id)
-    return history(Job.from_row(found[0]), map(Attempt.from_row, rows))
+    return job, history(job, map(Attempt.from_row, rows))

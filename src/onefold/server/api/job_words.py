@@ -1,0 +1,243 @@
+"""What is said of a job on the wire: SimpleQ's members in SimpleQ's words, and ours beside them.
+
+SimpleQ has one word for everything that waits (`pending`), and none for what was cancelled, which
+will not run again either (`dead`). Our own word is always there as `state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.model.canonical import is_object
+from onefold.model.identity import made_at
+from onefold.model.served_queue import shown
+from onefold.server.wire import Answer, iso, iso_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onefold.model.history import Attempt
+    from onefold.model.job import Job, StateWord
+
+Word: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", "dead"]
+"""SimpleQ's words for where a job stands."""
+
+Ending: TypeAlias = Literal["success", "failed", "nacked", "deferred"]
+"""SimpleQ's words for how a delivery ended."""
+
+StoredWord: TypeAlias = Literal["queued", "running", "completed", "dead", "cancelled"]
+
+JobState: TypeAlias = Literal[
+    "scheduled", "ready", "retrying", "running", "awaiting", "completed", "dead", "cancelled"
+]
+"""Our words, the derived ones included."""
+
+WORDS: Final[Mapping[str, Word]] = {
+    "queued": "pending",
+    "scheduled": "pending",
+    "ready": "pending",
+    "retrying": "pending",
+    "running": "processing",
+    "awaiting": "awaiting_ack",
+    "completed": "completed",
+    "dead": "dead",
+    "cancelled": "dead",
+}
+
+NACKED: Final = "Nacked"
+"""The type of the error that a nack leaves behind."""
+
+
+class HistoryEntry(Answer):
+    """One delivery that has ended."""
+
+    attempt: int
+    """From 1; a deferred delivery gives its number back."""
+    status: Ending
+    error: str | None
+    webhook_status_code: int | None
+    """What the endpoint answered; null where it did not, or the job was not pushed."""
+    timestamp: str
+    """When it ended."""
+    fence: int
+    outcome: str
+    """Our word: completed, retried, deferred, dead, cancelled, lease expired."""
+    reason: str | None
+    worker: str | None
+    started_at: str | None
+    duration: float | None
+    """Seconds: of the push, or from the take to the end."""
+    excerpt: str | None
+    """The beginning of the endpoint's answer."""
+
+
+class JobAnswer(Answer):
+    """A job as it stands."""
+
+    id: str
+    queue: str
+    status: Word
+    attempts: int
+    max_attempts: int
+    idempotency_key: str | None
+    payload: Any
+    scheduled_for: str
+    last_error: str | None
+    created_at: str
+    completed_at: str | None
+    state: JobState
+    kind: str
+    priority: int
+    fence: int
+    """Of its last delivery; 0 before the first."""
+    unique_key: str | None
+    group_key: str | None
+    tags: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    result: Any
+    reason: str | None
+    """Why it ended as it did."""
+    failure: Mapping[str, Any] | None
+    """The last failure: type, message, and more where there is more."""
+    started_at: str | None
+    """When its last delivery began."""
+    lease_until: str | None
+    ended_at: str | None
+    expires_at: str | None
+
+
+class JobWithHistory(JobAnswer):
+    """A job and its deliveries."""
+
+    history: list[HistoryEntry]
+    """The last fifty that have ended, the newest last."""
+
+
+def created_at(job_id: str) -> str:
+    """When a job was published: the moment in its id, which every answer about it can tell."""
+    return iso(made_at(job_id))
+
+
+def word_of(state: StateWord | None) -> Word:
+    """SimpleQ's word for a stored state; a job whose record is gone has certainly ended."""
+    return "completed" if state is None else WORDS[state]
+
+
+def state_of(job: Job) -> JobState:
+    """Our word, which tells apart what waits for its ack."""
+    return "awaiting" if job.is_awaiting else job.status
+
+
+def said_of(job: Job) -> JobAnswer:
+    """A job without its history."""
+    return JobAnswer(**_members(job))
+
+
+def said_with_history(job: Job, attempts: Iterable[Attempt]) -> JobWithHistory:
+    """A job and the deliveries of it that have ended."""
+    pushed = _exchange(job)
+    entries = [
+        _entry(attempt, ended_at=iso(attempt.ended_at), pushed=pushed)
+        for attempt in attempts
+        if attempt.ended_at is not None
+    ]
+    return JobWithHistory(**_members(job), history=entries)
+
+
+def _members(job: Job) -> dict[str, Any]:
+    state = state_of(job)
+    return {
+        "id": job.id,
+        "queue": shown(job.tenant, job.queue),
+        "status": WORDS[state],
+        "attempts": job.attempt,
+        "max_attempts": job.max_attempts,
+        "idempotency_key": job.idempotency_key,
+        # As it is stored, which is JSON: nothing is read that nobody looks at.
+        "payload": msgspec.Raw(job.payload_text.encode()),
+        "scheduled_for": iso(job.run_at),
+        "last_error": _message(job.error),
+        "created_at": created_at(job.id),
+        "completed_at": iso_or_none(job.ended_at) if state == "completed" else None,
+        "state": state,
+        "kind": job.kind,
+        "priority": job.priority,
+        "fence": job.fence,
+        "unique_key": job.unique_key,
+        "group_key": job.group_key,
+        "tags": job.tags,
+        "metadata": job.metadata,
+        "result": None if job.result_text is None else msgspec.Raw(job.result_text.encode()),
+        "reason": job.reason,
+        "failure": job.error,
+        "started_at": iso_or_none(job.taken_at),
+        "lease_until": iso_or_none(job.lease_until) if job.state == "running" else None,
+        "ended_at": iso_or_none(job.ended_at),
+        "expires_at": iso_or_none(job.expires_at),
+    }
+
+
+def _entry(attempt: Attempt, *, ended_at: str, pushed: Mapping[str, Any]) -> HistoryEntry:
+    error = attempt.error or {}
+    # A failed push is told by its error; only the last exchange is kept beside it.
+    exchange = (
+        error if "status" in error else pushed if pushed.get("fence") == attempt.fence else {}
+    )
+    return HistoryEntry(
+        attempt=attempt.number,
+        status=_ending(attempt),
+        error=_message(attempt.error) or _unsaid(attempt),
+        webhook_status_code=_typed(exchange.get("status"), int),
+        timestamp=ended_at,
+        fence=attempt.fence,
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        worker=attempt.worker,
+        started_at=iso_or_none(attempt.started_at),
+        duration=_duration(attempt, exchange),
+        excerpt=_typed(exchange.get("excerpt"), str),
+    )
+
+
+def _ending(attempt: Attempt) -> Ending:
+    match attempt.outcome:
+        case "completed":
+            return "success"
+        case "deferred":
+            return "deferred"
+        case _:
+            nacked = (attempt.error or {}).get("type") == NACKED
+            return "nacked" if nacked else "failed"
+
+
+def _unsaid(attempt: Attempt) -> str | None:
+    """Why a delivery failed that left no error: a cancel, a lease that ran out, a defer's words."""
+    if attempt.outcome == "completed":
+        return None
+    return attempt.reason or (attempt.outcome if attempt.outcome != "deferred" else None)
+
+
+def _message(error: Mapping[str, Any] | None) -> str | None:
+    if error is None:
+        return None
+    return str(error.get("message") or error.get("type") or "failed")
+
+
+def _exchange(job: Job) -> Mapping[str, Any]:
+    """The last exchange with the endpoint, whatever older versions have stored."""
+    pushed = None if job.pushed_text is None else msgspec.json.decode(job.pushed_text)
+    return pushed if is_object(pushed) else {}
+
+
+def _duration(attempt: Attempt, exchange: Mapping[str, Any]) -> float | None:
+    pushed = exchange.get("duration")
+    if isinstance(pushed, int | float):
+        return float(pushed)
+    return None if attempt.duration is None else attempt.duration.total_seconds()
+
+
+def _typed(value: object, kind: type) -> Any:
+    return value if isinstance(value, kind) else None
