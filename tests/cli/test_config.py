@@ -1,10 +1,12 @@
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from onefold import InvalidInput
 from onefold.cli.config import KEYS, read_configuration
+from onefold.cli.serve import serve
 from onefold.cli.worker import worker
 
 
@@ -78,7 +80,26 @@ def test_a_slip_is_refused_with_the_names_of_key_and_file(
     assert str(path) in str(caught.value)
 
 
-def test_every_flag_of_a_worker_is_a_key() -> None:
-    flags = set(inspect.signature(worker).parameters) - {"context", "as_process"}
+@pytest.mark.parametrize(("name", "command"), [("worker", worker), ("serve", serve)])
+def test_every_flag_of_a_worker_and_of_a_server_is_a_key(
+    name: str, command: Callable[..., None]
+) -> None:
+    flags = set(inspect.signature(command).parameters) - {"context", "as_process"}
 
-    assert flags == set(KEYS)
+    assert flags == set(KEYS[name])
+
+
+def test_a_server_may_have_a_file_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, "[tool.onefold.serve]\nport = 1")
+    path = tmp_path / "onefold.toml"
+    path.write_text('[serve]\nport = 8080\npush-allow = ["10.0.0.0/8", "127.0.0.1"]')
+
+    said = {"port": 8080, "push_allow": "10.0.0.0/8,127.0.0.1"}
+    assert read_configuration(tmp_path, "serve") == (path, said)
+
+
+def test_a_slip_in_a_file_of_its_own_is_named_too(tmp_path: Path) -> None:
+    (tmp_path / "onefold.toml").write_text("[serve]\nprot = 8080")
+
+    with pytest.raises(InvalidInput, match=r"serve\.prot in .*onefold\.toml"):
+        read_configuration(tmp_path, "serve")

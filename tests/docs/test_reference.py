@@ -93,7 +93,7 @@ def test_every_setting_is_in_the_reference() -> None:
         *OnceOptions.__annotations__,
         *DeclareOptions.__annotations__,
         *WorkerOptions.__annotations__,
-        *KEYS,
+        *KEYS["worker"],
         *ScheduleOptions.__optional_keys__,
     }
 

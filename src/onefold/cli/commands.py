@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onefold.cli.config import read_configuration
+from onefold.cli.config import KEYS, read_configuration
 from onefold.cli.dead import dead
 from onefold.cli.demo.command import demo
 from onefold.cli.jobs import jobs
@@ -15,6 +15,7 @@ from onefold.cli.keys import keys
 from onefold.cli.migrate import migrate
 from onefold.cli.queues import queues
 from onefold.cli.schedules import schedules
+from onefold.cli.serve import serve
 from onefold.cli.version import print_version, version
 from onefold.cli.worker import worker
 
@@ -29,6 +30,7 @@ app: typer.Typer = typer.Typer(
 )
 app.command()(demo)
 app.command()(migrate)
+app.command()(serve)
 app.command()(version)
 app.command()(worker)
 app.add_typer(dead, name="dead")
@@ -51,7 +53,8 @@ def before(
 ) -> None:
     """Options without a command."""
     del version
-    if context.invoked_subcommand == "worker":
-        configuration = read_configuration(Path.cwd())
+    command = context.invoked_subcommand
+    if command in KEYS:
+        configuration = read_configuration(Path.cwd(), command)
         context.obj = configuration
-        context.default_map = {"worker": dict(configuration.said)}
+        context.default_map = {command: dict(configuration.said)}

@@ -1,7 +1,8 @@
-"""What a project says about its workers: the table `[tool.onefold.worker]` of pyproject.toml.
+"""What a file says about workers and servers.
 
-A flag beats the environment, and the environment beats the file. The file is the nearest
-pyproject.toml, from the present folder upwards, that has anything to say about Onefold.
+`[tool.onefold.worker]` of pyproject.toml, or `[worker]` of onefold.toml; for a server, `serve`. A
+flag beats the environment, and the environment beats the file. The file is the nearest one, from
+the present folder upwards, that has anything to say about Onefold; onefold.toml comes first.
 """
 
 from __future__ import annotations
@@ -17,22 +18,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-KEYS: Final[Mapping[str, Any]] = {
+TIME: Final = str | int | float
+
+WORKER: Final[Mapping[str, Any]] = {
     "app": str,
     "queues": str | list[str],
     "concurrency": int,
     "processes": int,
     "prefetch": int,
-    "lease": str | int | float,
-    "heartbeat": str | int | float,
-    "poll": str | int | float,
-    "grace": str | int | float,
+    "lease": TIME,
+    "heartbeat": TIME,
+    "poll": TIME,
+    "grace": TIME,
     "name": str,
     "chores": bool,
     "log_format": str,
     "log_level": str,
 }
-"""Every key, and the types that its value may have. The names are those of the flags."""
+SERVE: Final[Mapping[str, Any]] = {
+    "database": str,
+    "schema": str,
+    "host": str,
+    "port": int,
+    "processes": int,
+    "push": bool,
+    "push_concurrency": int,
+    "push_allow": str | list[str],
+    "migrate": bool,
+    "max_body": int,
+    "request_timeout": TIME,
+    "body_timeout": TIME,
+    "header_timeout": TIME,
+    "grace": TIME,
+    "tls_certificate": str,
+    "tls_key": str,
+    "access_log": bool,
+    "log_format": str,
+    "log_level": str,
+}
+KEYS: Final[Mapping[str, Mapping[str, Any]]] = {"worker": WORKER, "serve": SERVE}
+"""By command: every key, and the types of its value. The names are those of the flags."""
 
 
 class Configuration(NamedTuple):
@@ -43,13 +68,16 @@ class Configuration(NamedTuple):
     said: Mapping[str, str | int | bool]
 
 
-def read_configuration(folder: Path) -> Configuration:
-    """What the nearest pyproject.toml says; all of it is checked."""
-    for path in (parent / "pyproject.toml" for parent in (folder, *folder.parents)):
-        table = _table(path)
-        if table is not None:
-            _refuse_unknown(table, {"worker"}, "tool.onefold", path)
-            return Configuration(path, _read(table.get("worker", {}), path))
+def read_configuration(folder: Path, command: str = "worker") -> Configuration:
+    """What the nearest file says of a command; all of it is checked."""
+    for parent in (folder, *folder.parents):
+        for path in (parent / "onefold.toml", parent / "pyproject.toml"):
+            table = _table(path)
+            if table is not None:
+                prefix = "" if path.name == "onefold.toml" else "tool.onefold."
+                _refuse_unknown(table, KEYS, prefix.rstrip(".") or "onefold", path)
+                said = table.get(command, {})
+                return Configuration(path, _read(said, command, f"{prefix}{command}", path))
     return Configuration(None, {})
 
 
@@ -60,17 +88,19 @@ def _table(path: Path) -> Mapping[str, Any] | None:
         return None
     except ValueError as error:
         raise InvalidInput(str(path), f"cannot be read as TOML: {error}") from error
+    if path.name == "onefold.toml":
+        return whole
     table = whole.get("tool", {}).get("onefold")
     return None if table is None else _typed(table, dict[str, Any], "tool.onefold", path)
 
 
-def _read(worker: object, path: Path) -> dict[str, str | int | bool]:
-    table: Mapping[str, Any] = _typed(worker, dict[str, Any], "tool.onefold.worker", path)
-    named = {name.replace("-", "_"): value for name, value in table.items()}
-    _refuse_unknown(named, KEYS, "tool.onefold.worker", path)
+def _read(said: object, command: str, name: str, path: Path) -> dict[str, str | int | bool]:
+    table: Mapping[str, Any] = _typed(said, dict[str, Any], name, path)
+    named = {key.replace("-", "_"): value for key, value in table.items()}
+    _refuse_unknown(named, KEYS[command], name, path)
     return {
-        name: _as_flag(_typed(value, KEYS[name], f"tool.onefold.worker.{name}", path))
-        for name, value in named.items()
+        key: _as_flag(_typed(value, KEYS[command][key], f"{name}.{key}", path))
+        for key, value in named.items()
     }
 
 

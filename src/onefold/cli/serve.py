@@ -1,0 +1,155 @@
+"""`onefold serve`: the HTTP server, in one process or in several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from onefold import InvalidInput, UsageError
+from onefold.cli import logs, written
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from onefold.server.app import ServerApp
+
+DATABASE: Final = "sqlite:///onefold.db"
+TARGET: Final = "onefold.cli.serve:served"
+MOST_PROCESSES: Final = 1000
+
+
+def _option(variable: str, metavar: str, text: str) -> Any:
+    return typer.Option(
+        metavar=metavar, envvar=f"ONEFOLD_SERVE_{variable}", show_envvar=False, help=text
+    )
+
+
+def serve(
+    *,
+    database: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="ONEFOLD_DATABASE",
+            show_envvar=False,
+            help="sqlite:///jobs.db or postgresql://user@host/name",
+        ),
+    ] = DATABASE,
+    schema: Annotated[str, _option("SCHEMA", "NAME", "Of the tables on PostgreSQL.")] = "onefold",
+    host: Annotated[str, _option("HOST", "ADDRESS", "Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, _option("PORT", "N", "HTTP/1.1 and cleartext HTTP/2 on it.")] = 7890,
+    processes: Annotated[int, _option("PROCESSES", "N", "Processes that share the port.")] = 1,
+    push: Annotated[
+        bool,
+        typer.Option(
+            "--push/--no-push",
+            envvar="ONEFOLD_SERVE_PUSH",
+            show_envvar=False,
+            help="Also push jobs to endpoints, and rescue, prune, sweep and tick.",
+        ),
+    ] = True,
+    push_concurrency: Annotated[
+        int, _option("PUSH_CONCURRENCY", "N", "Pushes at once, in each process.")
+    ] = 200,
+    push_allow: Annotated[
+        str | None,
+        _option(
+            "PUSH_ALLOW", "NETWORK,…", "Private networks or hosts that may be pushed to.  [none]"
+        ),
+    ] = None,
+    migrate: Annotated[
+        bool,
+        typer.Option(
+            "--migrate/--no-migrate",
+            envvar="ONEFOLD_SERVE_MIGRATE",
+            show_envvar=False,
+            help="Bring the tables up to date at the start.",
+        ),
+    ] = True,
+    max_body: Annotated[int, _option("MAX_BODY", "BYTES", "Of a request.")] = 4 * 1024 * 1024,
+    request_timeout: Annotated[
+        str, _option("REQUEST_TIMEOUT", "TIME", "How long a request may take.")
+    ] = "30s",
+    body_timeout: Annotated[
+        str, _option("BODY_TIMEOUT", "TIME", "How long a client may take to send a body.")
+    ] = "15s",
+    header_timeout: Annotated[str, _option("HEADER_TIMEOUT", "TIME", "And its headers.")] = "10s",
+    grace: Annotated[str, _option("GRACE", "TIME", "How long a stop may take.")] = "30s",
+    tls_certificate: Annotated[
+        str | None, _option("TLS_CERTIFICATE", "FILE", "A certificate chain in PEM: serves HTTPS.")
+    ] = None,
+    tls_key: Annotated[str | None, _option("TLS_KEY", "FILE", "Its private key in PEM.")] = None,
+    access_log: Annotated[
+        bool,
+        typer.Option(
+            "--access-log/--no-access-log",
+            envvar="ONEFOLD_SERVE_ACCESS_LOG",
+            show_envvar=False,
+            help="A line for each request.",
+        ),
+    ] = True,
+    log_format: Annotated[str, _option("LOG_FORMAT", "FORMAT", "text or json")] = "text",
+    log_level: Annotated[
+        str, _option("LOG_LEVEL", "LEVEL", "debug, info, warning or error")
+    ] = "info",
+) -> None:
+    """Serve the HTTP API until a signal. Times are like 30s, 5m, 250ms.
+
+    What no option says is read from the environment (ONEFOLD_SERVE_PORT), then from [serve] of
+    onefold.toml or [tool.onefold.serve] of pyproject.toml. The reference is at /v1/docs.
+    """
+    try:
+        from onefold.server import serving
+        from onefold.server.settings import ServerSettings
+    except ImportError as error:
+        raise UsageError(
+            f"The server needs more than the command line (there is no {error.name}):"
+            " pip install 'onefold[server]'"
+        ) from error
+    logs.configure(log_format, log_level)
+    if not 1 <= processes <= MOST_PROCESSES:
+        reason = f"must be a whole number from 1 to {MOST_PROCESSES}, got {processes}"
+        raise InvalidInput("processes", reason)
+    if (tls_certificate is None) is not (tls_key is None):
+        raise InvalidInput("tls_certificate", "and tls_key go together: say both, or neither")
+    order = serving.Order(
+        database=database,
+        schema=schema,
+        host=host,
+        port=serving.checked_port(port),
+        processes=processes,
+        migrate=migrate,
+        settings=ServerSettings(
+            max_body=max_body,
+            request_timeout=_time(request_timeout, "request_timeout"),
+            body_timeout=_time(body_timeout, "body_timeout"),
+            grace=_time(grace, "grace"),
+            push=push,
+            push_concurrency=push_concurrency,
+            push_allow=tuple(filter(None, (push_allow or "").split(","))),
+            access_log=access_log,
+        ),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        header_timeout=_time(header_timeout, "header_timeout"),
+        log_format=log_format,
+        log_level=log_level,
+    )
+    for line in serving.prepare(order):
+        typer.echo(line)
+    typer.echo(f"Onefold serves {database} at {order.url}. The reference: {order.url}/v1/docs")
+    serving.serve(order, TARGET)
+
+
+def _time(text: str, field: str) -> timedelta:
+    return written.duration(text, field)
+
+
+def served() -> ServerApp:
+    """The application of one process. Called by granian."""
+    from onefold.server import serving
+
+    order = serving.ordered()
+    logs.configure(order.log_format, order.log_level)
+    return serving.application(order)

@@ -1,0 +1,10 @@
+"""The server: publish, push, dead letters, claims and keys over HTTP.
+
+`onefold serve` runs it by itself; `create_app` makes it for an ASGI server of your choice, or to be
+mounted in your application.
+"""
+
+from onefold.server.app import ServerApp, create_app
+from onefold.server.settings import ServerSettings
+
+__all__ = ["ServerApp", "ServerSettings", "create_app"]

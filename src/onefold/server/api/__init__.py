@@ -1,0 +1,1 @@
+"""The endpoints, a file for each part of the API. Each lists its routes as `ROUTES`."""

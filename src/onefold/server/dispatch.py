@@ -1,0 +1,193 @@
+"""From a request to its answer: who asks, what for, the endpoint, and every failure as a problem.
+
+One path has one `PathApp`, which knows the methods of that path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from onefold.errors import DatabaseError
+from onefold.server import problems, wire
+from onefold.server.asking import Asking, Said
+from onefold.server.incoming import (
+    Disconnected,
+    as_request,
+    check_media_type,
+    path_values,
+    query_of,
+    read_body,
+    request_id_of,
+)
+from onefold.server.keyed import run_keyed
+from onefold.server.log import Known
+from onefold.server.outgoing import Response, problem_response, response_to, send_response
+from onefold.server.problems import BadBody
+from onefold.server.streaming import send_stream
+from onefold.surfaces.http.key import KeyRules, read_key
+from onefold.surfaces.http.problem import Refused, not_configured
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onefold.server.auth import Authority
+    from onefold.server.incoming import Receive, Scope, Send
+    from onefold.server.log import AccessLog
+    from onefold.server.route import Route
+    from onefold.server.state import Server
+    from onefold.surfaces.http.problem import Problem
+
+KEY: Final = "idempotency-key"
+GONE_AWAY: Final = 499
+"""In the log: the client did not wait for its answer."""
+RULES: Final = KeyRules()
+
+log: logging.Logger = logging.getLogger("onefold.server")
+
+
+class PathApp:
+    """One path of the API, as an ASGI application."""
+
+    def __init__(
+        self, server: Server, authority: Authority, routes: Mapping[str, Route], access: AccessLog
+    ) -> None:
+        """`routes` are by method."""
+        self._server = server
+        self._authority = authority
+        self._routes = dict(routes)
+        if "GET" in routes:
+            self._routes.setdefault("HEAD", routes["GET"])
+        self._allowed = ", ".join(sorted({*self._routes, "OPTIONS"}))
+        self._access = access
+        self._limit = server.settings.request_timeout.total_seconds()
+        self.template: str = next(iter(routes.values())).path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        started = time.perf_counter()
+        headers = wire.headers_of(scope["headers"])
+        known = Known(request_id_of(headers))
+        status = GONE_AWAY
+        try:
+            answer = await self._answer(scope, receive, headers, known)
+            status = answer.status
+            if isinstance(answer, Said):
+                await send_stream(receive, send, answer, request_id=known.request_id)
+            else:
+                head = scope["method"] == "HEAD"
+                await send_response(send, answer, request_id=known.request_id, head=head)
+        except Disconnected:
+            pass
+        self._access.note(scope, self.template, status, started=started, known=known)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], known: Known
+    ) -> Response | Said:
+        """What to send: every failure is a problem by now."""
+        limit = asyncio.timeout(self._limit)
+        try:
+            async with limit:
+                return await self._carry_out(scope, receive, headers, known)
+        except Disconnected:
+            raise
+        except TimeoutError as late:
+            error: Exception = problems.took_too_long() if limit.expired() else late
+        except Exception as failed:  # noqa: BLE001 - whatever it is, the client is answered
+            error = failed
+        problem = problems.problem_of(error)
+        _log(error, problem, known.request_id)
+        return problem_response(
+            problem,
+            instance=_instance(scope),
+            request_id=known.request_id,
+            more=self._more(problem.status),
+        )
+
+    def _more(self, status: int) -> tuple[tuple[str, str], ...]:
+        """The headers that HTTP wants beside some statuses."""
+        if status == problems.METHOD_NOT_ALLOWED.status:
+            return (("allow", self._allowed),)
+        if status == problems.UNAUTHENTICATED.status:
+            return (("www-authenticate", 'Bearer realm="onefold"'),)
+        return ()
+
+    async def _carry_out(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], known: Known
+    ) -> Response | Said:
+        route = self._routes.get(scope["method"])
+        if route is None:
+            if scope["method"] == "OPTIONS":
+                return Response(204, (("allow", self._allowed),))
+            raise problems.method_not_allowed(scope["method"], self._allowed)
+        caller = await self._authority.admit(route.scope, headers, scope)
+        known.principal = caller.principal
+        text = await self._body_of(route, receive, headers)
+        asking = Asking(
+            server=self._server,
+            tenant=caller.tenant,
+            principal=caller.principal,
+            path=path_values(scope["path_params"]),
+            body=_decoded(route, text),
+            query=query_of(scope["query_string"], route.query),
+            key=_key_of(scope, headers),
+            request_id=known.request_id,
+            headers=headers,
+        )
+        if route.streams:
+            return await route.endpoint(asking)
+        if asking.key is None or route.keyed == "native":
+            return response_to(await route.endpoint(asking))
+        if route.keyed == "none":
+            raise Refused(not_configured())
+        request = as_request(scope, route.path)
+        return await run_keyed(asking, request, text, lambda: _respond(route, asking))
+
+    async def _body_of(self, route: Route, receive: Receive, headers: Mapping[str, str]) -> bytes:
+        if route.body is None and route.method in {"GET", "DELETE"}:
+            return b""
+        settings = self._server.settings
+        text = await read_body(
+            receive, headers=headers, limit=settings.max_body, patience=settings.body_timeout
+        )
+        if text and (route.body is not None or text.strip() != b"{}"):
+            check_media_type(headers)
+        return text
+
+
+def _log(error: Exception, problem: Problem, request_id: str) -> None:
+    """What a client cannot mend is the operator's to know."""
+    if problem.status == problems.INTERNAL.status:
+        log.error("Request %s failed.", request_id, exc_info=error)
+    elif isinstance(error, DatabaseError):
+        log.warning("Request %s: %s", request_id, error)
+
+
+def _key_of(scope: Scope, headers: Mapping[str, str]) -> str | None:
+    """The key of a POST. Of other methods it says nothing new: they may be repeated as they are."""
+    if KEY in headers and scope["method"] == "POST":
+        return read_key(as_request(scope), RULES)
+    return None
+
+
+async def _respond(route: Route, asking: Asking) -> Response:
+    return response_to(await route.endpoint(asking))
+
+
+def _decoded(route: Route, text: bytes) -> Any:
+    if route.body is None:
+        if text and text.strip() != b"{}":
+            raise BadBody("$", "is not wanted here: this route takes none")
+        return None
+    if not text:
+        if route.body_optional:
+            return wire.decode(b"{}", route.body)
+        raise BadBody("$", "is missing: send JSON")
+    return wire.decode(text, route.body)
+
+
+def _instance(scope: Scope) -> str:
+    raw = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+    return raw.decode("latin-1").partition("?")[0]

@@ -1,0 +1,254 @@
+"""What a client of the server is told when its request is not carried out.
+
+Every problem is RFC 9457 with a stable `code`; beside its members stands `error`, which is what
+SimpleQ's SDK reads. docs/reference/problems.md explains each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.errors import (
+    AlreadyEnqueued,
+    Busy,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    Gone,
+    InvalidInput,
+    JobNotFound,
+    KeyReused,
+    LeaseLost,
+    OnefoldError,
+    OutcomeUnknown,
+    ScheduleNotFound,
+    StepFailed,
+    UsageError,
+    WrongState,
+)
+from onefold.surfaces.http.problem import (
+    IN_PROGRESS,
+    KEY_REUSED,
+    LEASE_LOST,
+    OUTCOME_UNKNOWN,
+    TOO_LARGE,
+    UNAVAILABLE,
+    Kind,
+    Problem,
+    Refused,
+    make,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MALFORMED: Final = Kind("malformed_body", 400, "Body cannot be read")
+INVALID: Final = Kind("invalid_input", 400, "Invalid input")
+UNAUTHENTICATED: Final = Kind("unauthenticated", 401, "No valid API key")
+FORBIDDEN: Final = Kind("forbidden", 403, "Not allowed")
+NOT_FOUND: Final = Kind("not_found", 404, "Nothing there")
+QUEUE_NOT_FOUND: Final = Kind("queue_not_found", 404, "No such queue")
+JOB_NOT_FOUND: Final = Kind("job_not_found", 404, "No such job")
+SCHEDULE_NOT_FOUND: Final = Kind("schedule_not_found", 404, "No such schedule")
+METHOD_NOT_ALLOWED: Final = Kind("method_not_allowed", 405, "Method not allowed")
+TIMED_OUT: Final = Kind("timed_out", 408, "Request took too long to arrive")
+ALREADY_ENQUEUED: Final = Kind("already_enqueued", 409, "Already enqueued")
+WRONG_STATE: Final = Kind("wrong_state", 409, "Not possible in this state")
+BUSY: Final = Kind("busy", 409, "Held by another")
+STEP_FAILED: Final = Kind("step_failed", 409, "Step failed before")
+GONE: Final = Kind("gone", 410, "No longer kept")
+UNSUPPORTED_MEDIA: Final = Kind("unsupported_media_type", 415, "Unsupported media type")
+RATE_LIMITED: Final = Kind("rate_limited", 429, "Too many requests")
+INTERNAL: Final = Kind("internal", 500, "Internal error")
+NOT_INSTALLED: Final = Kind("not_installed", 501, "Not installed")
+TOOK_TOO_LONG: Final = Kind("took_too_long", 503, "Took too long")
+
+KINDS: Final[tuple[Kind, ...]] = (
+    MALFORMED, INVALID, UNAUTHENTICATED, FORBIDDEN, NOT_FOUND, QUEUE_NOT_FOUND, JOB_NOT_FOUND,
+    SCHEDULE_NOT_FOUND, METHOD_NOT_ALLOWED, TIMED_OUT, ALREADY_ENQUEUED, WRONG_STATE, BUSY,
+    STEP_FAILED, GONE, UNSUPPORTED_MEDIA, RATE_LIMITED, INTERNAL, NOT_INSTALLED, TOOK_TOO_LONG,
+)  # fmt: skip
+"""The server's own, beside those of the surfaces."""
+
+
+class BadBody(InvalidInput):
+    """A body or a query that cannot be accepted; `field` is the place: `$.items[3].delay`."""
+
+    def __init__(self, field: str, reason: str, *, of: str = "body") -> None:
+        """`of` says where the field is."""
+        super().__init__(field, reason)
+        self.of: str = of
+
+
+class QueueNotFound(OnefoldError):
+    """No such queue, for this caller."""
+
+    status = 404
+
+    def __init__(self, name: str) -> None:
+        """By the name that was asked for."""
+        super().__init__(
+            f"There is no queue {name!r}. Make it first: PUT /v1/queues/{{name}}. Nothing was"
+            " stored.",
+            queue=name,
+        )
+
+
+class Internal(OnefoldError):
+    """Something of ours is broken; the log has it under the request id."""
+
+
+def not_found(path: str) -> Refused:
+    """No route goes there."""
+    return Refused(make(NOT_FOUND, f"There is nothing at {path!r}. See /v1/docs."))
+
+
+def method_not_allowed(method: str, allowed: str) -> Refused:
+    """The route knows other methods."""
+    return Refused(make(METHOD_NOT_ALLOWED, f"{method} is not possible here; {allowed} is."))
+
+
+def too_large(limit: int) -> Refused:
+    """The body is over the limit."""
+    detail = f"The body has more than {limit} bytes. Nothing was stored. Send less at once."
+    return Refused(make(TOO_LARGE, detail, extra={"limit": limit}))
+
+
+def unsupported_media_type(given: str | None) -> Refused:
+    """A body that says to be something else than JSON."""
+    said = "without a Content-Type" if given is None else f"as {given[:100]!r}"
+    return Refused(
+        make(UNSUPPORTED_MEDIA, f"The body came {said}; this route takes application/json.")
+    )
+
+
+def arrived_too_slowly() -> Refused:
+    """The body did not come within its time."""
+    return Refused(
+        make(TIMED_OUT, "The body did not arrive in time. Nothing was stored. Send it again.")
+    )
+
+
+def took_too_long() -> Refused:
+    """The answer was not there in time."""
+    return Refused(
+        make(
+            TOOK_TOO_LONG,
+            "The request took too long, and it is not known whether it was carried out. Send it"
+            " again with the same idempotency key.",
+            retry_after=1,
+        )
+    )
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The problem that an error is, for the client."""
+    if isinstance(error, Refused):
+        return error.problem
+    for kind, tell in _TELLERS:
+        if isinstance(error, kind):
+            return tell(error)
+    return make(
+        INTERNAL,
+        "Something went wrong here. It is in the server's log under the request id.",
+    )
+
+
+def _input(error: Any) -> Problem:
+    place = error.field if isinstance(error, BadBody) else camel(error.field)
+    extra: dict[str, Any] = {"field": place}
+    if error.item is not None:
+        extra["item"] = error.item
+    kind = MALFORMED if isinstance(error, BadBody) and place == "$" else INVALID
+    where = (
+        "The body" if place == "$" else f"{place} (item {error.item})" if "item" in extra else place
+    )
+    return make(kind, f"{where} {error.reason}. Nothing was stored.", extra=extra)
+
+
+def camel(field: str) -> str:
+    """The name of a field as the wire has it."""
+    head, *rest = field.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def _plainly(kind: Kind) -> Callable[[Any], Problem]:
+    return lambda error: make(kind, str(error), extra=_evidence(error))
+
+
+def _evidence(error: OnefoldError) -> dict[str, Any]:
+    """The values of an error, as far as they are plain."""
+    return {
+        camel(name): value
+        for name, value in error.evidence.items()
+        if isinstance(value, str | int | float | bool) and name not in {"status", "problem"}
+    }
+
+
+def _busy(error: Any) -> Problem:
+    return make(BUSY, str(error), retry_after=error.retry_after, extra=_evidence(error))
+
+
+def _usage(error: Any) -> Problem:
+    return make(INVALID, str(error))
+
+
+def _unavailable(error: Any) -> Problem:
+    del error
+    return make(
+        UNAVAILABLE,
+        "The database cannot be reached or is busy, and it is not known whether the request was"
+        " carried out. Send it again with the same idempotency key.",
+        retry_after=1,
+    )
+
+
+_TELLERS: Final[tuple[tuple[type[BaseException], Callable[[Any], Problem]], ...]] = (
+    (InvalidInput, _input),
+    (QueueNotFound, _plainly(QUEUE_NOT_FOUND)),
+    (JobNotFound, _plainly(JOB_NOT_FOUND)),
+    (ScheduleNotFound, _plainly(SCHEDULE_NOT_FOUND)),
+    (AlreadyEnqueued, _plainly(ALREADY_ENQUEUED)),
+    (KeyReused, _plainly(KEY_REUSED)),
+    (Busy, _busy),
+    (OutcomeUnknown, _plainly(OUTCOME_UNKNOWN)),
+    (LeaseLost, _plainly(LEASE_LOST)),
+    (StepFailed, _plainly(STEP_FAILED)),
+    (WrongState, _plainly(WRONG_STATE)),
+    (Gone, _plainly(GONE)),
+    (DatabaseBusy, _unavailable),
+    (DatabaseUnavailable, _unavailable),
+    (DatabaseError, _unavailable),
+    (UsageError, _usage),
+)
+
+
+def document(problem: Problem, *, instance: str, request_id: str) -> bytes:
+    """The problem as JSON, with `error` as SimpleQ's SDK reads it."""
+    members: dict[str, Any] = {
+        **problem.extra,
+        "type": problem.type,
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "instance": instance,
+        "code": problem.code,
+        "requestId": request_id,
+        "error": _error_member(problem),
+    }
+    return msgspec.json.encode(members)
+
+
+def _error_member(problem: Problem) -> object:
+    if problem.status != 400:  # noqa: PLR2004 - HTTP's own
+        return problem.detail
+    field = problem.extra.get("field")
+    if field is None or field == "$":
+        return {"formErrors": [problem.detail], "fieldErrors": {}}
+    name = str(field).removeprefix("$.")
+    return {"formErrors": [], "fieldErrors": {name: [problem.detail]}}
+
+
+__all__ = ["IN_PROGRESS", "KINDS", "BadBody", "Internal", "QueueNotFound", "document", "problem_of"]

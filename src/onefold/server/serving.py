@@ -1,0 +1,146 @@
+"""`onefold serve`: the application run by granian, in one process or in several.
+
+The processes are granian's; each makes its own application from the order that the first was given,
+which travels in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.app import Onefold
+from onefold.errors import InvalidInput, UsageError
+from onefold.server.app import create_app
+from onefold.server.auth import has_api_keys
+from onefold.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from onefold.server.app import ServerApp
+
+VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
+HEADERS: Final = 64 * 1024
+"""Bytes of a request's line and headers, and of what is read ahead."""
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server process is told by the one that starts it."""
+
+    database: str
+    schema: str = "onefold"
+    host: str = "127.0.0.1"
+    port: int = 7890
+    processes: int = 1
+    migrate: bool = True
+    settings: ServerSettings = ServerSettings()
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    header_timeout: timedelta = timedelta(seconds=10)
+    """How long a client may take to send its headers."""
+    log_format: str = "text"
+    log_level: str = "info"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        scheme = "http" if self.tls_certificate is None else "https"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
+
+
+def prepare(order: Order) -> list[str]:
+    """Check what can be checked before anything is served; answers with what to tell."""
+    lines: list[str] = []
+    with Onefold(order.database, schema=order.schema) as onefold:
+        if order.migrate:
+            lines += [f"Applied migration {one.number} {one.name}." for one in onefold.migrate()]
+        has_keys = has_api_keys(onefold)
+    if not has_keys and not order.is_loopback:
+        raise UsageError(
+            f"There is no API key, so everybody who reaches {order.host} could do everything."
+            " Make a key first (onefold apikeys create --scope admin), or serve on loopback"
+            " (--host 127.0.0.1)."
+        )
+    if not has_keys:
+        lines.append("No API keys: whoever is on this machine may do everything. Make one:")
+        lines.append("  onefold apikeys create --tenant acme --scope publish")
+    return lines
+
+
+def serve(order: Order, target: str) -> None:
+    """Serve until a signal; ends when what runs has ended, within the grace.
+
+    `target` is a function that gives a process its application, as `module:function`.
+    """
+    from granian.constants import HTTPModes, Interfaces, Loops
+    from granian.http import HTTP1Settings, HTTP2Settings
+    from granian.log import LogLevels
+    from granian.server import Server as Granian
+
+    anonymous = order.is_loopback
+    order = msgspec.structs.replace(
+        order, settings=msgspec.structs.replace(order.settings, anonymous=anonymous)
+    )
+    os.environ[VARIABLE] = msgspec.json.encode(order).decode()
+    grace = int(order.settings.grace.total_seconds()) + 5
+    milliseconds = int(order.header_timeout.total_seconds() * 1000)
+    Granian(
+        target,
+        address=order.host,
+        port=order.port,
+        interface=Interfaces.ASGI,
+        workers=order.processes,
+        http=HTTPModes.auto,
+        loop=Loops.auto,
+        websockets=False,
+        log_enabled=True,
+        log_access=False,
+        log_level=LogLevels.warning,
+        http1_settings=HTTP1Settings(header_read_timeout=milliseconds, max_buffer_size=HEADERS),
+        http2_settings=HTTP2Settings(max_headers_size=HEADERS),
+        ssl_cert=_path(order.tls_certificate),
+        ssl_key=_path(order.tls_key),
+        respawn_failed_workers=True,
+        workers_kill_timeout=grace,
+        factory=True,
+        process_name="onefold serve",
+    ).serve()
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def ordered() -> Order:
+    """What this process was told by the one that started it."""
+    text = os.environ.get(VARIABLE)
+    if text is None:
+        raise UsageError("This is started by `onefold serve`; make your own with create_app().")
+    return msgspec.json.decode(text, type=Order)
+
+
+def application(order: Order) -> ServerApp:
+    """The application of one process."""
+    return create_app(Onefold(order.database, schema=order.schema), order.settings)
+
+
+def checked_port(port: int) -> int:
+    """A port that can be asked for."""
+    if not 1 <= port <= 65535:  # noqa: PLR2004 - what fits into two bytes
+        raise InvalidInput("port", f"must be a whole number from 1 to 65535, got {port}")
+    return port

@@ -1,0 +1,63 @@
+"""What all requests to a server share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onefold.server.feed import Feed
+from onefold.server.queues import QueueCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.app import Onefold, Tenant
+    from onefold.calls.procedure import Conductor
+    from onefold.server.settings import ServerSettings
+
+
+class Server:
+    """One process's part of the server."""
+
+    def __init__(self, onefold: Onefold, settings: ServerSettings) -> None:
+        """Nothing runs yet."""
+        self.onefold: Onefold = onefold
+        self.settings: ServerSettings = settings
+        self.queues: QueueCache = QueueCache(onefold)
+        self.feed: Feed = Feed(onefold.hooks)
+        """What happens here, for those who listen."""
+        self.courier: Any = None
+        """Who pushes jobs here; None before the start, or where others do."""
+        self.draining: bool = False
+        """True once no new work is wanted."""
+        self._tenants: dict[str, Tenant] = {"": onefold}
+        self._when_draining: set[Callable[[], None]] = set()
+
+    @property
+    def conductor(self) -> Conductor:
+        """For procedures of our own."""
+        return self.onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+    def drain(self) -> None:
+        """No new work; streams end."""
+        self.draining = True
+        self.feed.close()
+        for tell in list(self._when_draining):
+            tell()
+
+    def when_draining(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Call `tell` when the server stops; the answer is a function that forgets it."""
+        self._when_draining.add(tell)
+        return lambda: self._when_draining.discard(tell)
+
+    def calls_of(self, tenant: str) -> Tenant:
+        """The calls of one tenant; made once."""
+        calls = self._tenants.get(tenant)
+        if calls is None:
+            calls = self._tenants[tenant] = self.onefold.tenant(tenant)
+        return calls
+
+    def changed(self, tenant: str, queue: str) -> None:
+        """A queue has other settings now: who pushes is told at once."""
+        self.queues.forget(tenant, queue)
+        if self.courier is not None:
+            self.courier.changed()

@@ -1,0 +1,160 @@
+"""The wire: JSON in camelCase, seconds, ISO times; strict about what comes in.
+
+A body is refused before anything is stored, and the refusal names the place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.server.problems import BadBody
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What a client sends. A member that nobody knows is refused, never ignored."""
+
+
+class Answer(msgspec.Struct, rename="camel", kw_only=True):
+    """What a client is told."""
+
+
+Query = Body
+"""What stands behind the question mark, in the same words."""
+
+
+def encode(value: object) -> bytes:
+    """An answer as bytes."""
+    return _encoder.encode(value)
+
+
+def _encode_hook(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    raise NotImplementedError(f"a {type(value).__name__} has no place on the wire")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_encode_hook)
+
+
+def iso(moment: datetime) -> str:
+    """A moment on the wire: UTC, milliseconds, Z."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_or_none(moment: datetime | None) -> str | None:
+    """The same, where there may be none."""
+    return None if moment is None else iso(moment)
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode(body: bytes, kind: Any) -> Any:
+    """A body as a value of `kind`; raises `BadBody`, which names the place."""
+    try:
+        value = _decoder(kind).decode(body)
+        # No place is known twice: two readers would understand such a body in two ways.
+        json.loads(body, object_pairs_hook=_members)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise BadBody("$", _malformed(body, str(error))) from error
+    except RecursionError as error:
+        raise BadBody("$", "is nested too deeply to be read") from error
+    except UnicodeDecodeError as error:
+        raise BadBody("$", f"is not UTF-8 (byte {error.start})") from error
+    except ValueError as error:
+        # What only the second reader refuses: its own limits.
+        raise BadBody("$", f"is no JSON that can be read: {error}") from error
+    return value
+
+
+def _members(pairs: list[tuple[str, Any]]) -> None:
+    names = {name for name, _ in pairs}
+    if len(names) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise BadBody(name, "is there twice")
+            seen.add(name)
+
+
+_PLACE: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<where>[^`]*)`)?$", re.DOTALL)
+
+
+def _invalid(message: str) -> BadBody:
+    """The decoder's words: `Expected `int`, got `str` - at `$.delay``."""
+    found = _PLACE.match(message)
+    assert found is not None
+    what, where = found["what"], found["where"] or "$"
+    if unknown := re.match(r"Object contains unknown field `(.*)`$", what, re.DOTALL):
+        return BadBody(f"{where}.{unknown[1]}", "is no member that is known here")
+    if missing := re.match(r"Object missing required field `(.*)`$", what, re.DOTALL):
+        return BadBody(f"{where}.{missing[1]}", "is missing")
+    return BadBody(where, f"cannot be accepted: {what[:1].lower()}{what[1:].replace('`', '')}")
+
+
+def _malformed(body: bytes, message: str) -> str:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 (byte {error.start})"
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as error:
+        return f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+    except (ValueError, RecursionError):
+        pass
+    return f"is not JSON: {message}"
+
+
+def convert_query(pairs: Sequence[tuple[str, str]], kind: Any) -> Any:
+    """The query as a value of `kind`; a name that is there twice is refused unless it is a list."""
+    lists = _lists(kind)
+    given: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in lists:
+            given.setdefault(name, []).append(value)
+        elif name in given:
+            raise BadBody(name, "is there twice", of="query")
+        else:
+            given[name] = value
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        bad = _invalid(str(error))
+        raise BadBody(bad.field.removeprefix("$."), bad.reason, of="query") from error
+
+
+@cache
+def _lists(kind: Any) -> frozenset[str]:
+    info = msgspec.inspect.type_info(kind)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return frozenset(field.encode_name for field in info.fields if _is_list(field.type))
+
+
+def _is_list(kind: msgspec.inspect.Type) -> bool:
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return any(_is_list(one) for one in kind.types)
+    return isinstance(kind, msgspec.inspect.ListType | msgspec.inspect.VarTupleType)
+
+
+def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Names in lower case; of repeated ones the values are joined, as HTTP has it."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        text = name.decode("latin-1")
+        said = value.decode("latin-1")
+        headers[text] = f"{headers[text]}, {said}" if text in headers else said
+    return headers
