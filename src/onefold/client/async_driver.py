@@ -1,0 +1,100 @@
+"""Sends by aiohttp, for `AsyncClient`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from onefold.client.errors import Unreachable
+from onefold.client.flow import Pause, Reply, Send
+from onefold.errors import UsageError
+from onefold.operations.run import run_async
+
+try:
+    import aiohttp
+    from yarl import URL
+except ModuleNotFoundError as _missing:
+    raise ImportError(
+        "The client needs aiohttp; install it: pip install 'onefold[client]'"
+    ) from _missing
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from onefold.client.flow import Flow, Step, T
+
+CONNECTIONS: Final = 100
+"""At a time; more requests wait for one."""
+
+
+class AsyncDriver:
+    """Connections of one event loop; no proxies, no redirects, no cookies."""
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Nothing is opened before the first request: the loop is that one's."""
+        self._url = url
+        self._headers = headers
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Drive a flow to its end."""
+        return await run_async(flow, self._perform)
+
+    async def close(self) -> None:
+        """Close what is kept."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _perform(self, step: Step) -> Reply | None:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            return None
+        return await self._send(step)
+
+    async def _send(self, send: Send) -> Reply:
+        try:
+            async with self._opened().request(
+                send.method,
+                # As it stands: a name in the path may hold what aiohttp would read anew.
+                URL(self._url + send.path, encoded=True),
+                data=send.body,
+                headers={**self._headers, **send.headers},
+                timeout=aiohttp.ClientTimeout(total=send.timeout),
+                allow_redirects=False,
+            ) as response:
+                body = await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unreachable(self._url, _reason(error)) from error
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Reply(response.status, headers, body)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        if self._session is not None and self._loop is not loop:
+            raise UsageError(
+                "This AsyncClient has been used in another event loop, and its connections belong"
+                " to that one. Close it there, or make one for each loop."
+            )
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=CONNECTIONS, ssl=True if self._tls is None else self._tls
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
+            self._loop = loop
+        return self._session
+
+
+def _reason(error: BaseException) -> str:
+    """What a person makes of it; a timeout says nothing of itself."""
+    if isinstance(error, TimeoutError):
+        return str(error) or "no answer in time"
+    return (str(error) or type(error).__name__).removesuffix(".")
