@@ -16,7 +16,7 @@ from onefold.model.job import Job
 from onefold.model.webhook_event import WebhookEvent
 
 JobOutcome: TypeAlias = Literal[
-    "completed", "retried", "deferred", "dead", "cancelled", "handed back", "lost"
+    "completed", "retried", "deferred", "dead", "cancelled", "handed back", "awaiting", "lost"
 ]
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from onefold.calls.hooks import Hooks
-    from onefold.job import DeclaredJob
     from onefold.model.event import JobOutcome
     from onefold.model.job import Job, StateWord
+    from onefold.worker.handlers import Handler
     from onefold.worker.held import Held
     from onefold.worker.verdict import Verdict
 
@@ -72,6 +72,11 @@ class Afterwards:
         if self._hooks.wanted:
             self._tell(held, "lost", None)
 
+    def parked(self, held: Held) -> None:
+        """Somebody else will say how it ended: the handler has seen to that."""
+        if self._hooks.wanted:
+            self._tell(held, "awaiting", None)
+
     def _tell(self, held: Held, outcome: JobOutcome, error_type: str | None) -> None:
         duration = timedelta(seconds=held.duration)
         self._hooks.tell(JobEnded(held.job, outcome, duration, error_type))
@@ -89,7 +94,7 @@ class Afterwards:
             extra=_known(job, error),
         )  # fmt: skip
 
-    def dead(self, tenant: str, job_id: str, declared: DeclaredJob[..., Any] | None) -> None:
+    def dead(self, tenant: str, job_id: str, declared: Handler | None) -> None:
         """Call the handler's `on_dead`, if it has one."""
         if declared is not None and declared.on_dead is not None:
             task = asyncio.create_task(self._call_on_dead(tenant, job_id, declared.on_dead))

@@ -21,6 +21,7 @@ from onefold.worker.child import Order
 from onefold.worker.handler import call, meaning, running, said
 from onefold.worker.processes import Processes
 from onefold.worker.threads import Threads
+from onefold.worker.verdict import Parked, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from onefold.calls.procedure import Conductor
     from onefold.worker.held import Held
     from onefold.worker.settings import WorkerSettings
-    from onefold.worker.verdict import Verdict
 
 
 class Executor:
@@ -125,7 +125,10 @@ class Executor:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is the handler's
             self._over(held, verdict.on_error(error))
         else:
-            self._over(held, verdict.on_value(declared, held.job, value))
+            if isinstance(value, Verdict | Parked):
+                self._over(held, verdict.on_own_word(value))
+            else:
+                self._over(held, verdict.on_value(declared, held.job, value))
 
     def _start_thread(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         def work() -> None:

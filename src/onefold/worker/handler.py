@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from onefold.calls.hooks import Hooks
-    from onefold.job import DeclaredJob
     from onefold.model.job import Job
+    from onefold.worker.handlers import Handler
     from onefold.worker.verdict import Verdict
 
 
@@ -27,7 +27,7 @@ running: ContextVar[Job | None] = ContextVar("onefold_running", default=None)
 
 
 def call(
-    declared: DeclaredJob[..., Any],
+    declared: Handler,
     job: Job,
     hooks: Hooks,
     args: tuple[Any, ...],
@@ -59,7 +59,7 @@ def said(value: T) -> T:
 
 
 @contextmanager
-def meaning(declared: DeclaredJob[..., Any]) -> Generator[None]:
+def meaning(declared: Handler) -> Generator[None]:
     """Errors as the job's declaration reads them: forgiven, or an outcome."""
     try:
         yield

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onefold.effects.run import Run
-    from onefold.job import DeclaredJob
     from onefold.model.job import Job
+    from onefold.worker.handlers import Handler
     from onefold.worker.verdict import Verdict
 
 Cause: TypeAlias = Literal["timeout", "lost", "shutdown"]
@@ -27,10 +27,10 @@ class Held:
         "started", "stop", "verdict",
     )  # fmt: skip
 
-    def __init__(self, job: Job, declared: DeclaredJob[..., object]) -> None:
+    def __init__(self, job: Job, declared: Handler) -> None:
         """Taken just now."""
         self.job: Job = job
-        self.declared: DeclaredJob[..., object] = declared
+        self.declared: Handler = declared
         self.delivery: Delivery = Delivery(job.id, job.fence)
         self.run: Run | None = None
         """What the handler is given, once it runs."""

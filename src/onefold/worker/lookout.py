@@ -76,8 +76,9 @@ class Lookout:
             self._wake()
 
     def anything(self) -> None:
-        """There may be anything anywhere."""
-        self._plain.update(self._settings.queues)
+        """There may be anything anywhere; queues may have come or gone."""
+        self._plain = set(self._settings.queues)
+        self._controlled = {queue: None for queue in self._controlled if queue in self._plain}
         self._look_in(0.0)
 
     def order(
@@ -141,8 +142,9 @@ class Lookout:
                 self._look_in(left)
                 continue
             self._last_look = _now()
+            queues = list(self._settings.queues)
             try:
-                outlooks = await self._engine.alook(list(self._settings.queues))
+                outlooks = await self._engine.alook(queues) if queues else []
             except DatabaseError as error:
                 log.warning("Could not look for jobs: %s", error)
                 self._look_in(UNHEARD)

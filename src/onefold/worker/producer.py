@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from onefold.calls.engine import Engine
     from onefold.calls.flights import Flights
-    from onefold.job import Registry
     from onefold.model.delivery import Delivery, Ended, TakeOrder
     from onefold.model.job import Job
     from onefold.worker.afterwards import Afterwards
     from onefold.worker.executor import Executor
+    from onefold.worker.handlers import Handlers
     from onefold.worker.lookout import Lookout
     from onefold.worker.settings import WorkerSettings
 
@@ -56,7 +56,7 @@ class Producer:
         self,
         engine: Engine,
         flights: Flights,
-        registry: Registry,
+        registry: Handlers,
         settings: WorkerSettings,
         afterwards: Afterwards,
     ) -> None:
@@ -131,7 +131,8 @@ class Producer:
             self._complete(held)
         elif held.verdict is None:
             self._drop(held)
-            self._afterwards.lost(held)
+            # Nothing is to be said of it: it is not ours any more, or the handler has said it all.
+            (self._afterwards.lost if held.cause else self._afterwards.parked)(held)
         else:
             self._to_be_reported(held)
         self._pace.ended()

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onefold.calls.procedure import Conductor
-    from onefold.job import Registry
+    from onefold.worker.handlers import Handlers
     from onefold.worker.settings import WorkerSettings
 
 
-def report(conductor: Conductor, registry: Registry, settings: WorkerSettings) -> list[str]:
+def report(conductor: Conductor, registry: Handlers, settings: WorkerSettings) -> list[str]:
     """The lines of the report."""
     database = conductor.database
     sql = database.sql

@@ -19,9 +19,9 @@ from onefold.operations.leases import Finish, is_plain
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from onefold.job import DeclaredJob
     from onefold.model.delivery import Delivery
     from onefold.model.job import Job
+    from onefold.worker.handlers import Handler
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -47,7 +47,19 @@ FINISHED: Final = Verdict(Event.FINISH)
 HANDED_BACK: Final = Verdict(Event.HAND_BACK)
 
 
-def on_value(declared: DeclaredJob[..., Any], job: Job, value: Any) -> Verdict:
+class Parked:
+    """What a handler returns that leaves its delivery running, for somebody else to end."""
+
+
+PARKED: Final = Parked()
+
+
+def on_own_word(word: Verdict | Parked) -> Verdict | None:
+    """A handler of our own has said what is to be reported; None for nothing at all."""
+    return None if isinstance(word, Parked) else word
+
+
+def on_value(declared: Handler, job: Job, value: Any) -> Verdict:
     """The handler has returned."""
     wanted = job.options.result if job.options_text is not None else None
     if not (declared.stores_result if wanted is None else wanted):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onefold.calls.procedure import Conductor
-    from onefold.job import Registry
     from onefold.model.job import Job
+    from onefold.worker.handlers import Handlers
     from onefold.worker.settings import WorkerSettings
 
 MARGIN: Final = 0.2
@@ -48,11 +48,14 @@ class Worker:
     def __init__(
         self,
         conductor: Conductor,
-        registry: Registry,
+        registry: Handlers,
         settings: WorkerSettings,
         declare: Callable[[], Awaitable[None]],
     ) -> None:
-        """Made by `Onefold.worker`; `declare` writes down what the code says of queues."""
+        """Made by `Onefold.worker`; `declare` writes down what the code says of queues.
+
+        Queues may come and go in `settings.queues` while it runs: `look` tells it so.
+        """
         self.settings: WorkerSettings = settings
         self._conductor = conductor
         self._registry = registry
@@ -61,6 +64,7 @@ class Worker:
         self._started = asyncio.Event()
         self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._lookout: Lookout | None = None
         self._ends_at = 0.0
         """When the grace is over, by the loop's clock."""
 
@@ -78,6 +82,7 @@ class Worker:
         )
         producer.executor = executor = Executor(self._conductor, self.settings, producer.over)
         producer.lookout = lookout = Lookout(engine, self.settings, bell, producer.wake)
+        self._lookout = lookout
         heart = Heart(engine, self.settings, producer.deliveries, producer.lose)
         chores = self._chores(engine, afterwards)
         listening = asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring)))
@@ -149,6 +154,11 @@ class Worker:
     def stop(self) -> None:
         """Take no more jobs, and end. Safe to call twice, but only in the worker's event loop."""
         self._stop.set()
+
+    def look(self) -> None:
+        """There may be something to take, in queues that are new, too. In its event loop only."""
+        if self._lookout is not None:
+            self._lookout.anything()
 
     async def _read(self, tenant: str, job_id: str) -> Job | None:
         found: dict[str, Job] = await self._conductor.database.atransact(
