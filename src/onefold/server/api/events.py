@@ -1,0 +1,142 @@
+"""`GET /v1/events`: what happens, as it happens, as server-sent events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.server.asking import Said
+from onefold.server.problems import BadBody
+from onefold.server.route import Route
+from onefold.server.told import NAMES
+from onefold.server.wire import Query
+from onefold.surfaces.http.problem import UNAVAILABLE, Refused, make
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from onefold.server.asking import Asking
+    from onefold.server.feed import End, Message, Subscription
+    from onefold.server.state import Server
+
+HEARTBEAT: Final = 15.0
+"""Seconds of silence after which a comment is sent: less than what proxies put up with."""
+RETRY: Final = 3000
+"""Milliseconds after which a client that was cut off is to come back."""
+
+_HEADERS: Final = (
+    ("content-type", "text/event-stream; charset=utf-8"),
+    # Or nginx would collect pieces until they are worth sending.
+    ("x-accel-buffering", "no"),
+)
+_ENDS: Final[dict[End, tuple[str, str]]] = {
+    "slow": (
+        "dropped",
+        (
+            "You did not keep up: more events came than are kept for you. Come back with"
+            " Last-Event-ID; if what you have missed is not kept any more, you are told so."
+        ),
+    ),
+    "stopping": (
+        "stopping",
+        "The server is stopping. Come back; another process does not know what you have missed.",
+    ),
+}
+
+
+class EventsQuery(Query):
+    """Which events are wanted; all of the tenant's where nothing is said."""
+
+    queue: str | None = None
+    event: tuple[str, ...] = ()
+    """Names, each in a parameter of its own."""
+
+
+async def stream_events(asking: Asking) -> Said:
+    """Listen."""
+    query: EventsQuery = asking.query
+    if unknown := [name for name in query.event if name not in NAMES]:
+        raise BadBody("event", f"must be one of {', '.join(NAMES)}, got {unknown[0]!r}", of="query")
+    if asking.server.feed.is_full:
+        raise Refused(
+            make(UNAVAILABLE, "Too many listen to this server already. Try again.", retry_after=5)
+        )
+    after = asking.headers.get("last-event-id") or None
+    return Said(200, _pieces(asking.server, asking.tenant, after, _wants(query)), _HEADERS)
+
+
+def _wants(query: EventsQuery) -> Callable[[Message], bool]:
+    names, queue = frozenset(query.event), query.queue
+
+    def wants(message: Message) -> bool:
+        return (not names or message.name in names) and (queue is None or message.queue == queue)
+
+    return wants
+
+
+async def _pieces(
+    server: Server, tenant: str, after: str | None, wants: Callable[[Message], bool]
+) -> AsyncIterator[bytes]:
+    subscription = server.feed.listen(tenant, after=after, wants=wants)
+    if server.draining:
+        subscription.finish("stopping")
+    try:
+        yield _greeting(subscription)
+        while True:
+            taken = await subscription.take(HEARTBEAT)
+            if taken:
+                yield b"".join(map(_frame, taken))
+            elif subscription.end is not None:
+                yield _farewell(subscription.end)
+                return
+            else:
+                yield b": still here\n\n"
+    finally:
+        server.feed.leave(tenant, subscription)
+
+
+def _greeting(subscription: Subscription) -> bytes:
+    """Sent at once, so that a client knows that it is heard; with what it cannot be told."""
+    hello = f"retry: {RETRY}\n: listening\n\n".encode()
+    if subscription.missed is None:
+        return hello
+    data = {
+        "after": subscription.missed,
+        "detail": "What came after this event is not known here: it was too long ago, or another"
+        " process told you of it. Look at the jobs themselves for what you have missed.",
+    }
+    return hello + _unnumbered("gap", data)
+
+
+def _farewell(end: End) -> bytes:
+    name, detail = _ENDS[end]
+    return _unnumbered(name, {"detail": detail})
+
+
+def _frame(message: Message) -> bytes:
+    head = f"id: {message.id}\nevent: {message.name}\ndata: ".encode()
+    return head + message.data + b"\n\n"
+
+
+def _unnumbered(name: str, data: dict[str, str]) -> bytes:
+    """Without an id, so that a client comes back with that of the last real event."""
+    return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/events",
+        name="streamEvents",
+        summary="What happens to your jobs and keys, as it happens",
+        description="Server-sent events of this process. Nothing is resumed across processes: a"
+        " client that comes back with a Last-Event-ID that is not known here is told of the gap.",
+        endpoint=stream_events,
+        scope="work",
+        query=EventsQuery,
+        answers={200: None},
+        problems=(503,),
+        streams=True,
+    ),
+)

@@ -1,0 +1,320 @@
+"""What is said of a queue on the wire, and what it means to the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model.retention import Retention
+from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed
+from onefold.model.served_queue import (
+    ACK_TIMEOUTS,
+    TIMEOUTS,
+    AckTimeoutAction,
+    HeldWhy,
+    Mode,
+    QueueConfiguration,
+    QueueCounts,
+    Secret,
+)
+from onefold.push.address import endpoint
+from onefold.server.api.bounds import Attempts, Seconds
+from onefold.server.seconds import duration, optional_duration
+from onefold.server.wire import Answer, Body, iso, iso_or_none
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from onefold.model.retry import Backoff
+    from onefold.model.served_queue import ServedQueue
+    from onefold.push.address import AddressPolicy
+
+DEFAULTS: Final = QueueConfiguration()
+
+
+PushSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=TIMEOUTS[0], le=TIMEOUTS[1])]
+AckSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=ACK_TIMEOUTS[0], le=ACK_TIMEOUTS[1])]
+
+
+class BackoffBody(Body):
+    """How long a failed job waits before its next attempt."""
+
+    type: Literal["exponential", "fixed"] = "exponential"
+    base: Seconds = 1.0
+    """The first wait; of a fixed backoff, every one."""
+    factor: float | None = None
+    """How much longer each wait is than the one before; 2."""
+    cap: Seconds | None = None
+    """The longest wait; an hour."""
+    jitter: Literal["full", "none"] | None = None
+    """`full`: each wait is a random part of its length, so that jobs do not come back together."""
+
+
+class RetentionBody(Body):
+    """For how many seconds the record of a job stays, by how it ended."""
+
+    completed: Seconds | None = None
+    dead: Seconds | None = None
+    cancelled: Seconds | None = None
+
+
+class QueueBody(Body):
+    """A queue, whole: what is left out is the default, whatever it was before."""
+
+    endpoint: str | None = None
+    """Where jobs are POSTed to; without one, the queue is pulled from."""
+    mode: Mode = DEFAULTS.mode
+    """`standard`: a 2xx is the end of the job. `ack`: it is awaiting an ack then."""
+    max_attempts: Attempts = DEFAULTS.max_attempts
+    backoff: BackoffBody | None = None
+    rate_limit: str | None = None
+    """How many jobs begin in a time: `100/m`, `10/30s`."""
+    concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """How many run at once, on all machines together."""
+    timeout: PushSeconds = DEFAULTS.timeout
+    """How long one push may take."""
+    ack_timeout: AckSeconds = DEFAULTS.ack_timeout
+    """How long a job waits for its ack; then it is tried again, or dead."""
+    ack_timeout_action: AckTimeoutAction = DEFAULTS.ack_timeout_action
+    retention: RetentionBody | None = None
+    signing_secret: str | None = None
+    """`whsec_` and base64. Left out, it stays as it is, or is made where there is none yet."""
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Sent along with every push."""
+    paused: bool | None = None
+    """Left out, it stays as it is."""
+
+
+class BackoffAnswer(Answer):
+    """How long a failed job waits before its next attempt."""
+
+    type: Literal["exponential", "fixed"]
+    base: float
+    factor: float | None
+    cap: float | None
+    jitter: Literal["full", "none"] | None
+
+
+class RetentionAnswer(Answer):
+    """For how many seconds the record of a job stays; null is the default."""
+
+    completed: float | None
+    dead: float | None
+    cancelled: float | None
+
+
+class Counts(Answer):
+    """How many jobs a queue has, by what they are doing."""
+
+    ready: int
+    scheduled: int
+    running: int
+    awaiting: int
+    dead: int
+
+
+class QueueAnswer(Answer):
+    """A queue as it stands."""
+
+    name: str
+    endpoint: str | None
+    mode: Mode
+    max_attempts: int
+    backoff: BackoffAnswer
+    rate_limit: str | None
+    concurrency: int | None
+    timeout: float
+    ack_timeout: float
+    ack_timeout_action: AckTimeoutAction
+    retention: RetentionAnswer
+    header_names: list[str]
+    """Of the headers that are sent along; what they say is told beside the secret."""
+    paused: bool
+    paused_reason: str | None
+    held_until: str | None
+    """Until when its endpoint is left alone. Then one job goes to try it, and opens the queue."""
+    held_why: HeldWhy | None
+    failures: int
+    """Of its endpoint, in a row."""
+    counts: Counts | None
+    created_at: str
+    updated_at: str
+
+
+class QueueWithSecrets(QueueAnswer):
+    """A queue, with what only they are told who may change it."""
+
+    signing_secret: str | None
+    headers: dict[str, str]
+
+
+class SecretAnswer(Answer):
+    """A secret that signs what is pushed."""
+
+    secret: str
+    expires_at: str | None
+    """From then on it signs no more."""
+
+
+class SecretsAnswer(Answer):
+    """What signs now, the newest first: a receiver may verify with any of them."""
+
+    signing_secret: str | None
+    """The newest."""
+    secrets: list[SecretAnswer]
+
+
+class QueueList(Answer):
+    """A page of queues, by name."""
+
+    items: list[QueueAnswer]
+    next: str | None
+    """Give it as `after` for the next page; null on the last."""
+
+
+def configuration_of(
+    body: QueueBody, known: ServedQueue | None, policy: AddressPolicy
+) -> QueueConfiguration:
+    """What a body asks for, checked as far as it can be without the database."""
+    paused_reason = None if known is None else known.configuration.paused_reason
+    return QueueConfiguration(
+        endpoint=_endpoint(body.endpoint, policy),
+        mode=body.mode,
+        max_attempts=body.max_attempts,
+        backoff=_backoff(body.backoff),
+        timeout=body.timeout,
+        ack_timeout=body.ack_timeout,
+        ack_timeout_action=body.ack_timeout_action,
+        concurrency=body.concurrency,
+        rate=body.rate_limit,
+        retention=_retention(body.retention),
+        secrets=() if body.signing_secret is None else (Secret(body.signing_secret),),
+        headers=body.headers,
+        paused_reason=None if body.paused is False else paused_reason,
+    )
+
+
+def _endpoint(url: str | None, policy: AddressPolicy) -> str | None:
+    if url is None:
+        return None
+    read = endpoint(url)
+    policy.check(read)
+    return read.url
+
+
+def _backoff(body: BackoffBody | None) -> Backoff | None:
+    if body is None:
+        return None
+    base = duration(body.base, "backoff.base")
+    said = {
+        "factor": body.factor,
+        "cap": optional_duration(body.cap, "backoff.cap"),
+        "jitter": body.jitter,
+    }
+    given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    if body.type == "fixed":
+        if given:
+            raise ConflictingOptions(f"backoff.{next(iter(given))}", "needs an exponential backoff")
+        return Fixed(base)
+    try:
+        return Exponential(base=base, **given)
+    except InvalidInput as error:
+        raise type(error)(f"backoff.{error.field}", error.reason) from error
+
+
+def _retention(body: RetentionBody | None) -> Retention | None:
+    if body is None:
+        return None
+    return Retention(
+        completed=optional_duration(body.completed, "retention.completed"),
+        dead=optional_duration(body.dead, "retention.dead"),
+        cancelled=optional_duration(body.cancelled, "retention.cancelled"),
+    )
+
+
+def said_of(queue: ServedQueue) -> QueueAnswer:
+    """A queue on the wire."""
+    return QueueAnswer(**_members(queue))
+
+
+def said_with_secrets(queue: ServedQueue) -> QueueWithSecrets:
+    """A queue on the wire, for those who may change it."""
+    configuration = queue.configuration
+    return QueueWithSecrets(
+        **_members(queue),
+        signing_secret=newest_secret(configuration),
+        headers=dict(configuration.headers),
+    )
+
+
+def secrets_said(configuration: QueueConfiguration) -> SecretsAnswer:
+    """What signs, on the wire."""
+    return SecretsAnswer(
+        signing_secret=newest_secret(configuration),
+        secrets=[
+            SecretAnswer(secret=text, expires_at=iso_or_none(expires_at))
+            for text, expires_at in configuration.secrets
+        ],
+    )
+
+
+def newest_secret(configuration: QueueConfiguration) -> str | None:
+    """The secret that a receiver is to have."""
+    return configuration.secrets[0].text if configuration.secrets else None
+
+
+def _members(queue: ServedQueue) -> dict[str, Any]:
+    said = queue.configuration
+    return {
+        "name": queue.name,
+        "endpoint": said.endpoint,
+        "mode": said.mode,
+        "max_attempts": said.max_attempts,
+        "backoff": _backoff_said(DEFAULT_BACKOFF if said.backoff is None else said.backoff),
+        "rate_limit": said.rate,
+        "concurrency": said.concurrency,
+        "timeout": said.timeout,
+        "ack_timeout": said.ack_timeout,
+        "ack_timeout_action": said.ack_timeout_action,
+        "retention": _retention_said(said.retention or Retention()),
+        "header_names": sorted(said.headers),
+        "paused": queue.paused,
+        "paused_reason": said.paused_reason if queue.paused else None,
+        "held_until": iso_or_none(queue.held_until),
+        "held_why": queue.held_why,
+        "failures": queue.failures,
+        "counts": None if queue.counts is None else _counts_said(queue.counts),
+        "created_at": iso(queue.created_at),
+        "updated_at": iso(queue.updated_at),
+    }
+
+
+def _backoff_said(backoff: Backoff) -> BackoffAnswer:
+    if isinstance(backoff, Fixed):
+        base = backoff.always.total_seconds()
+        return BackoffAnswer(type="fixed", base=base, factor=None, cap=None, jitter=None)
+    return BackoffAnswer(
+        type="exponential",
+        base=backoff.base.total_seconds(),
+        factor=backoff.factor,
+        cap=backoff.cap.total_seconds(),
+        jitter=backoff.jitter,
+    )
+
+
+def _retention_said(retention: Retention) -> RetentionAnswer:
+    return RetentionAnswer(
+        completed=_seconds(retention.completed),
+        dead=_seconds(retention.dead),
+        cancelled=_seconds(retention.cancelled),
+    )
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
+
+
+def _counts_said(counts: QueueCounts) -> Counts:
+    return Counts(**msgspec.structs.asdict(counts))

@@ -1,0 +1,274 @@
+"""Queues over HTTP: make them, look at them, pause them, change their secrets."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from onefold.model import names
+from onefold.model.served_queue import SECRETS, Secret, qualified
+from onefold.push.address import AddressPolicy
+from onefold.server.api.bounds import Seconds
+from onefold.server.api.queue_words import (
+    QueueAnswer,
+    QueueBody,
+    QueueList,
+    QueueWithSecrets,
+    SecretsAnswer,
+    configuration_of,
+    said_of,
+    said_with_secrets,
+    secrets_said,
+)
+from onefold.server.asking import Said
+from onefold.server.problems import QueueNotFound
+from onefold.server.route import Route
+from onefold.server.seconds import duration
+from onefold.server.wire import Body, Query
+
+if TYPE_CHECKING:
+    from onefold.model.served_queue import QueueConfiguration, ServedQueue
+    from onefold.server.asking import Asking
+
+OVERLAP: Final = 24 * 60 * 60.0
+"""Seconds for which an old secret signs along."""
+SECRET_BYTES: Final = 32
+
+
+class QueuesQuery(Query):
+    """A page of queues."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    after: str | None = None
+    """The `next` of the page before."""
+
+
+class DeleteQueueQuery(Query):
+    """How a queue is removed."""
+
+    force: bool = False
+    """Even with jobs in it: they are removed, too."""
+
+
+class SecretBody(Body):
+    """A new secret."""
+
+    signing_secret: str | None = None
+    """`whsec_` and base64; left out, one is made."""
+    overlap: Seconds = OVERLAP
+    """For how many seconds the old one signs along, so that no receiver misses a beat."""
+
+
+async def put_queue(asking: Asking) -> Said:
+    """Make a queue, or say anew what holds for it."""
+    name, body = _name(asking), asking.body
+    known = await asking.calls.aserved_queue(name)
+    policy = AddressPolicy(asking.server.settings.push_allow)
+    configuration = configuration_of(body, known, policy)
+    saved = await _saved(asking, name, configuration)
+    if body.paused is not None and body.paused != saved.paused:
+        await _set_paused(asking, name, paused=body.paused)
+        saved = msgspec.structs.replace(saved, paused=body.paused)
+    return Said(201 if known is None else 200, said_with_secrets(saved))
+
+
+async def get_queue(asking: Asking) -> Said:
+    """One queue."""
+    return Said(200, said_of(await _found(asking)))
+
+
+async def list_queues(asking: Asking) -> Said:
+    """A page of queues, by name."""
+    query: QueuesQuery = asking.query
+    # One more than is shown tells whether there are more.
+    found = await asking.calls.aserved_queues(after=query.after, limit=query.limit + 1)
+    page = found[: query.limit]
+    following = page[-1].name if len(found) > query.limit else None
+    return Said(200, QueueList(items=[said_of(queue) for queue in page], next=following))
+
+
+async def delete_queue(asking: Asking) -> Said:
+    """Remove a queue, unless there are jobs in it."""
+    name = _name(asking)
+    query: DeleteQueueQuery = asking.query
+    if not await asking.calls.adelete_served_queue(name, force=query.force):
+        raise QueueNotFound(name)
+    asking.server.changed(asking.tenant, name)
+    return Said(204)
+
+
+async def pause_queue(asking: Asking) -> Said:
+    """Give no more jobs of it to anybody."""
+    await _found(asking)
+    await _set_paused(asking, _name(asking), paused=True)
+    return await get_queue(asking)
+
+
+async def resume_queue(asking: Asking) -> Said:
+    """Let it go on."""
+    queue = await _found(asking)
+    if queue.configuration.paused_reason is not None:
+        # No secrets: those that are stored stay, also where they were changed just now.
+        said = msgspec.structs.replace(queue.configuration, paused_reason=None, secrets=())
+        await _saved(asking, queue.name, said)
+    await _set_paused(asking, queue.name, paused=False)
+    return await get_queue(asking)
+
+
+async def get_secret(asking: Asking) -> Said:
+    """What signs."""
+    return Said(200, secrets_said((await _found(asking)).configuration))
+
+
+async def rotate_secret(asking: Asking) -> Said:
+    """Sign with a new secret; the old one signs along for a while."""
+    body: SecretBody = asking.body
+    queue = await _found(asking)
+    text = new_secret() if body.signing_secret is None else body.signing_secret
+    until = datetime.now(UTC) + duration(body.overlap, "overlap")
+    rotated = msgspec.structs.replace(
+        queue.configuration, secrets=rotated_secrets(queue.configuration, text, until=until)
+    )
+    saved = await _saved(asking, queue.name, rotated)
+    return Said(200, secrets_said(saved.configuration))
+
+
+def new_secret() -> str:
+    """A secret as Standard Webhooks writes it."""
+    return f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}"
+
+
+def rotated_secrets(
+    configuration: QueueConfiguration, text: str, *, until: datetime
+) -> tuple[Secret, ...]:
+    """The new one first; the others at most until then, and those that are over not at all."""
+    now = datetime.now(UTC)
+    old = [
+        Secret(secret.text, until if secret.expires_at is None else min(secret.expires_at, until))
+        for secret in configuration.secrets
+        if secret.text != text
+    ]
+    alive = [secret for secret in old if secret.expires_at is not None and secret.expires_at > now]
+    return (Secret(text), *alive[: SECRETS - 1])
+
+
+async def _saved(asking: Asking, name: str, configuration: QueueConfiguration) -> ServedQueue:
+    try:
+        return await asking.calls.asave_served_queue(name, configuration)
+    finally:
+        # Also where the answer was lost: it may be stored.
+        asking.server.changed(asking.tenant, name)
+
+
+async def _set_paused(asking: Asking, name: str, *, paused: bool) -> None:
+    queue = qualified(asking.tenant, name)
+    await (asking.onefold.apause(queue) if paused else asking.onefold.aresume(queue))
+
+
+async def _found(asking: Asking) -> ServedQueue:
+    name = _name(asking)
+    queue = await asking.calls.aserved_queue(name)
+    if queue is None:
+        raise QueueNotFound(name)
+    return queue
+
+
+def _name(asking: Asking) -> str:
+    return names.name(asking.path["name"], "name")
+
+
+_PATH: Final = "/v1/queues/{name}"
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/queues",
+        name="listQueues",
+        summary="All queues, by name",
+        endpoint=list_queues,
+        scope="work",
+        query=QueuesQuery,
+        answers={200: QueueList},
+    ),
+    Route(
+        method="PUT",
+        path=_PATH,
+        name="putQueue",
+        summary="Make a queue, or say anew what holds for it",
+        description="The whole queue: what is left out is the default. Its secret, and whether it"
+        " is paused, stay as they are unless given. `{}` makes a queue that is pulled from.",
+        endpoint=put_queue,
+        scope="admin",
+        body=QueueBody,
+        body_optional=True,
+        answers={200: QueueWithSecrets, 201: QueueWithSecrets},
+    ),
+    Route(
+        method="GET",
+        path=_PATH,
+        name="getQueue",
+        summary="One queue, and what is in it",
+        endpoint=get_queue,
+        scope="work",
+        answers={200: QueueAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=_PATH,
+        name="deleteQueue",
+        summary="Remove a queue",
+        description="Refused while jobs are queued or running, unless forced.",
+        endpoint=delete_queue,
+        scope="admin",
+        query=DeleteQueueQuery,
+        answers={204: None},
+        problems=(404, 409),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/pause",
+        name="pauseQueue",
+        summary="Give no more jobs of a queue to anybody; what is running goes on",
+        endpoint=pause_queue,
+        scope="admin",
+        answers={200: QueueAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/resume",
+        name="resumeQueue",
+        summary="Let a paused queue go on",
+        endpoint=resume_queue,
+        scope="admin",
+        answers={200: QueueAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path=f"{_PATH}/secret",
+        name="getSecret",
+        summary="What signs the pushes of a queue",
+        endpoint=get_secret,
+        scope="admin",
+        answers={200: SecretsAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/secret",
+        name="rotateSecret",
+        summary="Sign with a new secret; the old one signs along for a while",
+        endpoint=rotate_secret,
+        scope="admin",
+        body=SecretBody,
+        body_optional=True,
+        answers={200: SecretsAnswer},
+        problems=(404,),
+    ),
+)

@@ -1,0 +1,292 @@
+"""Schedules over HTTP: a job at every tick of a cron expression."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+
+from onefold.errors import ScheduleNotFound
+from onefold.model import names
+from onefold.model.options import TAGS, read_options
+from onefold.model.request import SCOPES
+from onefold.model.schedule import CatchUp, Template
+from onefold.model.served_queue import qualified, shown
+from onefold.server.api.bounds import Attempts, Priority, Seconds
+from onefold.server.asking import Said
+from onefold.server.problems import NOT_INSTALLED
+from onefold.server.route import Route
+from onefold.server.seconds import optional_duration
+from onefold.server.wire import Answer, Body, iso, iso_or_none
+from onefold.surfaces.http.problem import Refused, make
+
+if TYPE_CHECKING:
+    from onefold.calls.schedules import ScheduleOptions
+    from onefold.model.job import UniqueWhile
+    from onefold.model.schedule import Schedule
+    from onefold.model.served_queue import QueueConfiguration
+    from onefold.server.asking import Asking
+
+_WHILE: Final[dict[int, UniqueWhile]] = {
+    SCOPES["queued"]: "queued",
+    SCOPES["active"]: "active",
+    SCOPES["exists"]: "exists",
+}
+
+
+class ScheduleBody(Body):
+    """A schedule, whole: what is left out is the default, whatever it was before."""
+
+    cron: str
+    """Five fields, or `@daily` and the like."""
+    queue: str
+    """Where its jobs go; what is said of this queue holds for them."""
+    kind: str | None = None
+    """The queue's name, where nothing is said."""
+    payload: Any = msgspec.field(default_factory=dict[str, Any])
+    tz: str = "UTC"
+    """The zone whose clocks it goes by, as the IANA database names it."""
+    catch_up: CatchUp = "latest"
+    """What becomes of ticks that nobody was there for."""
+    catch_up_most: int | None = None
+    """With `all`, how many at most: the newest."""
+    priority: Priority = 0
+    """Lower runs first."""
+    delay: Seconds | None = None
+    max_attempts: Attempts | None = None
+    """The queue's own unless told."""
+    unique_key: str | None = None
+    unique_while: Literal["queued", "active", "exists"] | None = None
+    unique_for: Seconds | None = None
+    group_key: str | None = None
+    tags: Annotated[tuple[str, ...], msgspec.Meta(max_length=TAGS)] = ()
+    metadata: dict[str, Any] | None = None
+
+
+class ScheduleAnswer(Answer):
+    """A schedule as it stands."""
+
+    name: str
+    cron: str
+    tz: str
+    queue: str
+    kind: str
+    payload: Any
+    catch_up: CatchUp
+    catch_up_most: int
+    priority: int
+    delay: float
+    max_attempts: int
+    unique_key: str | None
+    unique_while: str | None
+    unique_for: float | None
+    group_key: str | None
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
+    paused: bool
+    declared: bool
+    """True where code declares it; a PUT makes it yours."""
+    next_tick: str | None
+    """None while it is paused."""
+    last_tick: str | None
+    """The newest tick that a job was enqueued for."""
+    updated_at: str
+
+
+class ScheduleList(Answer):
+    """All of them, by name."""
+
+    items: list[ScheduleAnswer]
+    next: str | None = None
+
+
+async def put_schedule(asking: Asking) -> Said:
+    """Make a schedule, or change the one of that name."""
+    _check_installed()
+    name, body = _name(asking), asking.body
+    queue = await asking.server.queues.get(asking.tenant, names.name(body.queue, "queue"))
+    is_new = name not in {schedule.name for schedule in await asking.calls.aschedules()}
+    schedule = await asking.calls.aschedule(
+        name,
+        body.cron,
+        kind=body.queue if body.kind is None else body.kind,
+        payload=body.payload,
+        **_options(asking, body, queue),
+    )
+    return Said(201 if is_new else 200, answer_of(schedule))
+
+
+def _options(asking: Asking, body: ScheduleBody, queue: QueueConfiguration) -> ScheduleOptions:
+    most = queue.max_attempts if body.max_attempts is None else body.max_attempts
+    return {
+        "queue": qualified(asking.tenant, body.queue),
+        "tz": body.tz,
+        "catch_up": body.catch_up,
+        "catch_up_most": body.catch_up_most,
+        "priority": body.priority,
+        "delay": optional_duration(body.delay, "delay"),
+        "max_attempts": most,
+        "backoff": queue.backoff,
+        "retention": queue.retention,
+        "unique_key": body.unique_key,
+        "unique_while": body.unique_while,
+        "unique_for": optional_duration(body.unique_for, "unique_for"),
+        "group_key": body.group_key,
+        "tags": body.tags,
+        "metadata": body.metadata,
+    }
+
+
+def _check_installed() -> None:
+    if find_spec("cronsim") is None:
+        raise Refused(
+            make(
+                NOT_INSTALLED,
+                "This server cannot read cron expressions. Whoever runs it needs to install what"
+                " does: pip install 'onefold[cron]'. Nothing was stored.",
+            )
+        )
+
+
+async def get_schedule(asking: Asking) -> Said:
+    """One schedule."""
+    return Said(200, answer_of(await _found(asking)))
+
+
+async def list_schedules(asking: Asking) -> Said:
+    """All of the tenant's."""
+    found = await asking.calls.aschedules()
+    return Said(200, ScheduleList(items=[answer_of(schedule) for schedule in found]))
+
+
+async def delete_schedule(asking: Asking) -> Said:
+    """Remove it; its jobs stay."""
+    name = _name(asking)
+    if not await asking.calls.aunschedule(name):
+        raise ScheduleNotFound(name)
+    return Said(204)
+
+
+async def pause_schedule(asking: Asking) -> Said:
+    """Let it rest. Saying it twice is saying it once."""
+    await asking.calls.apause_schedule(_name(asking))
+    return await get_schedule(asking)
+
+
+async def resume_schedule(asking: Asking) -> Said:
+    """Let it go on from now."""
+    await asking.calls.aresume_schedule(_name(asking))
+    return await get_schedule(asking)
+
+
+def _name(asking: Asking) -> str:
+    return names.name(asking.path["name"], "name")
+
+
+async def _found(asking: Asking) -> Schedule:
+    name = _name(asking)
+    for schedule in await asking.calls.aschedules():
+        if schedule.name == name:
+            return schedule
+    raise ScheduleNotFound(name)
+
+
+def answer_of(schedule: Schedule) -> ScheduleAnswer:
+    """A schedule on the wire."""
+    text = schedule.options_text
+    template = Template() if text is None else msgspec.json.decode(text, type=Template)
+    options = read_options(template.options)
+    has_key = template.unique_key is not None
+    return ScheduleAnswer(
+        name=schedule.name,
+        cron=schedule.cron,
+        tz=schedule.tz,
+        queue=shown(schedule.tenant, schedule.queue),
+        kind=schedule.kind,
+        payload=schedule.payload,
+        catch_up=schedule.catch_up,
+        catch_up_most=schedule.catch_up_most,
+        priority=template.priority,
+        delay=template.delay / 1_000_000,
+        max_attempts=template.max_attempts,
+        unique_key=template.unique_key,
+        unique_while=_WHILE.get(template.unique_states) if has_key else None,
+        unique_for=None if template.unique_for is None else template.unique_for / 1_000_000,
+        group_key=template.group_key,
+        tags=options.tags,
+        metadata=options.metadata or {},
+        paused=schedule.paused,
+        declared=schedule.declared,
+        next_tick=None if schedule.paused else iso(schedule.next_tick),
+        last_tick=iso_or_none(schedule.last_tick),
+        updated_at=iso(schedule.updated_at),
+    )
+
+
+_PATH: Final = "/v1/schedules/{name}"
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/schedules",
+        name="listSchedules",
+        summary="All schedules",
+        endpoint=list_schedules,
+        scope="work",
+        answers={200: ScheduleList},
+    ),
+    Route(
+        method="PUT",
+        path=_PATH,
+        name="putSchedule",
+        summary="Make a schedule, or change it",
+        description="The whole schedule: what is left out is the default. The queue must be there."
+        " Saying the same again changes nothing; another expression counts from now.",
+        endpoint=put_schedule,
+        scope="admin",
+        body=ScheduleBody,
+        answers={200: ScheduleAnswer, 201: ScheduleAnswer},
+        problems=(404, 501),
+    ),
+    Route(
+        method="GET",
+        path=_PATH,
+        name="getSchedule",
+        summary="One schedule",
+        endpoint=get_schedule,
+        scope="work",
+        answers={200: ScheduleAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=_PATH,
+        name="deleteSchedule",
+        summary="Remove a schedule; its jobs stay",
+        endpoint=delete_schedule,
+        scope="admin",
+        answers={204: None},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/pause",
+        name="pauseSchedule",
+        summary="Let a schedule rest",
+        endpoint=pause_schedule,
+        scope="admin",
+        answers={200: ScheduleAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/resume",
+        name="resumeSchedule",
+        summary="Let a schedule go on from now: what it slept through is not made up for",
+        endpoint=resume_schedule,
+        scope="admin",
+        answers={200: ScheduleAnswer},
+        problems=(404,),
+    ),
+)
