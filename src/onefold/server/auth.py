@@ -1,0 +1,172 @@
+"""Who asks, and what they may.
+
+1. A caller shows an API key: `Authorization: Bearer of_…`. Whatever is wrong with it, the answer is
+   the same. Every request asks the database, so that a revoked key is refused at once.
+2. While no key was ever made, a server that only this machine can reach lets everybody in, as
+   nobody in particular. A browser that another site has sent is not everybody: the names that it
+   says it came by, and from, must be this machine's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from onefold.model.api_key import SCOPES
+from onefold.server.loopback import is_loopback
+from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED
+from onefold.surfaces.http.problem import Refused, make
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onefold.app import Onefold
+    from onefold.model.api_key import ApiKey
+    from onefold.server.incoming import Scope
+
+READS: Final = frozenset({"GET", "HEAD"})
+FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+"""What a proxy adds: whoever is behind it may be anywhere."""
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks."""
+
+    tenant: str
+    principal: str
+    """The id of the key; "anonymous" where none is needed."""
+    scopes: frozenset[str]
+
+    def may(self, scope: str | None, method: str = "POST") -> bool:
+        """Whether what needs `scope` is open: `admin` opens all, and reading needs either other."""
+        if scope is None or scope in self.scopes or "admin" in self.scopes:
+            return True
+        return scope != "admin" and method in READS
+
+    def require(self, scope: str | None, method: str = "POST") -> None:
+        """Refuse what the key is not for."""
+        if not self.may(scope, method):
+            raise Refused(
+                make(
+                    FORBIDDEN,
+                    f"This API key has no scope {scope!r}, which this request needs. Nothing was"
+                    " done. Use another key, or have one made with that scope.",
+                    extra={"scope": scope},
+                )
+            )
+
+
+ANYBODY: Final = Caller("", "", frozenset())
+"""Whoever asks for what is open to all."""
+ANONYMOUS: Final = Caller("", "anonymous", frozenset(SCOPES))
+"""Whoever is on this machine, where no key was ever made."""
+
+
+class Authority:
+    """Tells who asks."""
+
+    def __init__(self, onefold: Onefold, *, anonymous: bool) -> None:
+        """`anonymous` lets callers without a key in while there are none: on loopback alone."""
+        self._onefold = onefold
+        self._anonymous = anonymous
+
+    async def admit(self, needed: str | None, headers: Mapping[str, str], scope: Scope) -> Caller:
+        """Who asks for what needs `needed`, which everybody may where it is None.
+
+        Names of headers are in lower case. Raises `Refused`.
+        """
+        if needed is None:
+            return ANYBODY
+        caller = await self._authenticated(headers, scope)
+        caller.require(needed, scope["method"])
+        return caller
+
+    async def _authenticated(self, headers: Mapping[str, str], scope: Scope) -> Caller:
+        shown = bearer(headers.get("authorization"))
+        if shown is not None and (caller := await self._caller(shown)) is not None:
+            return caller
+        if not self._anonymous or await self._onefold.ahas_api_keys():
+            raise unauthenticated()
+        refuse_strangers(headers, scope.get("client"))
+        return ANONYMOUS
+
+    async def _caller(self, shown: str) -> Caller | None:
+        admission = await self._onefold.acheck_api_key(shown)
+        if admission.key is None:
+            return None
+        if admission.wait:
+            raise Refused(
+                make(
+                    RATE_LIMITED,
+                    f"This API key may make {admission.key.rate} requests, and has made them."
+                    " Nothing was done. Send the request again later.",
+                    retry_after=admission.wait,
+                )
+            )
+        return _caller_of(admission.key)
+
+
+def _caller_of(key: ApiKey) -> Caller:
+    return Caller(key.tenant, key.id, frozenset(key.scopes))
+
+
+def bearer(header: str | None) -> str | None:
+    """What stands behind `Bearer`; None where the header is missing or of another kind."""
+    scheme, _, token = (header or "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def unauthenticated() -> Refused:
+    """One answer to all that is wrong with a key: which it is, is nobody's business."""
+    return Refused(
+        make(
+            UNAUTHENTICATED,
+            "This request needs a valid API key: Authorization: Bearer of_…. Nothing was done.",
+        )
+    )
+
+
+def refuse_strangers(headers: Mapping[str, str], client: Sequence[Any] | None) -> None:
+    """Refuse what a browser sends for another site, by its own name (DNS rebinding) or by ours.
+
+    Without a key, being on this machine is all that lets anybody in. A browser here obeys pages
+    that were written elsewhere, and a proxy here speaks for people who are elsewhere. `client` is
+    the address at the other end, where there is one.
+    """
+    if client is not None and not is_loopback(client[0]):
+        raise _stranger(f"from the address {client[0]!r}")
+    host = headers.get("host")
+    if host is not None and not is_loopback(_host_of(f"//{host}")):
+        raise _stranger(f"with the Host {host[:200]!r}, which is no name of this machine")
+    origin = headers.get("origin")
+    if origin is not None and not is_loopback(_host_of(origin)):
+        raise _stranger(f"with the Origin {origin[:200]!r}, which is another site's")
+    if headers.get("sec-fetch-site") == "cross-site":
+        raise _stranger("with Sec-Fetch-Site: cross-site, for another site")
+    for name in FORWARDED:
+        if name in headers:
+            raise _stranger(f"with the header {name}, by way of a proxy")
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _stranger(said: str) -> Refused:
+    return Refused(
+        make(
+            FORBIDDEN,
+            f"This server has no API keys and answers this machine alone; the request came"
+            f" {said}. Nothing was done. Make a key: onefold apikeys create --scope admin.",
+        )
+    )
+
+
+def has_api_keys(onefold: Onefold) -> bool:
+    """Whether a server here asks for keys; one that does not must only be reached from here."""
+    return onefold.has_api_keys()
