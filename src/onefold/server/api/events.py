@@ -135,7 +135,7 @@ ROUTES: Final = (
         endpoint=stream_events,
         scope="work",
         query=EventsQuery,
-        answers={200: None},
+        answers={200: "text/event-stream"},
         problems=(503,),
         streams=True,
     ),

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 DEFAULTS: Final = QueueConfiguration()
 
-
 PushSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=TIMEOUTS[0], le=TIMEOUTS[1])]
 AckSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=ACK_TIMEOUTS[0], le=ACK_TIMEOUTS[1])]
 
@@ -183,13 +182,13 @@ def configuration_of(
         endpoint=_endpoint(body.endpoint, policy),
         mode=body.mode,
         max_attempts=body.max_attempts,
-        backoff=_backoff(body.backoff),
+        backoff=backoff_of(body.backoff),
         timeout=body.timeout,
         ack_timeout=body.ack_timeout,
         ack_timeout_action=body.ack_timeout_action,
         concurrency=body.concurrency,
         rate=body.rate_limit,
-        retention=_retention(body.retention),
+        retention=retention_of(body.retention),
         secrets=() if body.signing_secret is None else (Secret(body.signing_secret),),
         headers=body.headers,
         paused_reason=None if body.paused is False else paused_reason,
@@ -204,7 +203,8 @@ def _endpoint(url: str | None, policy: AddressPolicy) -> str | None:
     return read.url
 
 
-def _backoff(body: BackoffBody | None) -> Backoff | None:
+def backoff_of(body: BackoffBody | None) -> Backoff | None:
+    """The backoff that is meant; None is nothing said."""
     if body is None:
         return None
     base = duration(body.base, "backoff.base")
@@ -224,7 +224,8 @@ def _backoff(body: BackoffBody | None) -> Backoff | None:
         raise type(error)(f"backoff.{error.field}", error.reason) from error
 
 
-def _retention(body: RetentionBody | None) -> Retention | None:
+def retention_of(body: RetentionBody | None) -> Retention | None:
+    """The retention that is meant; None is nothing said."""
     if body is None:
         return None
     return Retention(

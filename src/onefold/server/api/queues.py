@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import secrets
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from onefold.model import names
+from onefold.model.moment import from_micros
 from onefold.model.served_queue import SECRETS, Secret, qualified
 from onefold.push.address import AddressPolicy
 from onefold.server.api.bounds import Seconds
@@ -31,6 +31,9 @@ from onefold.server.seconds import duration
 from onefold.server.wire import Body, Query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
     from onefold.model.served_queue import QueueConfiguration, ServedQueue
     from onefold.server.asking import Asking
 
@@ -129,11 +132,11 @@ async def rotate_secret(asking: Asking) -> Said:
     body: SecretBody = asking.body
     queue = await _found(asking)
     text = new_secret() if body.signing_secret is None else body.signing_secret
-    until = datetime.now(UTC) + duration(body.overlap, "overlap")
-    rotated = msgspec.structs.replace(
-        queue.configuration, secrets=rotated_secrets(queue.configuration, text, until=until)
-    )
-    saved = await _saved(asking, queue.name, rotated)
+    now = from_micros(asking.server.conductor.now())
+    overlap = duration(body.overlap, "overlap")
+    signing = rotated(queue.configuration.secrets, text, now=now, overlap=overlap)
+    configuration = msgspec.structs.replace(queue.configuration, secrets=signing)
+    saved = await _saved(asking, queue.name, configuration)
     return Said(200, secrets_said(saved.configuration))
 
 
@@ -142,17 +145,17 @@ def new_secret() -> str:
     return f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}"
 
 
-def rotated_secrets(
-    configuration: QueueConfiguration, text: str, *, until: datetime
+def rotated(
+    signing: Sequence[Secret], text: str, *, now: datetime, overlap: timedelta
 ) -> tuple[Secret, ...]:
-    """The new one first; the others at most until then, and those that are over not at all."""
-    now = datetime.now(UTC)
+    """The new one first; the others for as long as is said, and those that are over not at all."""
+    until = now + overlap
     old = [
-        Secret(secret.text, until if secret.expires_at is None else min(secret.expires_at, until))
-        for secret in configuration.secrets
+        (secret.text, until if secret.expires_at is None else min(secret.expires_at, until))
+        for secret in signing
         if secret.text != text
     ]
-    alive = [secret for secret in old if secret.expires_at is not None and secret.expires_at > now]
+    alive = [Secret(text, expires_at) for text, expires_at in old if expires_at > now]
     return (Secret(text), *alive[: SECRETS - 1])
 
 
