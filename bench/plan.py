@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from bench.http_plan import HTTP
+from bench.server_plan import SERVER
 from bench.values import Contestant, Measurement, Target
 from bench.worker_plan import MILLION, WORKERS
 
@@ -176,6 +177,7 @@ MEASUREMENTS: Final = (
     ),
     *WORKERS,
     *HTTP,
+    *SERVER,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -136,7 +137,7 @@ def serve(
         log_format=log_format,
         log_level=log_level,
     )
-    for line in serving.prepare(order):
+    for line in asyncio.run(serving.prepare(order)):
         typer.echo(line)
     typer.echo(f"Onefold serves {database} at {order.url}. The reference: {order.url}/v1/docs")
     serving.serve(order, TARGET)

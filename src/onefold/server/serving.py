@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +16,8 @@ import msgspec
 from onefold.app import Onefold
 from onefold.errors import InvalidInput, UsageError
 from onefold.server.app import create_app
-from onefold.server.auth import has_api_keys
+from onefold.server.auth import refuse_open_bind
+from onefold.server.loopback import is_loopback
 from onefold.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -46,16 +46,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
 
     @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
     def url(self) -> str:
         """Where it is."""
         scheme = "http" if self.tls_certificate is None else "https"
@@ -63,22 +53,17 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return f"{scheme}://{host}:{self.port}"
 
 
-def prepare(order: Order) -> list[str]:
+async def prepare(order: Order) -> list[str]:
     """Check what can be checked before anything is served; answers with what to tell."""
     lines: list[str] = []
-    with Onefold(order.database, schema=order.schema) as onefold:
+    async with Onefold(order.database, schema=order.schema) as onefold:
         if order.migrate:
-            lines += [f"Applied migration {one.number} {one.name}." for one in onefold.migrate()]
-        has_keys = has_api_keys(onefold)
-    if not has_keys and not order.is_loopback:
-        raise UsageError(
-            f"There is no API key, so everybody who reaches {order.host} could do everything."
-            " Make a key first (onefold apikeys create --scope admin), or serve on loopback"
-            " (--host 127.0.0.1)."
-        )
-    if not has_keys:
-        lines.append("No API keys: whoever is on this machine may do everything. Make one:")
-        lines.append("  onefold apikeys create --tenant acme --scope publish")
+            applied = await onefold.amigrate()
+            lines += [f"Applied the migration {one.number}: {one.name}." for one in applied]
+        await refuse_open_bind(onefold, order.host)
+        if not await onefold.ahas_api_keys():
+            lines.append("No API keys: whoever is on this machine may do everything. Make one with")
+            lines.append("  onefold apikeys create --tenant acme --scope publish")
     return lines
 
 
@@ -92,7 +77,7 @@ def serve(order: Order, target: str) -> None:
     from granian.log import LogLevels
     from granian.server import Server as Granian
 
-    anonymous = order.is_loopback
+    anonymous = is_loopback(order.host)
     order = msgspec.structs.replace(
         order, settings=msgspec.structs.replace(order.settings, anonymous=anonymous)
     )
