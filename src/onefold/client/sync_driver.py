@@ -80,7 +80,7 @@ class SyncDriver:
 def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
     """The body, whole. A timeout of a socket is for one read; a trickle must end, too."""
     pieces: list[bytes] = []
-    for piece in response.stream(2**16):
+    while piece := response.read1(2**16):
         pieces.append(piece)
         if time.monotonic() >= deadline:
             raise urllib3.exceptions.TimeoutError("the answer did not come to its end in time")

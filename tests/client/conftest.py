@@ -1,0 +1,57 @@
+"""Both clients, under one face: what is said of one holds for the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import pytest
+
+from onefold.client import AsyncClient, Client
+
+pytest_plugins = ["tests.fixtures.place"]
+
+FAST: dict[str, Any] = {
+    "first_pause": timedelta(milliseconds=1),
+    "longest_pause": timedelta(milliseconds=5),
+}
+"""Pauses that a test can afford."""
+
+
+class Blocking:
+    """`AsyncClient` for who cannot wait: each call runs the loop until it has ended."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._client = AsyncClient(url, **options)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        called = getattr(self._client, name)
+        return lambda *arguments, **options: self._loop.run_until_complete(
+            called(*arguments, **options)
+        )
+
+    def shut(self) -> None:
+        self._loop.run_until_complete(self._client.close())
+        self._loop.close()
+
+
+Connect: TypeAlias = Callable[..., Any]
+
+
+@pytest.fixture(params=["sync", "async"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Makes clients of one colour, and closes them."""
+    with contextlib.ExitStack() as stack:
+
+        def make(url: str, **options: Any) -> Any:
+            if request.param == "sync":
+                return stack.enter_context(Client(url, **{**FAST, **options}))
+            client = Blocking(url, **{**FAST, **options})
+            stack.callback(client.shut)
+            return client
+
+        yield make

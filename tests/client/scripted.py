@@ -1,0 +1,167 @@
+"""A server that does what a test says, request by request: answers, cuts, trickles, or is silent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Self
+
+
+class Asked(NamedTuple):
+    """A request as it came."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def key(self) -> str | None:
+        """What makes it the same request over all its tries, wherever it stands."""
+        if self.method == "POST" and "idempotency-key" not in self.headers:
+            found: str | None = json.loads(self.body).get("idempotencyKey")
+            return found
+        return self.headers.get("idempotency-key")
+
+
+class Cut(NamedTuple):
+    """The connection is reset after so many bytes of an answer; None is before the request."""
+
+    after: int | None = 0
+
+
+class Silence(NamedTuple):
+    """Nothing is answered, and the connection stays open."""
+
+
+class Trickle(NamedTuple):
+    """An answer that never comes to its end, byte by byte."""
+
+
+class Close(NamedTuple):
+    """The connection is closed in good order, without an answer."""
+
+
+Act = bytes | Cut | Silence | Trickle | Close
+
+
+def answer(status: int, body: object = None, **headers: str) -> bytes:
+    """An answer in HTTP, with a body of JSON."""
+    content = b"" if body is None else json.dumps(body).encode()
+    lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(content)}"]
+    if body is not None and "Content_Type" not in headers:
+        lines.append("Content-Type: application/json")
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + content
+
+
+def problem(status: int, code: str, detail: str = "So it is.", **more: Any) -> bytes:
+    """A problem as our server tells it; `Retry_After` is a header."""
+    headers = {name: more.pop(name) for name in ("Retry_After", "Date") if name in more}
+    body = {"status": status, "code": code, "detail": detail, "title": code, **more}
+    return answer(status, body, Content_Type="application/problem+json", **headers)
+
+
+class Scripted:
+    """Listens; takes the next act of its script for every request that comes."""
+
+    def __init__(self, script: Callable[[Asked], Act] | list[Act]) -> None:
+        self._script = script
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self.asked: list[Asked] = []
+        self.connections = 0
+        self._next = self._acts()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _close(self._listener)
+        with self._lock:
+            for connection in self._open:
+                _close(connection)
+
+    def _acts(self) -> Iterator[Act]:
+        assert isinstance(self._script, list)
+        yield from self._script
+        raise AssertionError("the script has come to its end, and there is another request")
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self.connections += 1
+                with self._lock:
+                    self._open.add(connection)
+                threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as stream:
+            while (asked := _read(stream)) is not None:
+                with self._lock:
+                    self.asked.append(asked)
+                    act = self._script(asked) if callable(self._script) else next(self._next)
+                if not _perform(act, connection, stream):
+                    return
+
+
+def _read(stream: Any) -> Asked | None:
+    line = stream.readline()
+    if not line:
+        return None
+    method, path, _ = line.decode("latin-1").split(" ")
+    headers: dict[str, str] = {}
+    while (header := stream.readline().decode("latin-1").strip()) != "":
+        name, _, value = header.partition(":")
+        headers[name.lower()] = value.strip()
+    body = stream.read(int(headers.get("content-length", "0")))
+    return Asked(method, path, headers, body)
+
+
+def _perform(act: Act, connection: socket.socket, stream: Any) -> bool:
+    """Whether the connection goes on."""
+    if isinstance(act, Cut):
+        if act.after:
+            connection.sendall(answer(201, {"id": "x" * 5000})[: act.after])
+        # A reset, and no orderly end.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return False
+    if isinstance(act, Close):
+        return False
+    if isinstance(act, Silence):
+        stream.readline()
+        return False
+    if isinstance(act, Trickle):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        done = threading.Event()
+        while not done.wait(0.02):
+            connection.sendall(b"x")
+        return False
+    connection.sendall(act)
+    return b"onnection: close" not in act
+
+
+def _close(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+@contextmanager
+def refusing() -> Iterator[str]:
+    """The URL of a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
