@@ -111,17 +111,17 @@ def _operators_limits(
 
 
 def _pause(queue: str) -> Procedure[None]:
-    name = names.name(queue, "queue")
+    name = names.queue(queue, "queue")
     return once_through(lambda sql: queues.pause(sql, name))
 
 
 def _resume(queue: str) -> Procedure[None]:
-    name = names.name(queue, "queue")
+    name = names.queue(queue, "queue")
     return once_through(lambda sql: queues.resume(sql, name))
 
 
 def _set_limits(queue: str, limits: QueueLimits) -> Procedure[None]:
-    name = names.name(queue, "queue")
+    name = names.queue(queue, "queue")
     return once_through(lambda sql: queues.set_limits(sql, name, limits))
 
 
@@ -131,5 +131,5 @@ def _declare(limits: dict[str, QueueLimits]) -> Procedure[None]:
 
 
 def _clear_limits(queue: str) -> Procedure[None]:
-    name = names.name(queue, "queue")
+    name = names.queue(queue, "queue")
     return once_through(lambda sql: queues.clear_limits(sql, name))

@@ -108,7 +108,7 @@ def _queues(queues: Sequence[str] | Mapping[str, int], limit: int) -> dict[str, 
     wanted: dict[str, int] = {}
     listed = queues if isinstance(queues, Mapping) else given.listed(queues, "queues", "names")
     for queue in listed:
-        names.name(queue, "queues")
+        names.queue(queue, "queues")
         most = queues[queue] if isinstance(queues, Mapping) else limit
         if not _is_limit(most):
             raise InvalidInput(

@@ -173,6 +173,10 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     taken_at_micros: int | None
     read_at_micros: int
     """The database's clock when this was read: what `status` is derived from."""
+    awaiting: int | None = None
+    """The fence of the last delivery that was pushed and had to wait for its ack. Told to those who
+    look at a job, as what follows, and not to those who take it."""
+    pushed_text: str | None = None
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Job:
@@ -199,6 +203,16 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         if self.attempt:
             return "retrying"
         return "scheduled" if self.run_at_micros > self.read_at_micros else "ready"
+
+    @property
+    def is_awaiting(self) -> bool:
+        """True while a delivery that was pushed waits for the worker's ack."""
+        return self.state_number == State.RUNNING and self.awaiting == self.fence
+
+    @property
+    def pushed(self) -> Mapping[str, Any] | None:
+        """The last answer that waits, or waited, for its ack: fence, status, duration, excerpt."""
+        return None if self.pushed_text is None else decode_payload(self.pushed_text)
 
     @property
     def payload(self) -> Json:

@@ -17,6 +17,8 @@ REASON_BYTES = 10_000
 # Control characters, and what other systems read as lists or patterns.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f,*?\[\]{}\\]")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_QUALIFIED = re.compile(rf"\{{{_TENANT.pattern}\}}(?P<name>.*)", re.DOTALL)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -32,10 +34,29 @@ def _checked(value: str, field: str) -> str:
 
 
 def name(value: object, field: str) -> str:
-    """A kind, queue, schedule or surface name."""
+    """A kind, schedule or surface name; a queue as users name it."""
     if not isinstance(value, str):
         raise InvalidInput(field, f"must be a string, got {value!r}")
     return _checked(value, field)
+
+
+def tenant(value: object, field: str) -> str:
+    """A tenant that the server has: one whose name can be part of a queue's."""
+    if not isinstance(value, str) or not _TENANT.fullmatch(value):
+        raise InvalidInput(
+            field,
+            "must be 1 to 64 lower-case letters, digits, dots, dashes and underscores, the first"
+            f" of them a letter or a digit, got {value!r}",
+        )
+    return value
+
+
+def queue(value: object, field: str) -> str:
+    """A queue of the engine: a name, or a tenant's as the server has it, `{acme}payments`."""
+    if isinstance(value, str) and (found := _QUALIFIED.fullmatch(value)):
+        _checked(found["name"], field)
+        return value
+    return name(value, field)
 
 
 def key(value: object, field: str, *, longest: int = KEY_BYTES) -> str:

@@ -72,8 +72,8 @@ def has_options(job: NewJob) -> bool:
 def encode_options(job: NewJob, *, exists: bool) -> str:
     """Check the settings and write them down; `exists` says that the record holds a key."""
     options = Options(
-        backoff=_backoff(job.backoff),
-        keep=_keep(job.retention, exists=exists),
+        backoff=stored_backoff(job.backoff),
+        keep=stored_keep(job.retention, exists=exists),
         timeout=None if job.timeout is None else _timeout(job.timeout),
         tags=_tags(job.tags),
         metadata=_metadata(job.metadata),
@@ -89,7 +89,8 @@ def _timeout(timeout: object) -> int:
     return span(timeout, "timeout", least=timedelta(milliseconds=1))
 
 
-def _backoff(backoff: object) -> dict[str, Any] | None:
+def stored_backoff(backoff: object) -> dict[str, Any] | None:
+    """A backoff as it is stored."""
     if backoff is None:
         return None
     if not isinstance(backoff, Exponential | Fixed):
@@ -97,7 +98,8 @@ def _backoff(backoff: object) -> dict[str, Any] | None:
     return backoff.to_json()
 
 
-def _keep(retention: object, *, exists: bool) -> dict[str, int] | None:
+def stored_keep(retention: object, *, exists: bool = False) -> dict[str, int] | None:
+    """How long records stay, in microseconds by outcome, as it is stored."""
     if retention is None:
         return None
     if not isinstance(retention, Retention):

@@ -124,4 +124,4 @@ class Outlook(msgspec.Struct, frozen=True, gc=False):
 def queue_names(queues: object) -> list[str]:
     """Names of queues, each once, in the order given."""
     listed = given.listed(queues, "queues", "names")
-    return list(dict.fromkeys(names.name(queue, "queues") for queue in listed))
+    return list(dict.fromkeys(names.queue(queue, "queues") for queue in listed))

@@ -153,7 +153,7 @@ def prepare(job: NewJob, tenant: str, *, now: int, ids: Iterator[str] | None = N
 def _check(kind: object, queue: object, priority: object, max_attempts: object) -> None:
     """What the jobs of a large batch mostly have in common, checked once."""
     names.name(kind, "kind")
-    names.name(queue, "queue")
+    names.queue(queue, "queue")
     _whole(priority, "priority", PRIORITIES)
     _whole(max_attempts, "max_attempts", ATTEMPTS)
 

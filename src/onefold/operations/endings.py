@@ -88,6 +88,9 @@ class Locked(msgspec.Struct, frozen=True):
     ended_at: int | None
     tenant: str
     now: int
+    awaiting: int | None = None
+    awaiting_dead: bool = False
+    """Bury it where the ack does not come in time."""
 
     @classmethod
     def from_row(cls, row: Row) -> Locked:
@@ -98,6 +101,11 @@ class Locked(msgspec.Struct, frozen=True):
     def options(self) -> Options:
         """The job's own settings."""
         return read_options(self.options_text)
+
+    @property
+    def is_awaiting(self) -> bool:
+        """True where the delivery was pushed, and waits for its ack."""
+        return self.state == State.RUNNING and self.awaiting == self.fence
 
     @property
     def standing(self) -> Standing:
@@ -128,6 +136,8 @@ class Move(msgspec.Struct, frozen=True):
     """The delivery that ends with it, where one is to be remembered."""
     queue: str | None = None
     """Whose workers are woken, where the job is due again at once."""
+    awaiting: int | None = None
+    """The fence of a delivery that is given up for want of its ack: a late one still counts."""
 
     @property
     def is_due(self) -> bool:
@@ -143,14 +153,14 @@ class Move(msgspec.Struct, frozen=True):
             self.id, int(step.state), step.attempt, step.vanished, step.run_at, step.reason,
             self.error, self.now if final else None, self.now + self.keep if final else None,
             self.replayed, int(self.fresh), step.not_before,
-            self.reserved,
+            self.reserved, self.awaiting,
         )  # fmt: skip
 
 
 MOVE_COLUMNS: Final = (
     "shard", "id", "state", "attempt", "vanished", "run_at", "reason", "error", "ended_at",
     "keep_until", "replayed", "generations", "not_before",
-    "reserved",
+    "reserved", "awaiting",
 )  # fmt: skip
 
 
@@ -278,7 +288,8 @@ class RescuedJob(msgspec.Struct, frozen=True, gc=False):
     buried: bool
     """True where it is a dead letter now; else it is queued again."""
     reason: str | None = None
-    """Why it was buried: `lease expired`, `poison` or `expired`."""
+    """Why it was buried: `lease expired`, `poison`, `expired`, `ack timeout`, or `failed` where the
+    last attempt had no ack in time."""
 
 
 class Rescued(msgspec.Struct, frozen=True):
@@ -321,9 +332,26 @@ def _rescued(locked: Locked, step: Step) -> RescuedJob:
 LEASE_EXPIRED: Final = msgspec.json.encode({"type": None, "message": "lease expired"}).decode()
 
 
+ACK_TIMEOUT: Final = "ack timeout"
+NO_ACK: Final = msgspec.json.encode(
+    {"type": "AckTimeout", "message": "no ack within the ack timeout"}
+).decode()
+
+
 def _lapse(locked: Locked) -> Move:
+    if locked.is_awaiting:
+        return _give_up(locked)
     step = next_step(locked.standing, Event.LAPSE, now=locked.now)
     return move(locked, Event.LAPSE, step, error=LEASE_EXPIRED)
+
+
+def _give_up(locked: Locked) -> Move:
+    """The worker has the job and says nothing: a failure, and not a vanished worker's."""
+    event = Event.BURY if locked.awaiting_dead else Event.FAIL
+    reason = ACK_TIMEOUT if locked.awaiting_dead else None
+    step = next_step(locked.standing, event, now=locked.now, reason=reason)
+    given_up = move(locked, event, step, error=NO_ACK)
+    return msgspec.structs.replace(given_up, awaiting=locked.fence)
 
 
 def _step(locked: Locked, event: Event, reason: str | None = None) -> Move:

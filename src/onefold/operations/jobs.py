@@ -91,7 +91,7 @@ def job_filter(
         states = tuple(STATE_WORDS.index(word) for word in words)
     return Filter(
         states=states if words else None,
-        queue=None if queue is None else names.name(queue, "queue"),
+        queue=None if queue is None else names.queue(queue, "queue"),
         kind=None if kind is None else names.name(kind, "kind"),
         unique_key=None if unique_key is None else names.key(unique_key, "unique_key"),
         reason=None if reason is None else names.text(reason, "reason"),

@@ -103,11 +103,11 @@ def _queues(queues: Queues) -> dict[str, int | None]:
     wanted: dict[str, int | None] = {}
     if isinstance(queues, Mapping):
         for queue, most in queues.items():
-            name = names.name(queue, "queues")
+            name = names.queue(queue, "queues")
             wanted[name] = None if most is None else _whole(most, f"queues[{name!r}]", least=1)
     else:
         listed = given.listed(queues, "queues", "names")
-        wanted.update((names.name(queue, "queues"), None) for queue in listed)
+        wanted.update((names.queue(queue, "queues"), None) for queue in listed)
     if not wanted:
         raise InvalidInput("queues", "must name at least one queue")
     return wanted

@@ -8,8 +8,13 @@ with held as materialized (
         j.shard = (:shard::smallint[])[1]
         and j.id = any((:id::text[])::uuid[])
         and j.fence = any(:fence::bigint[])
-        -- Running, or given up for lost (and not handed back) but taken by nobody since.
-        and (j.state = 1 or (j.state = 0 and j.vanished > 0 and j.not_before is not null))
+        -- Running, or given up for lost (and not handed back) but taken by nobody since; or for want of
+        -- an ack.
+        and (
+            j.state = 1
+            or (j.state = 0 and j.vanished > 0 and j.not_before is not null)
+            or (j.state = 0 and j.awaiting = j.fence)
+        )
         and j.next is null
         and (j.options is null or strpos(j.options, '"keep"') = 0)
     order by j.shard, j.id

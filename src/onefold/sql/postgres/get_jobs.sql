@@ -4,7 +4,8 @@ select
     j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,
     j.generation, j.created_at, j.ended_at, j.keep_until, j.expires_at, j.result, j.error,
     j.reason, j.options, j.group_key, j.taken_at,
-    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint),
+    j.awaiting, j.pushed
 from onefold.job as j
 where
     j.shard = (:shard::smallint[])[1]

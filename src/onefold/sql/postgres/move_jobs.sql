@@ -12,6 +12,7 @@ set
     result = case when r.replayed then null else j.result end,
     worker = null,
     lease_until = null,
+    awaiting = r.awaiting,
     ended_at = r.ended_at,
     keep_until = r.keep_until,
     expires_at = case when r.replayed then null else j.expires_at end,
@@ -26,10 +27,10 @@ from unnest(
     :id::text[], :state::smallint[], :attempt::smallint[], :vanished::smallint[],
     :run_at::bigint[], :reason::text[], :error::text[], :ended_at::bigint[], :keep_until::bigint[],
     :replayed::boolean[], :generations::integer[], :not_before::bigint[],
-    :reserved::boolean[]
+    :reserved::boolean[], :awaiting::bigint[]
 ) as r (
     id, state, attempt, vanished, run_at, reason, error, ended_at, keep_until, replayed,
-    generations, not_before, reserved
+    generations, not_before, reserved, awaiting
 )
 where
     j.shard = (:shard::smallint[])[1]

@@ -10,6 +10,7 @@ set
     generation = j.generation + case when j.attempt > 0 then 1 else 0 end,
     attempt = 0,
     vanished = 0,
+    awaiting = null,
     next = null
 from unnest(
     :id::text[], :kind::text[], :payload::text[], :fingerprint::text[],

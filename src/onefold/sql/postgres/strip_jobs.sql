@@ -9,6 +9,7 @@ set
     error = null,
     reason = null,
     options = null,
-    worker = null
+    worker = null,
+    pushed = null
 where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[]) and j.unique_until is not null
 returning j.id::text, j.tenant

@@ -22,9 +22,11 @@ where
     onefold_job.shard = r.shard
     and onefold_job.id = r.id
     and onefold_job.fence = r.fence
-    -- Running, or given up for lost (and not handed back) but taken by nobody since.
+    -- Running, or given up for lost (and not handed back) but taken by nobody since; or for want of an
+    -- ack.
     and (
         onefold_job.state = 1
         or (onefold_job.state = 0 and onefold_job.vanished > 0 and onefold_job.not_before is not null)
+        or (onefold_job.state = 0 and onefold_job.awaiting = onefold_job.fence)
     )
 returning id, fence, next, keep_until <= :now

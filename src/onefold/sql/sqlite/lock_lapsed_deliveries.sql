@@ -3,7 +3,7 @@
 select
     j.id, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at,
-    j.ended_at, j.tenant, :now
+    j.ended_at, j.tenant, :now, j.awaiting, j.awaiting_dead
 from onefold_job as j
 where j.shard = :shard and j.state = 1 and j.lease_until <= :now
 order by j.queue, j.group_key, j.id

@@ -12,6 +12,7 @@ set
     result = case when r.replayed then null else onefold_job.result end,
     worker = null,
     lease_until = null,
+    awaiting = r.awaiting,
     ended_at = r.ended_at,
     keep_until = r.keep_until,
     expires_at = case when r.replayed then null else onefold_job.expires_at end,
@@ -37,7 +38,8 @@ from (
         json_extract(value, '$[10]') as replayed,
         json_extract(value, '$[11]') as generations,
         json_extract(value, '$[12]') as not_before,
-        json_extract(value, '$[13]') as reserved
+        json_extract(value, '$[13]') as reserved,
+        json_extract(value, '$[14]') as awaiting
     from json_each(:rows)
 ) as r
 where onefold_job.shard = r.shard and onefold_job.id = r.id

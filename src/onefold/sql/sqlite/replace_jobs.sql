@@ -10,6 +10,7 @@ set
     generation = onefold_job.generation + case when onefold_job.attempt > 0 then 1 else 0 end,
     attempt = 0,
     vanished = 0,
+    awaiting = null,
     next = null
 from (
     select

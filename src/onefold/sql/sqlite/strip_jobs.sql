@@ -9,7 +9,8 @@ set
     error = null,
     reason = null,
     options = null,
-    worker = null
+    worker = null,
+    pushed = null
 from (
     select
         json_extract(value, '$[0]') as shard,
