@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from onefold.cli.apikeys import apikeys
 from onefold.cli.config import KEYS, read_configuration
 from onefold.cli.dead import dead
 from onefold.cli.demo.command import demo
@@ -33,6 +34,7 @@ app.command()(migrate)
 app.command()(serve)
 app.command()(version)
 app.command()(worker)
+app.add_typer(apikeys, name="apikeys")
 app.add_typer(dead, name="dead")
 app.add_typer(jobs, name="jobs")
 app.add_typer(keys, name="keys")

@@ -65,6 +65,7 @@ class Desk:
     def __init__(self, onefold: Onefold, tenant: str, *, as_json: bool) -> None:
         """`tenant` is "" where nobody in particular owns the keys."""
         self.onefold: Onefold = onefold
+        self.tenant: str = tenant
         self.calls: Tenant = onefold.tenant(tenant) if tenant else onefold
         self.as_json: bool = as_json
 

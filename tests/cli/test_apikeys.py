@@ -1,0 +1,91 @@
+"""What an operator does with API keys from a shell."""
+
+import re
+
+import pytest
+
+from onefold import Admission
+from tests.cli.test_operators import Operate, operate, read
+from tests.fixtures.place import Place
+
+__all__ = ["operate"]
+
+
+def test_a_key_is_printed_once_and_counts(operate: Operate, place: Place) -> None:
+    made = operate("apikeys", "create", "--tenant", "acme", "--scope", "publish")
+    listed = operate("apikeys", "list")
+    key = made.stdout.strip()
+
+    assert re.fullmatch(r"of_[a-z2-7]{16}_[0-9A-Za-z]{43}", key)
+    assert "of the tenant acme" in made.stderr
+    assert key not in made.stderr + listed.stdout
+    assert key.split("_")[1] in listed.stdout
+    assert key.split("_")[2] not in listed.stdout
+    with place.open() as onefold:
+        (stored,) = onefold.api_keys()
+        assert onefold.check_api_key(key) == Admission(stored)
+    assert (stored.tenant, stored.scopes) == ("acme", ("publish",))
+
+
+def test_a_key_may_be_told_all_there_is_to_it(operate: Operate, place: Place) -> None:
+    options = ("--scope", "work", "--scope", "publish", "--name", "web", "--rate", "100/s")
+
+    made = read(operate("apikeys", "create", *options, "--expires", "90d", "--json"))
+    (listed,) = read(operate("apikeys", "--json"))
+
+    assert made.pop("key").startswith(f"of_{made['id']}_")
+    assert made == listed
+    assert (made["tenant"], made["name"], made["rate"]) == ("", "web", "100/s")
+    assert made["scopes"] == ["publish", "work"]
+    with place.open() as onefold:
+        (stored,) = onefold.api_keys()
+    assert stored.expires_at is not None
+    assert (stored.expires_at - stored.created_at).days == 90
+
+
+def test_keys_are_listed_by_tenant(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        one = onefold.create_api_key("acme", scopes=["publish"], name="[bold]\x1b")
+        onefold.create_api_key("other", scopes=["admin"])
+
+    (found,) = read(operate("apikeys", "list", "--tenant", "acme", "--json"))
+    shown = operate("apikeys", "list", "--tenant", "acme").stdout
+
+    assert found["id"] == one.key.id
+    assert "[bold]\\x1b" in shown
+    assert operate("apikeys", "list", "--tenant", "none").stdout == "There are no API keys.\n"
+
+
+def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, place: Place) -> None:
+    with place.open() as onefold:
+        one, two = (onefold.create_api_key(scopes=["admin"]) for _ in range(2))
+
+    by_id = operate("apikeys", "revoke", one.key.id)
+    again = operate("apikeys", "revoke", one.key.id)
+    by_text = read(operate("apikeys", "revoke", two.text, "--json"))
+
+    assert by_id.stdout == "It is revoked: the next request with it is refused.\n"
+    assert again.stdout == "There is no such key, or it was revoked before.\n"
+    assert by_text == {"revoked": True}
+    with place.open() as onefold:
+        assert onefold.check_api_key(one.text) == onefold.check_api_key(two.text) == Admission(None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("create", "--scope", "publish", "--tenant", "No Slug"), "tenant must be"),
+        (("create", "--scope", "publish", "--rate", "often"), "rate must be like"),
+        (("create", "--scope", "publish", "--expires", "soon"), "expires must be like"),
+        (("create", "--scope", "read"), "must be some of publish, work, admin"),
+        (("create",), "Missing option '--scope'"),
+        (("revoke", "whatever"), "must be the id of an API key"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_sentence(
+    operate: Operate, arguments: tuple[str, ...], sentence: str
+) -> None:
+    refused = operate("apikeys", *arguments)
+
+    assert refused.returncode == 2
+    assert sentence in refused.stderr
