@@ -20,12 +20,15 @@ SYNC := $(BIN)/uv sync --quiet --frozen --inexact
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run shop django-shop test check format soak bench lock clean
+.PHONY: help run demo shop django-shop test check format soak bench lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: $(VENV)/.run ## run the demo: one webhook, many deliveries, one job
+run: $(VENV)/.run ## serve the HTTP API on loopback, on embedded SQLite (onefold.db)
+	@$(BIN)/onefold serve $(if $(DATABASE),--database $(DATABASE)) $(if $(PORT),--port $(PORT))
+
+demo: $(VENV)/.run ## watch real processes race, be killed and be frozen
 	@$(BIN)/onefold demo
 
 shop: $(VENV)/.dev ## serve the example shop: an API, a form, a webhook and a job on loopback
@@ -80,7 +83,7 @@ $(VENV)/.dev: $(VENV)/.uv pyproject.toml uv.lock
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.uv pyproject.toml uv.lock
-	$(SYNC) --no-default-groups --extra cli
+	$(SYNC) --no-default-groups --extra server
 	@touch $@
 
 # An environment of its own: the peers' dependencies must not decide what we are tested with.
