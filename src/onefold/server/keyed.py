@@ -50,6 +50,8 @@ async def run_keyed(
     )
     conductor = asking.server.conductor
     answer = await conductor.arun(once_through(partial(claims.claim, wanted=wanted)))
+    if not isinstance(answer, Won):
+        conductor.suppressing.note(key, asking.request_id)
     match answer:
         case Won(claim):
             return await _first(asking, claim, endpoint)

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Final
 from onefold.server.api import (
     batch,
     callbacks,
+    claims,
     dead,
     events,
     jobs,
+    keys,
+    locks,
     publish,
     queues,
     schedules,
+    steps,
 )
 
 if TYPE_CHECKING:
@@ -23,8 +27,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     *callbacks.ROUTES,
     *jobs.ROUTES,
     *batch.ROUTES,
+    *claims.ROUTES,
+    *locks.ROUTES,
+    *steps.ROUTES,
     *queues.ROUTES,
     *dead.ROUTES,
     *schedules.ROUTES,
     *events.ROUTES,
+    *keys.ROUTES,
 )

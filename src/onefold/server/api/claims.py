@@ -62,7 +62,7 @@ class ClaimBody(Body):
     """How long the outcome is remembered once it is settled; until told, by default."""
 
 
-class WonAnswer(Answer):
+class ClaimWon(Answer):
     """The key is yours: do the work, then settle or release it."""
 
     outcome: Literal["won"]
@@ -79,7 +79,7 @@ class WonAnswer(Answer):
     """True where an earlier attempt vanished, and what it has finished still counts."""
 
 
-class ReplayAnswer(Answer):
+class ClaimReplay(Answer):
     """It was done before, and this is what it gave."""
 
     outcome: Literal["replay"]
@@ -149,7 +149,7 @@ async def claim(asking: Asking) -> Said:
         return Said(201, _won(answer.claim))
     asking.server.conductor.suppressing.note(key, asking.request_id)
     if isinstance(answer, Replay):
-        told = ReplayAnswer(
+        told = ClaimReplay(
             outcome="replay",
             surface=key.surface,
             scope=key.scope,
@@ -172,9 +172,9 @@ def _claim(wanted: Wanted, *, may_be_resent: bool) -> Procedure[Claimed]:
     return once_through(build)
 
 
-def _won(held: Claim) -> WonAnswer:
+def _won(held: Claim) -> ClaimWon:
     key = held.key
-    return WonAnswer(
+    return ClaimWon(
         outcome="won",
         id=handle_of(held),
         surface=key.surface,
@@ -250,7 +250,7 @@ ROUTES: Final = (
         scope="work",
         endpoint=claim,
         body=ClaimBody,
-        answers={201: WonAnswer, 200: ReplayAnswer},
+        answers={201: ClaimWon, 200: ClaimReplay},
         problems=(409, 422),
     ),
     Route(
