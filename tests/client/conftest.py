@@ -1,7 +1,5 @@
 """Both clients, under one face: what is said of one holds for the other."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator

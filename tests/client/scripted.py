@@ -1,13 +1,11 @@
-"""A server that does what a test says, request by request: answers, cuts, trickles, or is silent."""
-
-from __future__ import annotations
+"""A server that does what a test says, request by request: answers, cuts, trickles, is silent."""
 
 import contextlib
 import json
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
@@ -70,14 +68,13 @@ def problem(status: int, code: str, detail: str = "So it is.", **more: Any) -> b
 class Scripted:
     """Listens; takes the next act of its script for every request that comes."""
 
-    def __init__(self, script: Callable[[Asked], Act] | list[Act]) -> None:
-        self._script = script
+    def __init__(self, script: Callable[[Asked], Act] | Sequence[Act]) -> None:
+        self._act = script if callable(script) else _in_order(iter(script))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self.asked: list[Asked] = []
         self.connections = 0
-        self._next = self._acts()
         threading.Thread(target=self._listen, daemon=True).start()
 
     @property
@@ -93,11 +90,6 @@ class Scripted:
             for connection in self._open:
                 _close(connection)
 
-    def _acts(self) -> Iterator[Act]:
-        assert isinstance(self._script, list)
-        yield from self._script
-        raise AssertionError("the script has come to its end, and there is another request")
-
     def _listen(self) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -112,9 +104,13 @@ class Scripted:
             while (asked := _read(stream)) is not None:
                 with self._lock:
                     self.asked.append(asked)
-                    act = self._script(asked) if callable(self._script) else next(self._next)
+                    act = self._act(asked)
                 if not _perform(act, connection, stream):
                     return
+
+
+def _in_order(script: Iterator[Act]) -> Callable[[Asked], Act]:
+    return lambda _: next(script)
 
 
 def _read(stream: Any) -> Asked | None:
@@ -160,7 +156,7 @@ def _close(connection: socket.socket) -> None:
 
 
 @contextmanager
-def refusing() -> Iterator[str]:
+def refusing() -> Generator[str]:
     """The URL of a port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

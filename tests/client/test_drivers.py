@@ -1,7 +1,5 @@
 """Both drivers against a server that answers, cuts, trickles and keeps silent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import timedelta
@@ -164,9 +162,9 @@ def test_a_page_of_some_proxy_is_quoted(connect: Connect) -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_told_so(connect: Connect) -> None:
-    with Scripted([answer(200, {"hello": 1})]) as server:
-        with pytest.raises(ServerError, match="Is there an Onefold server at this URL"):
-            connect(server.url).enqueue("mail", queue="email")
+    asked = pytest.raises(ServerError, match="Is there an Onefold server at this URL")
+    with Scripted([answer(200, {"hello": 1})]) as server, asked:
+        connect(server.url).enqueue("mail", queue="email")
 
 
 def test_names_in_a_path_may_hold_anything(connect: Connect) -> None:

@@ -1,7 +1,5 @@
 """What an enqueue makes of its answers, and of batches that are too large for one request."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,7 +32,9 @@ def test_a_key_of_the_callers_own_may_be_anybodys_who_made_the_job(connect: Conn
 
 
 @pytest.mark.parametrize("mine", [True, False])
-def test_whether_a_lost_try_met_a_holder_is_told_by_the_job(connect: Connect, *, mine: bool) -> None:
+def test_whether_a_lost_try_met_a_holder_is_told_by_the_job(
+    connect: Connect, *, mine: bool
+) -> None:
     keys: list[str | None] = []
 
     def script(asked: Asked) -> Any:
@@ -55,12 +55,17 @@ def test_a_first_answer_is_taken_at_its_word(connect: Connect) -> None:
         assert connect(server.url).enqueue("mail", queue="email", unique_key="u").duplicate
 
 
+def recipient(_: str, payload: Any) -> str:
+    found: str = payload["to"]
+    return found
+
+
 def test_a_rule_for_keys_is_computed_here(connect: Connect) -> None:
     payload = {"to": "test@test.com", "subject": "Example"}
     with Scripted([MADE, MADE]) as server:
         client = connect(server.url)
         client.enqueue("example_job", payload, queue="email", unique=Unique("to"))
-        client.enqueue("example_job", payload, queue="email", unique=lambda _, said: said["to"])
+        client.enqueue("example_job", payload, queue="email", unique=recipient)
 
     assert [json.loads(asked.body)["uniqueKey"] for asked in server.asked] == [
         "example_job:b5c4c35eeacf8bbf2034b0ed8b0e2f9ac3e7da66b79b543e9c6c124d90c371a3",

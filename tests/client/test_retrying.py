@@ -1,7 +1,5 @@
 """The loop of tries, stepped by hand: no server, no clock but the test's."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 
@@ -154,7 +152,7 @@ def test_after_the_last_try_its_answer_stands() -> None:
 
 
 def test_after_the_last_try_without_an_answer_the_error_counts_them() -> None:
-    with pytest.raises(Unreachable, match="refused .tried 3 times") as failed:
+    with pytest.raises(Unreachable, match="tried 3 times") as failed:
         Stepper(Patience(tries=3)).given(AWAY, said(500), AWAY)
 
     assert failed.value.tries == 3

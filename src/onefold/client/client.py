@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onefold.client.claim_calls import AsyncClaimCalls, ClaimCalls
 from onefold.client.connection import Connection, connection
 from onefold.client.job_calls import AsyncJobCalls, JobCalls
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from onefold.client.sync_driver import SyncDriver
 
 
-class Client(JobCalls):
+class Client(JobCalls, ClaimCalls):
     """A server's jobs, keys and queues, for plain code. Threads may share one.
 
         with Client("https://onefold.example.com", api_key="of_…") as client:
@@ -63,7 +64,7 @@ class Client(JobCalls):
         self.close()
 
 
-class AsyncClient(AsyncJobCalls):
+class AsyncClient(AsyncJobCalls, AsyncClaimCalls):
     """`Client`, awaited. It belongs to the event loop of its first request.
 
     async with AsyncClient("https://onefold.example.com", api_key="of_…") as client:

@@ -105,9 +105,18 @@ def _rebuilt(kind: type[OnefoldError], detail: str, problem: Mapping[str, Any]) 
     """The error as the server had it: its own sentence, and the evidence that came along."""
     found = {_snake(name): value for name, value in problem.items()}
     evidence = {field: found.get(field) for field in FIELDS[kind]}
+    if isinstance(since := evidence.get("since"), str):
+        evidence["since"] = _moment(since)
     error = kind.__new__(kind)
     OnefoldError.__init__(error, detail, **evidence)
     return error
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        return None
 
 
 def _invalid(problem: Mapping[str, Any], detail: str) -> OnefoldError:
