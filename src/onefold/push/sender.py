@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 KEPT_ALIVE: Final = 4.0
 """Seconds that a connection waits for its next request: less than most servers wait."""
+REMEMBERED = 10
+"""Seconds for which the addresses of a name are, once they were checked."""
 DRAINED: Final = 64 * 1024
 """Bytes of an answer that are read for the connection's sake; with a longer one it is closed."""
 PATIENCE: Final = 2.0
@@ -50,7 +52,10 @@ class Sender:
         self._places = _Places(connections)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                resolver=self._resolver, limit=0, keepalive_timeout=KEPT_ALIVE
+                resolver=self._resolver,
+                ttl_dns_cache=REMEMBERED,
+                limit=0,
+                keepalive_timeout=KEPT_ALIVE,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,

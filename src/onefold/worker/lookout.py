@@ -78,7 +78,9 @@ class Lookout:
     def anything(self) -> None:
         """There may be anything anywhere; queues may have come or gone."""
         self._plain = set(self._settings.queues)
-        self._controlled = {queue: None for queue in self._controlled if queue in self._plain}
+        known = (*self._controlled, *self._known_controlled)
+        self._controlled = {queue: None for queue in known if queue in self._plain}
+        self._in_vain = 0
         self._look_in(0.0)
 
     def order(

@@ -1,0 +1,213 @@
+"""The courier: a worker whose handler is HTTP, for every queue that has an endpoint.
+
+async with Courier(onefold, PushSettings(allow=("10.0.0.0/8",))) as courier:
+    ...
+
+Taking, heartbeats, limits, holds, reports and the end are the worker's. Here is which queues there
+are, and how many pushes of each are under way: a slow endpoint must not have all places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.errors import InvalidInput, OnefoldError
+from onefold.model.moment import from_micros, span
+from onefold.push.address import AddressPolicy
+from onefold.push.breaker import Breaker
+from onefold.push.pushing import Pushing, Route, route_of
+from onefold.push.sender import Sender
+from onefold.worker.settings import GRACE, WorkerSettings, worker_name
+from onefold.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import TracebackType
+    from typing import Self
+
+    from onefold.app import Onefold
+    from onefold.model.served_queue import ServedQueue
+    from onefold.push.resolver import Lookup
+
+LEAST_SHARE: Final = 4
+"""Pushes at once that a queue may have however many others are busy."""
+POLL: Final = timedelta(seconds=5)
+
+log: logging.Logger = logging.getLogger("onefold.push")
+
+
+class PushSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a courier is told."""
+
+    concurrency: int = 200
+    """Pushes at once, in this process."""
+    per_queue: int = 64
+    """Of them, for one queue at most; fewer while others are busy, too."""
+    connections: int = 64
+    """To one endpoint, in this process."""
+    allow: tuple[str, ...] = ()
+    """Networks and hosts that are pushed to though they are not public."""
+    refresh: timedelta = timedelta(seconds=1)
+    """How long it may take until what other processes say of queues is seen."""
+    lease: timedelta = timedelta(seconds=60)
+    grace: timedelta = GRACE
+    """How long a stop may take."""
+    chores: bool = True
+    """Whether it also rescues, prunes, sweeps and ticks."""
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for field in ("concurrency", "per_queue", "connections"):
+            if getattr(self, field) < 1:
+                raise InvalidInput(field, f"must be at least 1, got {getattr(self, field)!r}")
+        for field in ("refresh", "lease", "grace"):
+            span(getattr(self, field), field, least=timedelta(milliseconds=1))
+
+
+class Courier:
+    """Pushes jobs until it is stopped. For one run, in one event loop."""
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        settings: PushSettings | None = None,
+        *,
+        lookup: Lookup | None = None,
+    ) -> None:
+        """Nothing runs yet. `lookup` stands in for the machine's own look-up of names."""
+        self._onefold = onefold
+        self._settings = PushSettings() if settings is None else settings
+        self._policy = AddressPolicy(self._settings.allow)
+        self._lookup = lookup
+        self._queues: dict[str, int | None] = {}
+        self._known: dict[str, ServedQueue] = {}
+        self._breaker = Breaker(onefold.engine)
+        self._told = asyncio.Event()
+        self._pushing: Pushing
+        self._worker: Worker
+        self._refreshing: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
+
+    def changed(self) -> None:
+        """Queues are others now: look at once. Only in the courier's event loop."""
+        self._told.set()
+
+    async def __aenter__(self) -> Self:
+        """Push in the background. What keeps it from beginning is raised here."""
+        conductor = self._onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        async with self._stack:
+            sender = Sender(
+                self._policy, connections=self._settings.connections, lookup=self._lookup
+            )
+            self._stack.push_async_callback(sender.close)
+            self._pushing = Pushing(
+                self._onefold.engine,
+                sender,
+                self._breaker,
+                now=lambda: from_micros(conductor.now()),
+                pause=self._onefold.apause,
+            )
+            await self._refresh()
+            self._worker = Worker(conductor, self._pushing, self._worker_settings(), _nothing)
+            await self._stack.enter_async_context(self._worker)
+            self._refreshing = asyncio.create_task(self._keep_fresh())
+            self._stack.push_async_callback(self._rest)
+            self._stack = self._stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop: what is under way may end within the grace, and the rest is handed back."""
+        await self._stack.aclose()
+
+    async def _rest(self) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._refreshing
+
+    def _worker_settings(self) -> WorkerSettings:
+        settings = self._settings
+        return WorkerSettings(
+            queues=self._queues,
+            concurrency=settings.concurrency,
+            prefetch=0,
+            lease=settings.lease,
+            heartbeat=settings.lease / 4,
+            poll=POLL,
+            grace=settings.grace,
+            name=worker_name() if settings.name is None else settings.name,
+            chores=settings.chores,
+        )
+
+    # --- which queues there are -----------------------------------------------------------------
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            told = await self._pause()
+            try:
+                is_new = await self._refresh()
+            except OnefoldError as error:
+                log.warning("The queues to push could not be looked at: %s", error)
+            except Exception:
+                log.exception("The courier goes on with the queues that it knows.")
+            else:
+                if told or is_new:
+                    self._worker.look()
+
+    async def _pause(self) -> bool:
+        """Until it is time to look again, or somebody says so: True then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.refresh.total_seconds()):
+                await self._told.wait()
+        told = self._told.is_set()
+        self._told.clear()
+        return told
+
+    async def _refresh(self) -> bool:
+        """Read which queues there are; True where some were not there before."""
+        queues = await self._onefold.engine.apushed_queues()
+        found = {queue.queue: queue for queue in queues}
+        self._breaker.learn(queues)
+        self._pushing.routes = self._routes(found)
+        is_new = not found.keys() <= self._known.keys()
+        self._known = found
+        self._share(found)
+        return is_new
+
+    def _routes(self, found: dict[str, ServedQueue]) -> dict[str, Route]:
+        """Read again only what has changed."""
+        routes = dict[str, Route]()
+        for name, queue in found.items():
+            before = self._pushing.routes.get(name)
+            same = before is not None and before.configuration == queue.configuration
+            routes[name] = before if same and before is not None else route_of(queue.configuration)
+        return routes
+
+    def _share(self, names: Collection[str]) -> None:
+        """Say how many pushes each queue may have: so many that one more queue has room, too.
+
+        In another order each time: a worker serves queues in order, and none is to be the last.
+        """
+        settings = self._settings
+        fair = settings.concurrency // (len(self._pushing.under_way) + 1)
+        most = max(1, min(settings.per_queue, max(fair, LEAST_SHARE), settings.concurrency))
+        order = random.sample(list(names), len(names))
+        self._queues.clear()
+        self._queues.update(dict.fromkeys(order, most))
+
+
+async def _nothing() -> None:
+    """What the code says of queues is for the application's own workers to store."""

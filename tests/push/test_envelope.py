@@ -1,0 +1,120 @@
+"""What is sent, and that receivers of both sorts can verify it."""
+
+import hashlib
+import hmac
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from onefold import Job
+from onefold.model.identity import new_id
+from onefold.push.envelope import body_of, headers_of
+from onefold.surfaces.http.request import Request
+from onefold.surfaces.webhooks import BadSignature, Secret, StandardWebhooks, verify
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+NEW = Secret("whsec_" + "bmV3" * 8, "1")
+OLD = Secret("whsec_" + "b2xk" * 8, "2", NOW + timedelta(hours=1))
+
+
+def a_job(payload: str = '{"orderId":"9482"}', *, queue: str = "payments", tenant: str = "") -> Job:
+    return Job(
+        id=new_id(0), shard=0, tenant=tenant, queue=queue, kind="charge", state_number=1,
+        priority=0, run_at_micros=0, attempt=2, max_attempts=8, fence=5, lease_until_micros=None,
+        worker=None, payload_text=payload, unique_key=None, unique_kind=None, generation=0,
+        created_at_micros=0, ended_at_micros=None, keep_until_micros=None, expires_at_micros=None,
+        result_text=None, error_text=None, reason=None, options_text=None, group_key=None,
+        taken_at_micros=None, read_at_micros=0,
+    )  # fmt: skip
+
+
+def verified(headers: dict[str, str], body: bytes, *secrets: Secret, now: datetime = NOW) -> str:
+    request = Request(method="POST", path="/", headers=tuple(headers.items()))
+    return verify(StandardWebhooks(list(secrets)), request, body, now).id
+
+
+def test_the_envelope_is_simpleqs_and_ours() -> None:
+    job = a_job()
+    envelope = msgspec.json.decode(body_of(job))
+
+    assert list(envelope) == [
+        "id", "queue", "payload", "attempt", "maxAttempts", "createdAt", "kind", "fence",
+    ]  # fmt: skip
+    assert envelope | {"createdAt": None} == {
+        "id": job.id, "queue": "payments", "payload": {"orderId": "9482"}, "attempt": 2,
+        "maxAttempts": 8, "createdAt": None, "kind": "charge", "fence": 5,
+    }  # fmt: skip
+    made = datetime.fromisoformat(envelope["createdAt"])
+    assert abs(datetime.now(UTC) - made) < timedelta(minutes=1)
+    assert len(envelope["createdAt"]) == len("2026-03-01T12:00:00.000Z")
+
+
+def test_a_tenants_queue_has_the_name_that_the_tenant_gave_it() -> None:
+    body = body_of(a_job(queue="{acme}payments", tenant="acme"))
+
+    assert msgspec.json.decode(body)["queue"] == "payments"
+
+
+def test_a_payload_is_sent_as_it_was_stored() -> None:
+    text = '{"big":123456789012345678901234567890,"small":1e-7,"text":"ß"}'
+
+    assert f'"payload":{text},'.encode() in body_of(a_job(text))
+
+
+def test_our_own_receiver_and_simpleqs_verify_it() -> None:
+    job = a_job()
+    body = body_of(job)
+    headers = headers_of(job, body, [NEW], now=NOW, agent="onefold/1")
+
+    assert verified(headers, body, NEW) == job.id == headers["webhook-id"]
+    # Spelled out, as SimpleQ's adapters do it: the secret is text, and the body is all there is.
+    digest = hmac.new(NEW.text.encode(), body, hashlib.sha256).hexdigest()
+    assert headers["x-simpleq-signature"] == f"sha256={digest}"
+    assert headers["Onefold-Fence"] == "5"
+    assert headers["Onefold-Attempt"] == "2"
+    assert headers["User-Agent"] == "onefold/1"
+    assert headers["Content-Type"] == "application/json"
+
+
+def test_while_secrets_are_rotated_either_verifies() -> None:
+    job = a_job()
+    body = body_of(job)
+    headers = headers_of(job, body, [NEW, OLD], now=NOW, agent="onefold/1")
+
+    assert verified(headers, body, NEW) == verified(headers, body, OLD) == job.id
+    later = NOW + timedelta(hours=2)
+    headers = headers_of(job, body, [NEW, OLD], now=later, agent="onefold/1")
+    assert verified(headers, body, NEW, now=later) == job.id
+    with pytest.raises(BadSignature):
+        verified(headers, body, Secret(OLD.text), now=later)
+
+
+def test_every_try_has_a_time_of_its_own() -> None:
+    job = a_job()
+    body = body_of(job)
+    first = headers_of(job, body, [NEW], now=NOW, agent="onefold/1")
+    second = headers_of(job, body, [NEW], now=NOW + timedelta(minutes=9), agent="onefold/1")
+
+    assert first["webhook-id"] == second["webhook-id"]
+    assert first["webhook-signature"] != second["webhook-signature"]
+
+
+def test_headers_of_the_queue_go_along_and_never_win() -> None:
+    job = a_job()
+    more = {"X-Team": "billing", "WEBHOOK-ID": "forged", "content-type": "text/plain", "Host": "x"}
+    headers = headers_of(job, b"{}", [NEW], now=NOW, agent="onefold/1", more=more)
+
+    assert headers["X-Team"] == "billing"
+    assert headers["webhook-id"] == job.id
+    assert {name for name in headers if name.lower() in {"webhook-id", "content-type"}} == {
+        "webhook-id",
+        "Content-Type",
+    }
+    assert "Host" not in headers
+
+
+def test_without_a_secret_nothing_is_signed() -> None:
+    headers = headers_of(a_job(), b"{}", [], now=NOW, agent="onefold/1")
+
+    assert not any("signature" in name for name in headers)

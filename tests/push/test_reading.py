@@ -1,0 +1,144 @@
+"""What answers mean."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from onefold.push.reading import (
+    Answered,
+    Defer,
+    Fail,
+    Finish,
+    Gone,
+    Meaning,
+    Park,
+    Unanswered,
+    excerpt_of,
+    failure,
+    meaning_of,
+    noted,
+)
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def answer(status: int, *headers: tuple[str, str]) -> Answered:
+    return Answered(status, headers, "", 0.25)
+
+
+def read(status: int, *headers: tuple[str, str]) -> Meaning:
+    return meaning_of(answer(status, *headers), mode="standard", now=NOW)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_two_hundred_finishes_or_parks(status: int) -> None:
+    assert read(status) == Finish()
+    assert meaning_of(answer(status), mode="ack", now=NOW) == Park()
+
+
+@pytest.mark.parametrize(
+    "status", [100, 101, 199, 300, 301, 302, 304, 308, 400, 401, 404, 408, 422]
+)
+def test_what_else_an_endpoint_says_is_a_failure_of_the_job(status: int) -> None:
+    assert read(status) == Fail(is_down=False)
+    assert meaning_of(answer(status), mode="ack", now=NOW) == Fail(is_down=False)
+
+
+@pytest.mark.parametrize("status", [500, 501, 502, 504, 520, 599])
+def test_a_server_error_is_one_of_the_endpoint(status: int) -> None:
+    assert read(status, ("Retry-After", "5")) == Fail(is_down=True)
+
+
+def test_no_answer_is_a_failure_of_the_endpoint() -> None:
+    exchange = Unanswered("no answer within 15 s", 15.0)
+
+    assert meaning_of(exchange, mode="ack", now=NOW) == Fail(is_down=True)
+
+
+def test_gone_is_gone() -> None:
+    assert read(410, ("Retry-After", "5")) == Gone()
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+@pytest.mark.parametrize(
+    ("headers", "after"),
+    [
+        ((), MINUTE),
+        ((("Retry-After", "5"),), timedelta(seconds=5)),
+        ((("retry-after", " 120 "),), 2 * MINUTE),
+        ((("Retry-After", "1.5"),), timedelta(seconds=2)),
+        ((("Retry-After", "0"),), timedelta(seconds=1)),
+        ((("Retry-After", "soon"),), MINUTE),
+        ((("Retry-After", "-5"),), MINUTE),
+        ((("Retry-After", "99999999"),), timedelta(days=1)),
+        ((("Retry-After", "Sun, 01 Mar 2026 12:00:30 GMT"),), timedelta(seconds=30)),
+        ((("Retry-After", "Sun, 01 Mar 2020 12:00:30 GMT"),), timedelta(seconds=1)),
+        # Its clock is an hour late, and it counts from that.
+        (
+            (
+                ("Date", "Sun, 01 Mar 2026 11:00:00 GMT"),
+                ("Retry-After", "Sun, 01 Mar 2026 11:00:30 GMT"),
+            ),
+            timedelta(seconds=30),
+        ),
+        # Years ahead.
+        (
+            (
+                ("Date", "Fri, 01 Mar 2030 11:00:00 GMT"),
+                ("Retry-After", "Fri, 01 Mar 2030 11:00:10 GMT"),
+            ),
+            timedelta(seconds=10),
+        ),
+    ],
+)
+def test_pressure_is_deferred_for_as_long_as_it_says(
+    status: int, headers: tuple[tuple[str, str], ...], after: timedelta
+) -> None:
+    assert read(status, *headers) == Defer(after)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "sort", "message"),
+    [
+        (answer(500), "PushFailed", "answered 500"),
+        (answer(302), "PushFailed", "answered 302, and redirects are not followed"),
+        (answer(429), "PushDeferred", "answered 429: left alone for 60 s"),
+        (answer(410), "PushDeferred", "answered 410: the queue is paused"),
+        (Unanswered("it hung", 2.0), "PushFailed", "it hung"),
+    ],
+)
+def test_a_failure_tells_what_happened(
+    exchange: Answered | Unanswered, sort: str, message: str
+) -> None:
+    error = failure(exchange, meaning_of(exchange, mode="standard", now=NOW))
+
+    assert (error["type"], error["message"]) == (sort, message)
+    assert error["duration"] == exchange.duration
+    assert error.get("status") == getattr(exchange, "status", None)
+
+
+def test_an_exchange_that_went_well_is_noted() -> None:
+    exchange = Answered(200, (), "thanks", 0.1234567)
+
+    assert noted(exchange, 3) == {
+        "fence": 3, "status": 200, "duration": 0.123457, "excerpt": "thanks",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [
+        (b"", ""),
+        (b"line\r\n\tnext", "line\n\tnext"),
+        (b"\x00\x1b[2J\x7f\xc2\x85bell\x07", "[2Jbell"),
+        ("zwö".encode()[:3], "zw\N{REPLACEMENT CHARACTER}"),
+        (b"\xff\xfe", "\N{REPLACEMENT CHARACTER}" * 2),
+    ],
+)
+def test_an_excerpt_can_be_stored_and_shown(start: bytes, shown: str) -> None:
+    assert excerpt_of(start) == shown
+
+
+def test_an_excerpt_is_bounded() -> None:
+    assert len(excerpt_of(b"x" * 5000)) == 1024

@@ -1,0 +1,354 @@
+"""Requests against a server that misbehaves: every try ends, in time, with a sentence."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from onefold.push.address import AddressPolicy, endpoint
+from onefold.push.reading import Answered, Unanswered
+from onefold.push.sender import Sender
+from tests.push.receiver import (
+    Manner,
+    Received,
+    Receiver,
+    goes_on,
+    hangs,
+    resets,
+    says,
+    sends,
+)
+
+LOOPBACK = AddressPolicy(["127.0.0.0/8"])
+SOON = 0.3
+LONG = 20.0
+
+
+def run(play: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(play)
+
+
+async def post(
+    manner: Manner, *, within: float = LONG, tries: int = 1
+) -> tuple[Answered | Unanswered, Receiver]:
+    """The last of so many tries at a receiver."""
+    async with Receiver(manner) as receiver:
+        sender = Sender(LOOPBACK, connections=10)
+        try:
+            place = endpoint(receiver.url)
+            for _ in range(tries):
+                exchange = await sender.post(place, b"{}", {"X-One": "1"}, within=within)
+        finally:
+            await sender.close()
+    return exchange, receiver
+
+
+def test_an_answer_is_read_with_an_excerpt() -> None:
+    async def play() -> None:
+        exchange, receiver = await post(says(201, ("X-Two", "2"), body=b"thanks \x00\x1b[31m\xff"))
+
+        assert isinstance(exchange, Answered)
+        assert (exchange.status, exchange.excerpt) == (201, "thanks [31m�")
+        assert ("X-Two", "2") in exchange.headers
+        assert exchange.duration > 0
+        (received,) = receiver.received
+        assert received.path == "/hook"
+        assert received.headers["x-one"] == "1"
+        assert received.headers["host"] == f"127.0.0.1:{receiver.port}"
+
+    run(play())
+
+
+def test_connections_are_used_again() -> None:
+    async def play() -> None:
+        _, receiver = await post(says(200, body=b"x" * 5000), tries=5)
+
+        assert (len(receiver.received), receiver.connections) == (5, 1)
+
+    run(play())
+
+
+def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
+    async def once_each(received: Received, writer: asyncio.StreamWriter) -> None:
+        served.append(received.connection)
+        if served.count(received.connection) > 1:
+            writer.close()  # as if it had been closed just before the request came
+        else:
+            await says(200)(received, writer)
+
+    served: list[int] = []
+
+    async def play() -> None:
+        exchange, receiver = await post(once_each, tries=4)
+
+        assert isinstance(exchange, Answered)
+        assert receiver.connections == 4
+
+    run(play())
+
+
+@pytest.mark.parametrize(
+    ("manner", "why"),
+    [
+        (hangs, "no answer within 0.3 s"),
+        (sends(b"HTTP/1.1 200 OK\r\n", then="hang"), "no answer within 0.3 s"),
+        (resets, "broke the connection off: Connection reset by peer"),
+        (sends(b""), "closed the connection without an answer"),
+        (sends(b"HTTP/1.1 200 OK\r\nContent-Le"), "closed the connection without an answer"),
+        (sends(b"\x00\x01\x02 garbage \r\n\r\n"), "not HTTP"),
+        (sends(b"SSH-2.0-OpenSSH_9.2\r\n"), "not HTTP"),
+        (sends(b"HTTP/1.1 abc OK\r\n\r\n"), "not HTTP"),
+        (sends(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), "not HTTP"),
+        (sends(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nlonger than that"), "not HTTP"),
+        (sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nno"), "not HTTP"),
+        (goes_on(b"X-Header: again\r\n"), "too long a head"),
+        (goes_on(b"x" * 1000, after=b"HTTP/1.1 200 OK\r\nX-Header: "), "too long a head"),
+        (goes_on(b"x" * 1000, after=b""), "not HTTP"),
+    ],
+)
+def test_what_is_no_answer_is_a_sentence(manner: Manner, why: str) -> None:
+    async def play() -> None:
+        patience = SOON if "within" in why else LONG
+        exchange, receiver = await post(manner, within=patience)
+
+        assert isinstance(exchange, Unanswered)
+        assert why in exchange.why
+        assert len(receiver.received) == 1
+
+    run(play())
+
+
+@pytest.mark.parametrize(
+    "manner",
+    [
+        pytest.param(
+            sends(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"), id="short of its length"
+        ),
+        pytest.param(
+            sends(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope"),
+            id="no gzip",
+        ),
+        pytest.param(
+            goes_on(b"x" * 60_000, after=b"HTTP/1.1 200 OK\r\n\r\n"), id="a body without an end"
+        ),
+        pytest.param(
+            goes_on(b"x" * 9_000, after=b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"),
+            id="a huge body",
+        ),
+    ],
+)
+def test_a_status_counts_whatever_becomes_of_the_body(manner: Manner) -> None:
+    async def play() -> None:
+        exchange, _ = await post(manner)
+
+        assert isinstance(exchange, Answered)
+        assert exchange.status == 200
+        assert len(exchange.excerpt) <= 1024
+
+    run(play())
+
+
+def test_a_redirect_is_not_followed() -> None:
+    async def play() -> None:
+        async with Receiver() as elsewhere:
+            exchange, _ = await post(says(307, ("Location", elsewhere.url)))
+
+            assert isinstance(exchange, Answered)
+            assert exchange.status == 307
+            assert elsewhere.received == []
+
+    run(play())
+
+
+def test_cookies_are_not_kept() -> None:
+    async def play() -> None:
+        _, receiver = await post(says(200, ("Set-Cookie", "a=1; Path=/")), tries=2)
+
+        assert all("cookie" not in received.headers for received in receiver.received)
+
+    run(play())
+
+
+def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        async with Receiver() as proxy:
+            for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+                monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+            _, receiver = await post(says(200))
+
+            assert (len(receiver.received), proxy.received) == (1, [])
+
+    run(play())
+
+
+def test_nobody_at_the_port_is_a_sentence() -> None:
+    async def play() -> None:
+        async with Receiver() as gone:
+            url = gone.url
+        sender = Sender(LOOPBACK, connections=10)
+        exchange = await sender.post(endpoint(url), b"{}", {}, within=LONG)
+        await sender.close()
+
+        assert isinstance(exchange, Unanswered)
+        assert exchange.why.startswith("could not connect:")
+        assert "127.0.0.1" not in exchange.why
+
+    run(play())
+
+
+def test_tls_with_who_has_none_is_a_sentence() -> None:
+    async def play() -> None:
+        async with Receiver() as receiver:
+            sender = Sender(LOOPBACK, connections=10)
+            url = receiver.url.replace("http:", "https:")
+            exchange = await sender.post(endpoint(url), b"{}", {}, within=SOON)
+            await sender.close()
+
+        assert isinstance(exchange, Unanswered)
+
+    run(play())
+
+
+def test_an_endpoint_has_no_more_connections_than_it_may() -> None:
+    async def play() -> None:
+        under_way = most = 0
+
+        async def counting(received: Received, writer: asyncio.StreamWriter) -> None:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0)
+            under_way -= 1
+            await says(200)(received, writer)
+
+        async with Receiver(counting) as receiver:
+            sender = Sender(LOOPBACK, connections=3)
+            place = endpoint(receiver.url)
+            tries = [sender.post(place, b"{}", {}, within=LONG) for _ in range(30)]
+            exchanges = await asyncio.gather(*tries)
+            await sender.close()
+
+            assert all(isinstance(exchange, Answered) for exchange in exchanges)
+            assert receiver.connections <= 3
+            assert most <= 3
+
+    run(play())
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+async def post_to_name(
+    addresses: list[list[str]], *, allow: tuple[str, ...] = (), tries: int = 1
+) -> tuple[list[Answered | Unanswered], Receiver]:
+    """Tries at a name whose addresses are others each time that they are asked for."""
+    answers = iter(addresses)
+
+    async def lookup(host: str) -> list[str]:
+        assert host == "hooks.example"
+        return next(answers)
+
+    async with Receiver(says(200, ("Connection", "close"))) as receiver:
+        sender = Sender(AddressPolicy(allow), connections=10, lookup=lookup)
+        place = endpoint(f"http://hooks.example:{receiver.port}/hook")
+        exchanges = [await sender.post(place, b"{}", {}, within=LONG) for _ in range(tries)]
+        await sender.close()
+    return exchanges, receiver
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "::1",
+        "::ffff:127.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "fe80::1%lo",
+        "0.0.0.0",
+    ],
+)
+def test_a_name_that_leads_inside_is_refused_and_its_address_not_told(address: str) -> None:
+    async def play() -> None:
+        (exchange,), receiver = await post_to_name([[address]])
+
+        assert isinstance(exchange, Unanswered)
+        assert "leads to an address that is" in exchange.why
+        assert address not in exchange.why
+        assert receiver.connections == 0
+
+    run(play())
+
+
+def test_of_several_addresses_only_those_that_may_be_are_connected_to() -> None:
+    async def play() -> None:
+        (exchange,), receiver = await post_to_name(
+            [["10.0.0.1", "127.0.0.1", "169.254.169.254"]], allow=("127.0.0.1",)
+        )
+
+        assert isinstance(exchange, Answered)
+        assert receiver.received[0].headers["host"] == f"hooks.example:{receiver.port}"
+
+    run(play())
+
+
+def test_a_name_is_asked_for_once_and_what_it_said_is_connected_to() -> None:
+    # The second answer is the attacker's: it must never be asked for.
+    async def play() -> None:
+        (exchange,), receiver = await post_to_name(
+            [["127.0.0.1"], ["169.254.169.254"]], allow=("127.0.0.1",)
+        )
+
+        assert isinstance(exchange, Answered)
+        assert len(receiver.received) == 1
+
+    run(play())
+
+
+def test_a_name_that_leads_inside_later_is_refused_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onefold.push.sender.REMEMBERED", 0)
+
+    async def play() -> None:
+        (first, second), receiver = await post_to_name(
+            [["127.0.0.1"], ["127.0.0.2"]], allow=("127.0.0.1",), tries=2
+        )
+
+        assert isinstance(first, Answered)
+        assert isinstance(second, Unanswered)
+        assert len(receiver.received) == 1
+
+    run(play())
+
+
+def test_a_host_that_is_allowed_by_its_name_may_be_anywhere() -> None:
+    async def play() -> None:
+        (exchange,), _ = await post_to_name([["127.0.0.1"]], allow=("hooks.example",))
+
+        assert isinstance(exchange, Answered)
+
+    run(play())
+
+
+def test_names_of_this_machine_are_looked_up_and_refused() -> None:
+    async def play() -> None:
+        async with Receiver() as receiver:
+            sender = Sender(AddressPolicy(["10.0.0.0/8"]), connections=10)
+            place = endpoint(f"http://localhost:{receiver.port}/")
+            exchange = await sender.post(place, b"{}", {}, within=LONG)
+            await sender.close()
+
+        assert isinstance(exchange, Unanswered)
+        assert receiver.connections == 0
+
+    run(play())
+
+
+def test_a_name_without_an_address_is_a_sentence() -> None:
+    async def play() -> None:
+        (exchange,), _ = await post_to_name([[]])
+
+        assert isinstance(exchange, Unanswered)
+        assert exchange.why == "could not connect: the name hooks.example has no address"
+
+    run(play())
