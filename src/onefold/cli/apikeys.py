@@ -54,13 +54,13 @@ def create(
         rate=rate,
         expires_in=None if expires is None else duration(expires, "expires"),
     )
+    desk.answer({**_value(new.key), "key": new.text}, new.text)
     if not desk.as_json:
         # On standard error: what is piped on is the key alone.
         whose = f"of the tenant {new.key.tenant}" if new.key.tenant else "of nobody in particular"
         typer.echo(
             f"Made the key {new.key.id} {whose}. Keep it safe: it is not shown again.", err=True
         )
-    desk.answer({**_value(new.key), "key": new.text}, new.text)
 
 
 @apikeys.command("list")
