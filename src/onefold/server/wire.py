@@ -73,7 +73,8 @@ def decode(body: bytes, kind: Any) -> Any:
     except RecursionError as error:
         raise BadBody("$", "is nested too deeply to be read") from error
     except UnicodeDecodeError as error:
-        raise BadBody("$", f"is not UTF-8 (byte {error.start})") from error
+        # The decoder counts from the beginning of the text that it was at.
+        raise BadBody("$", _malformed(body, str(error))) from error
     except ValueError as error:
         # What only the second reader refuses: its own limits.
         raise BadBody("$", f"is no JSON that can be read: {error}") from error
