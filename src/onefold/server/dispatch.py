@@ -58,7 +58,8 @@ class PathApp:
         self._server = server
         self._authority = authority
         self._routes = dict(routes)
-        if "GET" in routes:
+        # A stream has no end whose length a HEAD could be told.
+        if "GET" in routes and not routes["GET"].streams:
             self._routes.setdefault("HEAD", routes["GET"])
         self._allowed = ", ".join(sorted({*self._routes, "OPTIONS"}))
         self._access = access
