@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -21,8 +22,6 @@ import msgspec
 from onefold.server.told import owner_of, told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onefold.calls.hooks import Hooks
     from onefold.model.event import Event
     from onefold.server.told import Told
@@ -37,6 +36,9 @@ MOST: Final = 1000
 """Listeners of one process."""
 
 End: TypeAlias = Literal["slow", "stopping"]
+Tell: TypeAlias = Callable[[str, str | None, bytes], None]
+"""Takes an event's name, its queue and its data."""
+Watch: TypeAlias = Callable[[Tell], Coroutine[Any, Any, None]]
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +105,7 @@ class Channel:
         self._count = 0
         self._memory: deque[Message] = deque(maxlen=remembered)
         self.listeners: set[Subscription] = set()
+        self.watching: asyncio.Task[None] | None = None
         self.forgetting: asyncio.TimerHandle | None = None
 
     def tell(self, name: str, queue: str | None, data: bytes) -> None:
@@ -114,6 +117,12 @@ class Channel:
             listener.put(message)
             if listener.end is not None:
                 self.listeners.discard(listener)
+
+    def rest(self) -> None:
+        """Look no more at what others do."""
+        if self.watching is not None:
+            self.watching.cancel()
+            self.watching = None
 
     def since(self, last: str) -> list[Message] | None:
         """What came after an event; None where that cannot be told."""
@@ -159,13 +168,21 @@ class Feed:
         return self.listeners >= self._most
 
     def listen(
-        self, tenant: str, *, after: str | None = None, wants: Callable[[Message], bool]
+        self,
+        tenant: str,
+        *,
+        after: str | None = None,
+        wants: Callable[[Message], bool],
+        watch: Watch | None = None,
     ) -> Subscription:
         """Tell a tenant's events from now on, or from those on that came after `after`.
 
-        To be ended with `leave`. Where `after` is not known here, `missed` is it.
+        To be ended with `leave`. Where `after` is not known here, `missed` is it. One `watch` of a
+        tenant runs while anybody listens, and tells what it sees.
         """
         channel = self._opened(tenant)
+        if watch is not None and channel.watching is None:
+            channel.watching = asyncio.create_task(watch(channel.tell))
         subscription = Subscription(wants, size=max(self._buffer, self._remembered))
         if after is not None:
             seen = channel.since(after)
@@ -181,7 +198,10 @@ class Feed:
         if channel is None:
             return
         channel.listeners.discard(subscription)
-        if not channel.listeners and channel.forgetting is None:
+        if channel.listeners:
+            return
+        channel.rest()
+        if channel.forgetting is None:
             loop = asyncio.get_running_loop()
             channel.forgetting = loop.call_later(self._linger, self._forget, tenant, channel)
 
@@ -192,6 +212,7 @@ class Feed:
         """
         self._hooks.remove(self._hear)
         for channel in self._channels.values():
+            channel.rest()
             if channel.forgetting is not None:
                 channel.forgetting.cancel()
             for listener in channel.listeners:

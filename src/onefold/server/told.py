@@ -28,8 +28,9 @@ STARTED: Final = "job.started"
 ENDED: Final = "job.ended"
 REDELIVERED: Final = "job.redelivered"
 KEY: Final = "key.answered"
+COUNTED: Final = "queue.counted"
 
-NAMES: Final = (ENQUEUED, DUPLICATE, STARTED, ENDED, REDELIVERED, KEY)
+NAMES: Final = (ENQUEUED, DUPLICATE, STARTED, ENDED, REDELIVERED, KEY, COUNTED)
 """What can be listened for."""
 
 
@@ -83,5 +84,9 @@ def _of_job(name: str, job: Job, more: dict[str, Any]) -> Told:
 def _told(name: str, tenant: str, queue: str | None, said: dict[str, Any]) -> Told:
     where = None if queue is None else shown(tenant, queue)
     named = {} if where is None else {"queue": where}
-    data = msgspec.json.encode({"at": iso(datetime.now(UTC)), **named, **said})
-    return Told(tenant, name, where, data)
+    return Told(tenant, name, where, stamped({**named, **said}))
+
+
+def stamped(said: dict[str, Any]) -> bytes:
+    """What is said, with the time here."""
+    return msgspec.json.encode({"at": iso(datetime.now(UTC)), **said})

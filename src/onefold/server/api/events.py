@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -10,11 +11,12 @@ from onefold.server.asking import Said
 from onefold.server.problems import BadBody
 from onefold.server.route import Route
 from onefold.server.told import NAMES
+from onefold.server.watch import watch_queues
 from onefold.server.wire import Query
 from onefold.surfaces.http.problem import UNAVAILABLE, Refused, make
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from onefold.server.asking import Asking
     from onefold.server.feed import End, Message, Subscription
@@ -77,8 +79,9 @@ def _wants(query: EventsQuery) -> Callable[[Message], bool]:
 
 async def _pieces(
     server: Server, tenant: str, after: str | None, wants: Callable[[Message], bool]
-) -> AsyncIterator[bytes]:
-    subscription = server.feed.listen(tenant, after=after, wants=wants)
+) -> AsyncGenerator[bytes]:
+    watch = partial(watch_queues, server.calls_of(tenant))
+    subscription = server.feed.listen(tenant, after=after, wants=wants, watch=watch)
     if server.draining:
         subscription.finish("stopping")
     try:
@@ -130,7 +133,8 @@ ROUTES: Final = (
         path="/v1/events",
         name="streamEvents",
         summary="What happens to your jobs and keys, as it happens",
-        description="Server-sent events of this process. Nothing is resumed across processes: a"
+        description="Server-sent events: what this process does, and every few seconds, as"
+        " `queue.counted`, what all have changed in a queue. Nothing is resumed across processes: a"
         " client that comes back with a Last-Event-ID that is not known here is told of the gap.",
         endpoint=stream_events,
         scope="work",

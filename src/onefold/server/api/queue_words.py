@@ -18,6 +18,7 @@ from onefold.model.served_queue import (
     QueueConfiguration,
     QueueCounts,
     Secret,
+    checked,
 )
 from onefold.push.address import endpoint
 from onefold.server.api.bounds import Attempts, Seconds
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onefold.push.address import AddressPolicy
 
 DEFAULTS: Final = QueueConfiguration()
+_MEMBERS: Final = {"rate": "rate_limit", "secrets": "signing_secret"}
 
 PushSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=TIMEOUTS[0], le=TIMEOUTS[1])]
 AckSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=ACK_TIMEOUTS[0], le=ACK_TIMEOUTS[1])]
@@ -178,7 +180,7 @@ def configuration_of(
 ) -> QueueConfiguration:
     """What a body asks for, checked as far as it can be without the database."""
     paused_reason = None if known is None else known.configuration.paused_reason
-    return QueueConfiguration(
+    configuration = QueueConfiguration(
         endpoint=_endpoint(body.endpoint, policy),
         mode=body.mode,
         max_attempts=body.max_attempts,
@@ -193,6 +195,17 @@ def configuration_of(
         headers=body.headers,
         paused_reason=None if body.paused is False else paused_reason,
     )
+    return checked_by_member(configuration)
+
+
+def checked_by_member(configuration: QueueConfiguration) -> QueueConfiguration:
+    """The same, or refused by the name that a setting has on the wire."""
+    try:
+        return checked(configuration)
+    except InvalidInput as error:
+        if error.field not in _MEMBERS:
+            raise
+        raise type(error)(_MEMBERS[error.field], error.reason) from error
 
 
 def _endpoint(url: str | None, policy: AddressPolicy) -> str | None:

@@ -19,6 +19,7 @@ from onefold.server.api.queue_words import (
     QueueList,
     QueueWithSecrets,
     SecretsAnswer,
+    checked_by_member,
     configuration_of,
     said_of,
     said_with_secrets,
@@ -136,7 +137,7 @@ async def rotate_secret(asking: Asking) -> Said:
     overlap = duration(body.overlap, "overlap")
     signing = rotated(queue.configuration.secrets, text, now=now, overlap=overlap)
     configuration = msgspec.structs.replace(queue.configuration, secrets=signing)
-    saved = await _saved(asking, queue.name, configuration)
+    saved = await _saved(asking, queue.name, checked_by_member(configuration))
     return Said(200, secrets_said(saved.configuration))
 
 
