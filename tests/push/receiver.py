@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -79,10 +79,12 @@ async def hangs(_: Received, __: asyncio.StreamWriter) -> None:
 class Receiver:
     """A server on loopback."""
 
-    def __init__(self, script: Script | Iterable[Manner] | Manner | None = None) -> None:
+    def __init__(self, *manners: Manner, by: Script | None = None) -> None:
+        """One manner after the other, the last for ever; or whatever `by` says of a request."""
         self.received: list[Received] = []
         self.connections = 0
-        self._script: Script = _script(says(200) if script is None else script)
+        self._manners = list(manners or [says(200)])
+        self._script: Script = self._next if by is None else by
         self._server: asyncio.Server
         self.port = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,6 +92,9 @@ class Receiver:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hook"
+
+    def _next(self, _: Received) -> Manner:
+        return self._manners.pop(0) if len(self._manners) > 1 else self._manners[0]
 
     def told(self, name: str) -> list[object]:
         """A member of every envelope that came in."""
@@ -132,19 +137,3 @@ async def _request(reader: asyncio.StreamReader, connection: int) -> Received:
     headers = {name.lower(): text for name, text in pairs}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Received(head[0].split(" ")[1], headers, body, connection)
-
-
-def _script(script: Script | Iterable[Manner] | Manner) -> Script:
-    """One manner for all, one after the other, or whatever a function says of a request."""
-    if isinstance(script, Iterable):
-        manners = iter(script)
-        return lambda _: next(manners)
-    manner: Manner | Script = script
-    if _takes_two(manner):
-        return lambda _: manner  # type: ignore[return-value]
-    return manner  # type: ignore[return-value]
-
-
-def _takes_two(function: object) -> bool:
-    code = getattr(function, "__code__", None)
-    return code is not None and code.co_argcount == 2

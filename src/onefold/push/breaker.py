@@ -34,7 +34,7 @@ def hold_after(failures: int) -> timedelta:
     beyond = failures - FAILURES
     if beyond < 0:
         return timedelta(0)
-    return min(FIRST * 2 ** min(beyond, DOUBLINGS), LONGEST)
+    return min(FIRST * (1 << min(beyond, DOUBLINGS)), LONGEST)
 
 
 class Breaker:

@@ -128,6 +128,7 @@ class Pushing:
     def outcome_of(self, error: BaseException) -> Outcome | None:
         """It means what it means anywhere."""
         del error
+        return None
 
     def to_json(self, value: Any) -> Json:
         """Never asked: the exchange is what is stored."""

@@ -1,0 +1,54 @@
+"""A courier for the length of a test, and the queues that it pushes."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from onefold import Job, Onefold
+from onefold.model.retry import Fixed
+from onefold.model.served_queue import QueueConfiguration, Secret, qualified
+from onefold.push.courier import Courier, PushSettings
+from tests.push.receiver import Receiver
+
+SECRET = Secret("whsec_" + "c2VjcmV0" * 4)
+AT_ONCE = Fixed(timedelta(0))
+
+
+@asynccontextmanager
+async def pushing(onefold: Onefold, **settings: Any) -> AsyncGenerator[Courier]:
+    """A courier that looks often, and may push to loopback."""
+    settings.setdefault("allow", ("127.0.0.1",))
+    settings.setdefault("refresh", timedelta(milliseconds=100))
+    settings.setdefault("grace", timedelta(seconds=10))
+    async with Courier(onefold, PushSettings(**settings)) as courier:
+        yield courier
+
+
+async def make_queue(
+    onefold: Onefold, endpoint: Receiver | str | None, name: str = "hooks", **settings: Any
+) -> str:
+    """A queue whose jobs are pushed to a receiver; answers with its name for the engine."""
+    tenant = settings.pop("tenant", "")
+    url = endpoint.url if isinstance(endpoint, Receiver) else endpoint
+    settings.setdefault("secrets", (SECRET,))
+    settings.setdefault("backoff", AT_ONCE)
+    calls = onefold.tenant(tenant) if tenant else onefold
+    await calls.asave_served_queue(name, QueueConfiguration(endpoint=url, **settings))
+    return qualified(tenant, name)
+
+
+async def publish(onefold: Onefold, count: int = 1, *, queue: str = "hooks", **more: Any) -> list[str]:
+    """Jobs whose payloads are their numbers."""
+    more.setdefault("backoff", AT_ONCE)
+    answers = [
+        await onefold.aenqueue("charge", {"number": number}, queue=queue, **more)
+        for number in range(count)
+    ]
+    return [answer.id for answer in answers]
+
+
+async def job_of(onefold: Onefold, job_id: str) -> Job:
+    job = await onefold.aget(job_id)
+    assert job is not None
+    return job
