@@ -40,7 +40,6 @@ _SECRET_LENGTH: Final = 43
 _ID_BYTES: Final = 10
 _TEXT: Final = re.compile(r"of_(?P<id>[a-z2-7]{16})_(?P<secret>[0-9A-Za-z]{43})")
 _ID: Final = re.compile(r"(?:of_)?(?P<id>[a-z2-7]{16})(?:_[0-9A-Za-z]{43})?")
-_TENANT: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _NOBODYS: Final = "0" * 64
 """A digest that no secret has: one for which there is no key is compared with it."""
 
@@ -160,15 +159,7 @@ def key_id(value: object) -> str:
 
 def key_tenant(value: object) -> str:
     """The tenant of a key: a plain word, since it is part of names; "" is nobody in particular."""
-    if value == "":
-        return ""
-    if not isinstance(value, str) or not _TENANT.fullmatch(value):
-        raise InvalidInput(
-            "tenant",
-            "must be 1 to 64 lower-case letters, digits, dots, dashes and underscores, beginning"
-            f" with a letter or a digit, got {value!r}",
-        )
-    return value
+    return "" if value == "" else names.tenant(value, "tenant")
 
 
 def key_name(value: object) -> str:

@@ -40,10 +40,10 @@ class Caller(msgspec.Struct, frozen=True):
     scopes: frozenset[str]
 
     def may(self, scope: str | None, method: str = "POST") -> bool:
-        """Whether what needs `scope` is open: `admin` opens all, and reading needs either other."""
+        """Whether what needs `scope` is open: `admin` opens all, and `work` what `publish` reads."""
         if scope is None or scope in self.scopes or "admin" in self.scopes:
             return True
-        return scope != "admin" and method in READS
+        return scope == "publish" and method in READS and "work" in self.scopes
 
     def require(self, scope: str | None, method: str = "POST") -> None:
         """Refuse what the key is not for."""
