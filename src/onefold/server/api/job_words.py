@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.model.canonical import is_object
 from onefold.model.identity import made_at
 from onefold.model.served_queue import shown
 from onefold.server.wire import Answer, iso, iso_or_none
@@ -138,7 +137,7 @@ def said_of(job: Job) -> JobAnswer:
 
 def said_with_history(job: Job, attempts: Iterable[Attempt]) -> JobWithHistory:
     """A job and the deliveries of it that have ended."""
-    pushed = _exchange(job)
+    pushed = job.pushed or {}
     entries = [
         _entry(attempt, ended_at=iso(attempt.ended_at), pushed=pushed)
         for attempt in attempts
@@ -224,12 +223,6 @@ def _message(error: Mapping[str, Any] | None) -> str | None:
     if error is None:
         return None
     return str(error.get("message") or error.get("type") or "failed")
-
-
-def _exchange(job: Job) -> Mapping[str, Any]:
-    """The last exchange with the endpoint, whatever older versions have stored."""
-    pushed = None if job.pushed_text is None else msgspec.json.decode(job.pushed_text)
-    return pushed if is_object(pushed) else {}
 
 
 def _duration(attempt: Attempt, exchange: Mapping[str, Any]) -> float | None:

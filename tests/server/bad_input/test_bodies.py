@@ -1,0 +1,311 @@
+"""Bodies that cannot be accepted: a problem that names the place, and nothing stored."""
+
+from typing import Any
+
+import pytest
+
+from onefold.model.canonical import MAX_DEPTH
+from onefold.model.request import PAYLOAD_BYTES
+from tests.fixtures.colours import Store
+from tests.fixtures.served import Api
+
+JOBS = "/v1/queues/payments/jobs"
+BATCH = f"{JOBS}/batch"
+
+both_databases = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_stored(store: Store) -> Any:
+    """Whatever was refused has left nothing behind: no job, and no key."""
+    yield
+    with store.open() as onefold:
+        assert list(onefold.find()) == []
+        assert list(onefold.keys(surface="publish").keys) == []
+
+
+async def refused(api: Api, raw: bytes, code: str = "malformed_body", path: str = JOBS) -> Any:
+    await api.queue()
+    reply = await api("POST", path, raw=raw, Idempotency_Key="k")
+    return reply.problem(400, code)
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (b'{"payload": {}', "line 1, column 15"),
+        (b'{"payload":\n  {"a": tru}}', "line 2, column 9"),
+        (b'{"payload": {},}', "line 1, column 16"),
+        (b"payload=1", "line 1, column 1"),
+        (b"{'payload': 1}", "line 1, column 2"),
+        (b'{"payload": 01}', "line 1, column 14"),
+        (b'{"payload": 1} x', "line 1, column 16"),
+        (b'{"payload": "a\nb"}', "line 1, column 15"),
+        (b'{"payload": "a\\x"}', "line 1, column"),
+        (b" ", "line 1, column 2"),
+    ],
+)
+async def test_what_is_not_json_is_told_where(api: Api, raw: bytes, place: str) -> None:
+    told = await refused(api, raw)
+
+    assert told["field"] == "$"
+    assert place in told["detail"]
+    assert told["error"]["formErrors"] == [told["detail"]]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e999", ".5", "+1"])
+async def test_numbers_that_json_has_not_are_refused(api: Api, number: str) -> None:
+    await api.queue()
+
+    reply = await api("POST", JOBS, raw=b'{"payload": {"n": %s}}' % number.encode())
+
+    assert reply.status == 400
+    assert reply.json["code"] in {"malformed_body", "invalid_input"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (b'{"payload": "\xff"}', "byte 13"),
+        (b'{"payload": "\xc3\x28"}', "byte 13"),
+        (b'{"payload": "\xed\xa0\x80"}', "byte 13"),
+        (b'{"\xff": 1}', "byte 2"),
+        ('{"payload": 1}'.encode("utf-16"), "byte 0"),
+    ],
+)
+async def test_what_is_not_utf_8_is_told_where(api: Api, raw: bytes, place: str) -> None:
+    told = await refused(api, raw)
+
+    assert "not UTF-8" in told["detail"]
+    assert place in told["detail"]
+
+
+@both_databases
+@pytest.mark.parametrize("text", ["\\ud800", "\\udfff\\ud800", "\\ud83dx"])
+async def test_a_lone_surrogate_is_refused(api: Api, text: str) -> None:
+    await api.queue()
+
+    for raw in (
+        f'{{"payload": "{text}"}}',
+        f'{{"payload": {{"{text}": 1}}}}',
+        f'{{"payload": 1, "uniqueKey": "{text}"}}',
+    ):
+        reply = await api("POST", JOBS, raw=raw.encode())
+        assert reply.status == 400, reply.body
+        assert reply.json["code"] in {"malformed_body", "invalid_input"}
+
+
+@both_databases
+async def test_a_nul_in_a_payload_is_kept_and_elsewhere_refused(api: Api) -> None:
+    await api.queue()
+    kept = await api.publish({"a\0b": "c\0d"})
+    assert (await api.job(kept["id"]))["payload"] == {"a\0b": "c\0d"}
+    await api.onefold.adelete(kept["id"])
+
+    for member in ("idempotencyKey", "uniqueKey", "kind", "groupKey"):
+        reply = await api("POST", JOBS, {"payload": 1, member: "a\0b"})
+        assert reply.problem(400, "invalid_input")["field"] == member
+    (await api("POST", JOBS, {"payload": 1, "tags": ["a\0b"]})).problem(400, "invalid_input")
+    (await api("POST", JOBS, raw=b'{"payload": 1}\x00')).problem(400, "malformed_body")
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH, 1_000, 10_000, 200_000])
+async def test_what_nests_too_deeply_is_refused(api: Api, depth: int) -> None:
+    await api.queue()
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        middle = "1" if opening != "[" else ""
+        payload = opening * depth + middle + closing * depth
+        # A level more than may be, with the one that is around it.
+        raw = f'{{"payload": [{payload}]}}'
+        reply = await api("POST", JOBS, raw=raw.encode())
+        assert reply.status == 400, reply.body
+        assert "nest" in reply.json["detail"]
+
+
+async def test_brackets_that_are_never_closed_are_refused(api: Api) -> None:
+    for raw in (b"[" * 10_000, b'{"payload":' * 10_000, b'{"payload": ' + b"[" * 10_000):
+        await refused(api, raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "member"),
+    [
+        (b'{"payload": 1, "payload": 2}', "payload"),
+        (b'{"payload": {"a": {"b": 1, "b": 1}}}', "b"),
+        (b'{"payload": 1, "uniqueKey": "x", "unique\\u004bey": "y"}', "uniqueKey"),
+        (b'{"payload": 1, "idempotencyKey": "a", "idempotencyKey": "b"}', "idempotencyKey"),
+    ],
+)
+async def test_a_member_that_is_there_twice_is_named(api: Api, raw: bytes, member: str) -> None:
+    told = await refused(api, raw, "invalid_input")
+
+    assert told["field"].endswith(member)
+    assert "twice" in told["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ([], "$"),
+        ("text", "$"),
+        (None, "$"),
+        (7, "$"),
+        ({}, "$.payload"),
+        ({"payload": 1, "paylaod": 1}, "$.paylaod"),
+        ({"payload": 1, "Payload": 1}, "$.Payload"),
+        ({"payload": 1, "unique_key": "u"}, "$.unique_key"),
+        ({"payload": 1, "delay": "1"}, "$.delay"),
+        ({"payload": 1, "delay": True}, "$.delay"),
+        ({"payload": 1, "delay": []}, "$.delay"),
+        ({"payload": 1, "delay": -0.001}, "$.delay"),
+        ({"payload": 1, "delay": 1e300}, "delay"),
+        ({"payload": 1, "delay": 1e10}, "delay"),
+        ({"payload": 1, "runAt": "tomorrow"}, "$.runAt"),
+        ({"payload": 1, "runAt": "2020-01-01T00:00:00"}, "$.runAt"),
+        ({"payload": 1, "runAt": 5}, "$.runAt"),
+        ({"payload": 1, "runAt": "2020-02-30T00:00:00Z"}, "$.runAt"),
+        ({"payload": 1, "runAt": "0001-01-01T00:00:00+14:00"}, "runAt"),
+        ({"payload": 1, "priority": 1.5}, "$.priority"),
+        ({"payload": 1, "priority": 32768}, "$.priority"),
+        ({"payload": 1, "priority": 10**30}, "$.priority"),
+        ({"payload": 1, "maxAttempts": 0}, "$.maxAttempts"),
+        ({"payload": 1, "maxAttempts": 101}, "$.maxAttempts"),
+        ({"payload": 1, "uniqueWhile": "forever"}, "$.uniqueWhile"),
+        ({"payload": 1, "uniqueWhile": "active"}, "uniqueWhile"),
+        ({"payload": 1, "onDuplicate": "explode"}, "$.onDuplicate"),
+        ({"payload": 1, "onMismatch": "raise", "onDuplicate": "replace"}, "onMismatch"),
+        ({"payload": 1, "maxWait": 5}, "maxWait"),
+        ({"payload": 1, "kind": ""}, "kind"),
+        ({"payload": 1, "kind": "x" * 201}, "kind"),
+        ({"payload": 1, "kind": "a\nb"}, "kind"),
+        ({"payload": 1, "idempotencyKey": ""}, "idempotencyKey"),
+        ({"payload": 1, "idempotencyKey": "x" * 513}, "idempotencyKey"),
+        ({"payload": 1, "idempotencyKey": 5}, "$.idempotencyKey"),
+        ({"payload": 1, "uniqueKey": "é" * 257}, "uniqueKey"),
+        ({"payload": 1, "tags": "red"}, "$.tags"),
+        ({"payload": 1, "tags": ["x"] * 51}, "$.tags"),
+        ({"payload": 1, "tags": [1]}, "$.tags[0]"),
+        ({"payload": 1, "metadata": []}, "$.metadata"),
+        ({"payload": 1, "metadata": {"x": "y" * 70_000}}, "metadata"),
+        ({"payload": 1, "timeout": 0}, "timeout"),
+        ({"payload": 1, "backoff": {"type": "random"}}, "$.backoff.type"),
+        ({"payload": 1, "backoff": {"base": 10, "cap": 5}}, "backoff.cap"),
+        ({"payload": 1, "retention": {"dead": -1}}, "$.retention.dead"),
+        ({"payload": 1, "uniqueKey": "u", "uniqueWhile": "exists", "retention": {"dead": 0}},
+         "retention"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_is_named(api: Api, body: Any, field: str) -> None:
+    await api.queue()
+
+    reply = await api("POST", JOBS, body)
+
+    told = reply.problem(400, "malformed_body" if field == "$" else "invalid_input")
+    assert told["field"] == field
+    if field != "$":
+        assert list(told["error"]["fieldErrors"]) == [field.removeprefix("$.")]
+
+
+@both_databases
+async def test_a_payload_that_is_too_large_is_named(api: Api) -> None:
+    await api.queue()
+
+    reply = await api("POST", JOBS, {"payload": "x" * PAYLOAD_BYTES})
+
+    assert reply.problem(400, "invalid_input")["field"] == "payload"
+
+
+@both_databases
+async def test_an_integer_of_very_many_digits_is_stored_or_refused(api: Api) -> None:
+    """What nobody can store is a refusal, not a crash; short of that it is kept to the digit."""
+    await api.queue()
+
+    reply = await api("POST", JOBS, raw=b'{"payload": ' + b"9" * 5_000 + b"}")
+
+    assert reply.status == 400
+    assert reply.json["code"] in {"malformed_body", "invalid_input"}
+
+
+@both_databases
+@pytest.mark.parametrize("count", [10_001, 50_000])
+async def test_a_batch_of_more_than_ten_thousand_is_refused(api: Api, count: int) -> None:
+    raw = b'{"items": [' + b",".join([b'{"payload":1}'] * count) + b"]}"
+
+    told = await refused(api, raw, "invalid_input", BATCH)
+
+    assert told["field"] == "$.items"
+    assert "10000" in told["detail"]
+
+
+async def test_a_batch_of_something_else_is_refused(api: Api) -> None:
+    for raw, field in (
+        (b'{"items": {}}', "$.items"),
+        (b'{"items": null}', "$.items"),
+        (b"{}", "$.items"),
+        (b'{"items": [], "atOnce": true}', "$.atOnce"),
+        (b'{"items": [{"payload": 1, "onDuplicate": "keep"}]}', "$.items[0].onDuplicate"),
+    ):
+        told = await refused(api, raw, "invalid_input", BATCH)
+        assert told["field"] == field
+
+
+async def test_a_member_that_is_there_twice_in_an_item_is_named(api: Api) -> None:
+    raw = b'{"items": [{"payload": 1}, {"payload": 2, "payload": 3}]}'
+
+    told = await refused(api, raw, "invalid_input", BATCH)
+
+    assert told["field"].endswith("payload")
+
+
+@pytest.mark.parametrize("path", [JOBS, BATCH])
+async def test_a_body_that_is_too_large_is_413(store: Store, path: str) -> None:
+    api = Api(store.open(), max_body=1_000)
+    await api.queue()
+    many = b'{"payload": "' + b"x" * 2_000 + b'"}'
+
+    announced = await api("POST", path, raw=many, content_length=str(len(many)))
+    in_pieces = await api("POST", path, raw=[many[:900], many[900:1_800], many[1_800:]])
+    at_once = await api("POST", path, raw=many)
+
+    for reply in (announced, in_pieces, at_once):
+        assert reply.problem(413, "too_large")["limit"] == 1_000
+        assert isinstance(reply.json["error"], str)
+
+
+async def test_no_body_at_all_is_told(api: Api) -> None:
+    told = await refused(api, b"")
+
+    assert "missing" in told["detail"]
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonp",
+        "json",
+        "application/msgpack",
+    ],
+)
+async def test_another_content_type_is_415(api: Api, media_type: str) -> None:
+    await api.queue()
+    headers = [("content-type", media_type)] if media_type else []
+
+    reply = await api.send("POST", JOBS, [b'{"payload": 1}'], headers)
+
+    reply.problem(415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "media_type", ["application/json", "Application/JSON; charset=utf-8", "application/vnd.x+json"]
+)
+async def test_json_by_its_other_names_is_taken(api: Api, media_type: str) -> None:
+    await api.queue()
+
+    reply = await api("POST", JOBS, raw=b'{"payload": 1}', content_type=media_type)
+
+    assert reply.status == 201
+    await api.onefold.adelete(reply.json["id"])

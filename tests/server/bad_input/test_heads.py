@@ -1,0 +1,121 @@
+"""Paths, queries, methods and headers that cannot be: a problem each, never a crash."""
+
+import pytest
+
+from tests.fixtures.served import Api
+
+JOBS = "/v1/queues/payments/jobs"
+ORDER = b'{"payload": 1}'
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("%", "%"),
+        ("%zz", "%"),
+        ("pay%2", "%"),
+        ("%ff", "UTF-8"),
+        ("%c3%28", "UTF-8"),
+        ("%00", "contain"),
+        ("a%0ab", "contain"),
+        ("a%7fb", "contain"),
+        ("%7Bacme%7Dpayments", "contain"),
+        ("{acme}payments", "contain"),
+        ("a*b", "contain"),
+        ("a,b", "contain"),
+        ("x" * 201, "200"),
+        ("%F0%9F%98%80" * 201, "200"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_name_that_cannot_be_is_refused(api: Api, name: str, why: str, method: str) -> None:
+    if method == "POST":
+        reply = await api("POST", f"/v1/queues/{name}/jobs", raw=ORDER)
+    else:
+        reply = await api("GET", f"/v1/queues/{name}")
+
+    told = reply.problem(400, "invalid_input")
+    assert why in told["detail"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v1", "/v2/jobs", "/v1/queues//jobs", "/v1/jobs/", "/v1/queues/a/b/jobs", "//"]
+)
+async def test_what_leads_nowhere_is_404(api: Api, path: str) -> None:
+    reply = await api("POST", path, raw=ORDER)
+
+    assert reply.status == 404
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+async def test_another_method_is_405_and_told_which_would_do(api: Api) -> None:
+    reply = await api("PATCH", JOBS, raw=ORDER)
+
+    reply.problem(405, "method_not_allowed")
+    assert "POST" in reply.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["dry=1", "a=%zz%", "a=%ff", "%00=1", "=", "a", "&".join(["a=1"] * 200), "a=" + "x" * 9999],
+)
+async def test_a_query_that_nobody_knows_is_refused(api: Api, query: str) -> None:
+    await api.queue()
+
+    reply = await api("POST", f"{JOBS}?{query}", raw=ORDER)
+
+    assert reply.status == 400, reply.body
+    assert reply.json["code"] == "invalid_input"
+    assert len(await api.onefold.afind()) == 0
+
+
+@pytest.mark.parametrize("key", ['""', "", " ", "x" * 256, "a\tb", "\x7f", "é", '"unclosed'])
+async def test_a_header_that_is_no_key_is_refused(api: Api, key: str) -> None:
+    await api.queue()
+    headers = [("content-type", "application/json"), ("idempotency-key", key)]
+
+    reply = await api.send("POST", JOBS, [ORDER], headers)
+
+    reply.problem(400, "key_invalid")
+    assert len(await api.onefold.afind()) == 0
+
+
+async def test_two_headers_with_keys_are_refused(api: Api) -> None:
+    await api.queue()
+    headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "a"),
+        ("idempotency-key", "b"),
+    ]
+
+    reply = await api.send("POST", JOBS, [ORDER], headers)
+
+    reply.problem(400, "key_invalid")
+    assert len(await api.onefold.afind()) == 0
+
+
+@pytest.mark.parametrize("given", ["a b", "é", "x" * 200, "", "\x01"])
+async def test_a_request_id_that_cannot_be_one_is_replaced(api: Api, given: str) -> None:
+    await api.queue()
+    headers = [("content-type", "application/json"), ("x-request-id", given)]
+
+    reply = await api.send("POST", JOBS, [ORDER], headers)
+
+    assert reply.status == 201
+    assert reply.headers["x-request-id"] != given
+
+
+async def test_headers_full_of_noise_do_no_harm(api: Api) -> None:
+    await api.queue()
+    headers = [
+        ("content-type", "application/json"),
+        ("content-length", "many"),
+        ("accept", "\xff\xfe" * 500),
+        ("cookie", "x" * 100_000),
+        ("x-" + "n" * 5_000, ""),
+        ("traceparent", "zz"),
+    ]
+
+    reply = await api.send("POST", JOBS, [ORDER], headers)
+
+    assert reply.status == 201

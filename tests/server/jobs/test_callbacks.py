@@ -1,0 +1,240 @@
+"""What a receiver says of a delivery: with a fence it speaks for one, without for the current."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold.model.job import Job
+from onefold.server.wire import iso
+from tests.fixtures.colours import Clock
+from tests.fixtures.served import Api, Reply
+
+MINUTE = timedelta(minutes=1)
+
+
+async def delivered(api: Api, **members: Any) -> Job:
+    """A job that is being delivered."""
+    await api.queue()
+    await api.publish(**members)
+    job: Job = await api.take()
+    return job
+
+
+async def said(api: Api, job: Job, word: str, body: Any = None, **headers: str) -> Reply:
+    said: Any = {} if body is None else body
+    return await api("POST", f"/v1/jobs/{job.id}/{word}", said, raw=None, **headers)
+
+
+async def test_an_ack_finishes_the_job_and_keeps_its_result(api: Api) -> None:
+    job = await delivered(api)
+
+    first = await said(api, job, "ack", {"result": {"receipt": 7}})
+    again = await said(api, job, "ack", {"result": {"receipt": 7}})
+
+    assert first.status == 200
+    assert first.json == {"id": job.id, "accepted": True, "already": False}
+    assert again.json == {"id": job.id, "accepted": True, "already": True}
+    shown = await api.job(job.id)
+    assert (shown["status"], shown["result"]) == ("completed", {"receipt": 7})
+    assert [entry["status"] for entry in shown["history"]] == ["success"]
+
+
+@pytest.mark.parametrize("word", ["ack", "nack", "heartbeat"])
+async def test_nothing_need_be_sent(api: Api, word: str) -> None:
+    job = await delivered(api)
+
+    reply = await api("POST", f"/v1/jobs/{job.id}/{word}")
+
+    assert (reply.status, reply.json["accepted"]) == (200, True)
+
+
+async def test_a_nack_uses_an_attempt_up(api: Api) -> None:
+    job = await delivered(api)
+
+    reply = await said(api, job, "nack", {"reason": "card declined"})
+
+    assert reply.json == {"id": job.id, "accepted": True, "already": False}
+    shown = await api.job(job.id)
+    assert (shown["state"], shown["attempts"]) == ("retrying", 1)
+    assert shown["lastError"] == "card declined"
+    assert [(e["status"], e["error"]) for e in shown["history"]] == [("nacked", "card declined")]
+
+
+async def test_a_nack_that_is_not_retryable_buries_the_job(api: Api) -> None:
+    job = await delivered(api)
+
+    await said(api, job, "nack", {"retryable": False, "reason": "no such card"})
+
+    shown = await api.job(job.id)
+    assert (shown["status"], shown["lastError"]) == ("dead", "no such card")
+    assert [entry["status"] for entry in shown["history"]] == ["nacked"]
+
+
+async def test_a_defer_gives_the_attempt_back(api: Api, clock: Clock) -> None:
+    job = await delivered(api)
+
+    reply = await said(api, job, "defer", {"retryAfter": 30, "reason": "busy", "scope": "job"})
+
+    assert reply.json == {"id": job.id, "accepted": True, "already": False}
+    shown = await api.job(job.id)
+    assert (shown["status"], shown["attempts"]) == ("pending", 0)
+    assert shown["scheduledFor"] == iso(clock.now + timedelta(seconds=30))
+    assert [entry["status"] for entry in shown["history"]] == ["deferred"]
+
+
+@pytest.mark.parametrize("scope", [None, "queue"])
+async def test_a_defer_holds_the_whole_queue_unless_told(
+    api: Api, clock: Clock, scope: str | None
+) -> None:
+    job = await delivered(api)
+    await api.publish({"n": 2})
+    await api.publish({"n": 3})
+
+    await said(api, job, "defer", {"retryAfter": 30} | ({} if scope is None else {"scope": scope}))
+
+    assert await _taken(api) == 0
+    clock.advance(timedelta(seconds=31))
+    assert await _taken(api) == 1  # to try it
+    assert await _taken(api) == 0
+
+
+async def test_a_defer_of_one_job_lets_the_others_through(api: Api) -> None:
+    job = await delivered(api)
+    await api.publish({"n": 2})
+
+    await said(api, job, "defer", {"retryAfter": 30, "scope": "job"})
+
+    assert await _taken(api) == 1
+
+
+async def _taken(api: Api) -> int:
+    jobs = await api.onefold.engine.atake(["payments"], worker="w", lease=MINUTE)
+    return len(jobs)
+
+
+async def test_a_heartbeat_extends_the_lease(api: Api, clock: Clock) -> None:
+    job = await delivered(api)
+
+    reply = await said(api, job, "heartbeat", {"lease": 600})
+
+    assert (reply.status, reply.json["accepted"]) == (200, True)
+    assert (await api.job(job.id))["leaseUntil"] == iso(clock.now + timedelta(minutes=10))
+
+
+@pytest.mark.parametrize("word", ["ack", "nack", "defer", "heartbeat"])
+@pytest.mark.parametrize("by", ["header", "body"])
+async def test_a_stale_fence_is_409_and_changes_nothing(
+    api: Api, clock: Clock, word: str, by: str
+) -> None:
+    first = await delivered(api)
+    clock.advance(2 * MINUTE)
+    await api.onefold.engine.arescue()
+    clock.advance(timedelta(hours=2))
+    second = await api.take()
+    assert (first.fence, second.fence) == (1, 2)
+    body: dict[str, Any] = {"retryAfter": 5} if word == "defer" else {}
+
+    if by == "header":
+        reply = await said(api, first, word, body, Onefold_Fence="1")
+    else:
+        reply = await said(api, first, word, {**body, "fence": 1})
+
+    assert reply.problem(409, "lease_lost")["fence"] == 1
+    shown = await api.job(first.id)
+    assert (shown["state"], shown["fence"], shown["attempts"]) == ("running", 2, 2)
+
+
+async def test_a_late_ack_without_a_fence_speaks_for_the_current_delivery(
+    api: Api, clock: Clock
+) -> None:
+    first = await delivered(api)
+    clock.advance(2 * MINUTE)
+    await api.onefold.engine.arescue()
+    clock.advance(timedelta(hours=2))
+    await api.take()
+
+    reply = await said(api, first, "ack")
+
+    assert reply.status == 200
+    assert (await api.job(first.id))["status"] == "completed"
+
+
+async def test_the_right_fence_is_accepted_in_either_place_and_in_both(api: Api) -> None:
+    job = await delivered(api)
+
+    for body, header in (({"fence": 1}, ""), ({}, "1"), ({"fence": 1}, "1")):
+        reply = await said(api, job, "heartbeat", body, Onefold_Fence=header)
+        assert reply.status == 200, reply.body
+
+
+async def test_two_fences_that_differ_are_refused(api: Api) -> None:
+    job = await delivered(api)
+
+    reply = await said(api, job, "ack", {"fence": 1}, Onefold_Fence="2")
+
+    assert reply.problem(400, "invalid_input")["field"] == "fence"
+    assert (await api.job(job.id))["state"] == "running"
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+@pytest.mark.parametrize("fence", ["one", "-1", "0", "1.0", "1, 1", "9" * 19, "9" * 400, "٣"])
+async def test_a_fence_that_is_none_is_refused(api: Api, fence: str) -> None:
+    job = await delivered(api)
+    header = ("onefold-fence", fence.encode().decode("latin-1"))
+
+    reply = await api.send("POST", f"/v1/jobs/{job.id}/ack", [b""], [header])
+
+    assert reply.problem(400, "invalid_input")["field"] == "Onefold-Fence"
+
+
+@pytest.mark.parametrize("word", ["ack", "nack", "defer", "heartbeat"])
+async def test_a_job_that_was_never_delivered_is_409(api: Api, word: str) -> None:
+    await api.queue()
+    published = await api.publish()
+    body = {"retryAfter": 5} if word == "defer" else {}
+
+    reply = await api("POST", f"/v1/jobs/{published['id']}/{word}", body)
+
+    reply.problem(409, "wrong_state")
+    assert (await api.job(published["id"]))["state"] == "ready"
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+@pytest.mark.parametrize(
+    ("word", "body", "field"),
+    [
+        ("defer", {}, "$.retryAfter"),
+        ("defer", {"retryAfter": -1}, "$.retryAfter"),
+        ("defer", {"retryAfter": "60"}, "$.retryAfter"),
+        ("defer", {"retryAfter": 1e300}, "retryAfter"),
+        ("defer", {"retryAfter": 1, "scope": "world"}, "$.scope"),
+        ("nack", {"retryable": "no"}, "$.retryable"),
+        ("nack", {"reason": 5}, "$.reason"),
+        ("nack", {"reason": "a\0b"}, "reason"),
+        ("nack", {"reason": "x" * 20_000}, "reason"),
+        ("ack", {"fence": 0}, "$.fence"),
+        ("ack", {"fence": 2**63}, "$.fence"),
+        ("ack", {"outcome": "fine"}, "$.outcome"),
+        ("heartbeat", {"lease": -5}, "$.lease"),
+    ],
+)
+async def test_words_that_cannot_be_understood_are_refused_by_their_place(
+    api: Api, word: str, body: Any, field: str
+) -> None:
+    job = await delivered(api)
+
+    reply = await said(api, job, word, body)
+
+    assert reply.problem(400, "invalid_input")["field"] == field
+    assert (await api.job(job.id))["state"] == "running"
+
+
+async def test_the_answer_to_an_ack_with_a_key_is_given_again(api: Api) -> None:
+    job = await delivered(api)
+
+    first = await said(api, job, "ack", Idempotency_Key="a1")
+    again = await said(api, job, "ack", Idempotency_Key="a1")
+
+    assert again.body == first.body
+    assert again.json["already"] is False

@@ -1,0 +1,256 @@
+"""A job as it is shown: SimpleQ's members, ours beside them, and how each delivery ended."""
+
+from datetime import timedelta
+from urllib.parse import quote
+
+import pytest
+
+from onefold.model.identity import made_at
+from onefold.server.wire import iso
+from tests.fixtures.colours import Clock
+from tests.fixtures.served import Api
+
+SECOND = timedelta(seconds=1)
+NOBODY = "0196a000-0000-7000-8000-000000000000"
+
+
+async def test_a_new_job_is_shown_whole(api: Api, clock: Clock) -> None:
+    await api.queue()
+    said = await api.publish({"orderId": "9482"}, idempotencyKey="order:9482")
+
+    assert await api.job(said["id"]) == {
+        "id": said["id"],
+        "queue": "payments",
+        "status": "pending",
+        "attempts": 0,
+        "maxAttempts": 8,
+        "idempotencyKey": "order:9482",
+        "payload": {"orderId": "9482"},
+        "scheduledFor": iso(clock.now),
+        "lastError": None,
+        "createdAt": iso(made_at(said["id"])),
+        "completedAt": None,
+        "state": "ready",
+        "kind": "payments",
+        "priority": 0,
+        "fence": 0,
+        "uniqueKey": None,
+        "groupKey": None,
+        "tags": [],
+        "metadata": {},
+        "result": None,
+        "reason": None,
+        "failure": None,
+        "startedAt": None,
+        "leaseUntil": None,
+        "endedAt": None,
+        "expiresAt": None,
+        "history": [],
+    }
+
+
+async def test_the_history_has_each_delivery_that_ended(api: Api, clock: Clock) -> None:
+    await api.queue()
+    said = await api.publish()
+    engine = api.onefold.engine
+
+    first = await api.take()
+    clock.advance(SECOND)
+    failure = {"type": "PushFailed", "message": "answered 500", "status": 500, "duration": 0.25}
+    await engine.aretry([first], after=timedelta(0), error={**failure, "excerpt": "oh no"})
+    second = await api.take()
+    await engine.adefer([second], after=timedelta(0))
+    third = await api.take()
+    running = await api.job(said["id"])
+    clock.advance(SECOND)
+    await engine.afinish([third], results={said["id"]: {"receipt": 7}})
+    job = await api.job(said["id"])
+
+    assert (running["status"], running["state"]) == ("processing", "running")
+    assert running["attempts"] == 2
+    assert len(running["history"]) == 2
+    assert running["leaseUntil"] == iso(clock.now + timedelta(seconds=59))
+    assert (job["status"], job["attempts"], job["fence"]) == ("completed", 2, 3)
+    assert job["completedAt"] == job["endedAt"] == iso(clock.now)
+    assert job["result"] == {"receipt": 7}
+    assert job["leaseUntil"] is None
+    assert [
+        {name: entry[name] for name in ("attempt", "status", "error", "webhookStatusCode", "fence")}
+        for entry in job["history"]
+    ] == [
+        {
+            "attempt": 1,
+            "status": "failed",
+            "error": "answered 500",
+            "webhookStatusCode": 500,
+            "fence": 1,
+        },
+        {
+            "attempt": 2,
+            "status": "deferred",
+            "error": None,
+            "webhookStatusCode": None,
+            "fence": 2,
+        },
+        {"attempt": 2, "status": "success", "error": None, "webhookStatusCode": None, "fence": 3},
+    ]
+    pushed, _, finished = job["history"]
+    assert (pushed["duration"], pushed["excerpt"]) == (0.25, "oh no")
+    assert (finished["outcome"], finished["worker"]) == ("completed", "worker")
+    assert finished["duration"] == 1.0
+    assert finished["timestamp"] == iso(clock.now)
+
+
+async def test_a_failure_is_told_in_a_word_and_whole(api: Api) -> None:
+    await api.queue(maxAttempts=1)
+    said = await api.publish()
+    await api.onefold.engine.aretry([await api.take()], error={"type": "E", "message": "boom"})
+
+    job = await api.job(said["id"])
+
+    assert (job["status"], job["state"], job["reason"]) == ("dead", "dead", "failed")
+    assert job["lastError"] == "boom"
+    assert job["failure"] == {"type": "E", "message": "boom"}
+    assert job["completedAt"] is None
+    assert job["history"][0]["status"] == "failed"
+
+
+async def test_between_two_attempts_a_job_is_retrying(api: Api) -> None:
+    await api.queue()
+    said = await api.publish()
+    await api.onefold.engine.aretry([await api.take()], after=SECOND)
+
+    job = await api.job(said["id"])
+
+    assert (job["status"], job["state"], job["attempts"]) == ("pending", "retrying", 1)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+@pytest.mark.parametrize("job_id", ["nonsense", NOBODY, "%00", "..", "a" * 5000, quote("é")])
+@pytest.mark.parametrize(
+    ("method", "after"),
+    [("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/ack"), ("POST", "/nack")],
+)
+async def test_what_names_no_job_is_404(api: Api, method: str, after: str, job_id: str) -> None:
+    reply = await api(method, f"/v1/jobs/{job_id}{after}")
+
+    reply.problem(404, "job_not_found")
+
+
+async def test_jobs_are_found_by_filter_a_page_at_a_time(api: Api) -> None:
+    await api.queue("payments")
+    await api.queue("refunds")
+    for n in range(5):
+        await api.publish({"n": n}, queue="payments", tags=["odd" if n % 2 else "even"])
+    await api.publish({"n": 5}, queue="refunds", kind="refund", uniqueKey="u")
+
+    async def found(query: str) -> list[int]:
+        reply = await api("GET", f"/v1/jobs{query}")
+        assert reply.status == 200, reply.body
+        return [item["payload"]["n"] for item in reply.json["items"]]
+
+    assert await found("") == [0, 1, 2, 3, 4, 5]
+    assert await found("?newestFirst=true&limit=2") == [5, 4]
+    assert await found("?queue=refunds") == [5]
+    assert await found("?queue=nobody") == []
+    assert await found("?kind=refund") == [5]
+    assert await found("?uniqueKey=u") == [5]
+    assert await found("?tag=odd") == [1, 3]
+    assert await found("?status=ready") == [0, 1, 2, 3, 4, 5]
+    assert await found("?status=dead&status=completed") == []
+    assert await found("?createdFrom=2020-01-01T00:00:00Z") == [0, 1, 2, 3, 4, 5]
+    assert await found("?createdBefore=2020-01-01T00:00:00Z") == []
+
+
+async def test_pages_meet_without_a_gap(api: Api) -> None:
+    await api.queue()
+    for n in range(5):
+        await api.publish(n)
+    seen: list[int] = []
+    after = ""
+
+    while True:
+        page = (await api("GET", f"/v1/jobs?limit=2{after}")).json
+        seen += [item["payload"] for item in page["items"]]
+        if page["next"] is None:
+            break
+        after = f"&after={page['next']}"
+
+    assert seen == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=many", "limit"),
+        ("limit=1&limit=2", "limit"),
+        ("status=sleeping", "status"),
+        ("status=ready&status=dead", "status"),
+        ("after=nonsense", "after"),
+        ("createdFrom=yesterday", "createdFrom"),
+        ("createdFrom=2020-01-01T00:00:00", "createdFrom"),
+        ("colour=red", "colour"),
+        ("queue=a%00b", "queue"),
+        ("queue={acme}payments", "queue"),
+        ("newestFirst=maybe", "newestFirst"),
+    ],
+)
+async def test_a_filter_that_cannot_be_is_refused_by_name(api: Api, query: str, field: str) -> None:
+    reply = await api("GET", f"/v1/jobs?{query}")
+
+    assert reply.problem(400, "invalid_input")["field"] == field
+
+
+async def test_a_cancelled_job_will_not_run(api: Api) -> None:
+    await api.queue()
+    said = await api.publish()
+    path = f"/v1/jobs/{said['id']}/cancel"
+
+    first = await api("POST", path, {"reason": "not needed"})
+    again = await api("POST", path)
+    job = await api.job(said["id"])
+
+    assert (first.status, first.json) == (
+        200,
+        {"id": said["id"], "accepted": True, "already": False},
+    )
+    assert (again.status, again.json["already"]) == (200, True)
+    assert (job["status"], job["state"], job["reason"]) == ("dead", "cancelled", "not needed")
+
+
+async def test_a_completed_job_cannot_be_cancelled(api: Api) -> None:
+    await api.queue()
+    said = await api.publish()
+    await api.onefold.engine.afinish([await api.take()])
+
+    reply = await api("POST", f"/v1/jobs/{said['id']}/cancel")
+
+    assert reply.problem(409, "wrong_state")["state"] == "completed"
+
+
+async def test_the_answer_to_a_cancel_with_a_key_is_given_again(api: Api) -> None:
+    await api.queue()
+    said = await api.publish()
+    path = f"/v1/jobs/{said['id']}/cancel"
+
+    first = await api("POST", path, Idempotency_Key="c1")
+    again = await api("POST", path, Idempotency_Key="c1")
+
+    assert again.body == first.body
+    assert (first.json["already"], again.json["already"]) == (False, False)
+
+
+async def test_a_deleted_job_is_gone_and_its_unique_key_free(api: Api) -> None:
+    await api.queue()
+    said = await api.publish(uniqueKey="u")
+
+    deleted = await api("DELETE", f"/v1/jobs/{said['id']}")
+    again = await api("DELETE", f"/v1/jobs/{said['id']}")
+    new = await api.publish(uniqueKey="u")
+
+    assert (deleted.status, deleted.body) == (204, b"")
+    again.problem(404, "job_not_found")
+    assert new["id"] != said["id"]

@@ -1,0 +1,244 @@
+"""Publish over HTTP: the rules are the engine's, the words are the wire's."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Onefold
+from onefold.model.identity import made_at
+from onefold.server.wire import iso
+from tests.fixtures.colours import Clock
+from tests.fixtures.served import Api
+
+JOBS = "/v1/queues/payments/jobs"
+
+
+async def test_a_new_job_is_201_and_a_known_key_200_with_the_same_id(api: Api) -> None:
+    await api.queue()
+    order = {"payload": {"orderId": "9482"}, "idempotencyKey": "order:9482:charge"}
+
+    first = await api("POST", JOBS, order)
+    again = await api("POST", JOBS, order)
+
+    assert (first.status, again.status) == (201, 200)
+    assert first.json == {
+        "id": first.json["id"],
+        "status": "pending",
+        "createdAt": iso(made_at(first.json["id"])),
+        "duplicate": False,
+        "mismatch": False,
+        "replaced": False,
+        "state": "queued",
+    }
+    assert again.json == {**first.json, "duplicate": True}
+
+
+async def test_the_job_has_the_queue_as_its_kind_and_the_settings_of_the_queue(api: Api) -> None:
+    await api.queue(
+        maxAttempts=3, backoff={"type": "fixed", "base": 7}, retention={"completed": 60, "dead": 90}
+    )
+
+    plain = await api.publish()
+    own = await api.publish(
+        kind="charge", maxAttempts=5, backoff={"type": "fixed", "base": 1}, retention={"dead": 5}
+    )
+
+    one, other = await api.onefold.aget(plain["id"]), await api.onefold.aget(own["id"])
+    assert one is not None
+    assert other is not None
+    assert (one.kind, one.queue, one.max_attempts) == ("payments", "payments", 3)
+    assert one.options.backoff == {"type": "fixed", "delay": 7_000_000}
+    assert one.options.keep == {"completed": 60_000_000, "dead": 90_000_000}
+    assert (other.kind, other.max_attempts) == ("charge", 5)
+    assert other.options.backoff == {"type": "fixed", "delay": 1_000_000}
+    assert other.options.keep == {"completed": 60_000_000, "dead": 5_000_000}
+
+
+async def test_what_a_job_says_is_stored_with_it(api: Api, clock: Clock) -> None:
+    await api.queue()
+
+    said = await api.publish(
+        {"a": [1, 2.5, None, "é"]},
+        uniqueKey="u",
+        uniqueWhile="exists",
+        delay=90,
+        priority=-5,
+        groupKey="g",
+        tags=["red"],
+        metadata={"by": "me"},
+        timeout=2.5,
+        expiresAt="2021-01-01T00:00:00Z",
+    )
+
+    job = await api.job(said["id"])
+    assert job["payload"] == {"a": [1, 2.5, None, "é"]}
+    assert (job["uniqueKey"], job["groupKey"], job["priority"]) == ("u", "g", -5)
+    assert (job["tags"], job["metadata"]) == (["red"], {"by": "me"})
+    assert job["scheduledFor"] == iso(clock.now + timedelta(seconds=90))
+    assert job["expiresAt"] == "2021-01-01T00:00:00.000Z"
+    assert (job["status"], job["state"]) == ("pending", "scheduled")
+
+
+@pytest.mark.parametrize("payload", [None, 0, "text", [], [1], {}, True])
+async def test_any_json_is_a_payload(api: Api, payload: Any) -> None:
+    await api.queue()
+
+    said = await api.publish(payload)
+
+    assert (await api.job(said["id"]))["payload"] == payload
+
+
+async def test_integers_of_any_size_come_back_as_they_were(api: Api) -> None:
+    await api.queue()
+    wide = 10**4000 + 7
+
+    said = await api.publish({"wide": wide})
+
+    assert (await api.job(said["id"]))["payload"] == {"wide": wide}
+
+
+async def test_the_header_is_the_key(api: Api) -> None:
+    await api.queue()
+
+    first = await api("POST", JOBS, {"payload": {}}, Idempotency_Key="k1")
+    again = await api("POST", JOBS, {"payload": {}, "idempotencyKey": "k1"})
+    both = await api("POST", JOBS, {"payload": {}, "idempotencyKey": "k1"}, Idempotency_Key="k1")
+
+    assert (first.status, again.status, both.status) == (201, 200, 200)
+    assert first.json["id"] == again.json["id"] == both.json["id"]
+    assert (await api.job(first.json["id"]))["idempotencyKey"] == "k1"
+
+
+async def test_two_keys_that_differ_are_refused(api: Api) -> None:
+    await api.queue()
+
+    reply = await api("POST", JOBS, {"payload": {}, "idempotencyKey": "a"}, Idempotency_Key="b")
+
+    told = reply.problem(400, "invalid_input")
+    assert told["field"] == "idempotencyKey"
+    assert "Idempotency-Key" in told["detail"]
+    assert await _count(api.onefold) == 0
+
+
+async def test_another_payload_under_a_key_is_told_or_refused(api: Api) -> None:
+    await api.queue()
+    first = await api.publish({"n": 1}, idempotencyKey="k")
+
+    flagged = await api.publish({"n": 2}, idempotencyKey="k")
+    refused = await api(
+        "POST", JOBS, {"payload": {"n": 2}, "idempotencyKey": "k", "onMismatch": "raise"}
+    )
+
+    assert (flagged["id"], flagged["mismatch"]) == (first["id"], True)
+    told = refused.problem(422, "key_reused")
+    assert told["holderId"] == first["id"]
+
+
+async def test_a_key_is_of_its_queue(api: Api) -> None:
+    await api.queue("payments")
+    await api.queue("refunds")
+
+    first = await api.publish(queue="payments", idempotencyKey="k")
+    other = await api.publish(queue="refunds", idempotencyKey="k")
+
+    assert first["id"] != other["id"]
+    assert not other["duplicate"]
+
+
+async def test_a_unique_key_holds_across_queues_and_answers_with_its_holder(api: Api) -> None:
+    await api.queue("payments")
+    await api.queue("refunds")
+
+    first = await api.publish(queue="payments", uniqueKey="u", kind="pay")
+    held = await api.publish(queue="refunds", uniqueKey="u", kind="pay")
+    refused = await api(
+        "POST", JOBS, {"payload": 1, "uniqueKey": "u", "kind": "pay", "onDuplicate": "raise"}
+    )
+
+    assert (held["id"], held["duplicate"]) == (first["id"], True)
+    assert refused.problem(409, "already_enqueued")["holderId"] == first["id"]
+
+
+async def test_a_replacement_is_told(api: Api) -> None:
+    await api.queue()
+    first = await api.publish({"n": 1}, uniqueKey="u", delay=60)
+
+    again = await api.publish({"n": 2}, uniqueKey="u", delay=60, onDuplicate="replace", maxWait=300)
+
+    assert (again["id"], again["replaced"], again["mismatch"]) == (first["id"], True, False)
+    assert (await api.job(first["id"]))["payload"] == {"n": 2}
+
+
+async def test_a_known_key_tells_how_its_job_stands(api: Api) -> None:
+    await api.queue()
+    said = await api.publish(idempotencyKey="k")
+    stands: list[tuple[str, str]] = []
+
+    async def look() -> None:
+        again = await api.publish(idempotencyKey="k")
+        assert again["id"] == said["id"]
+        stands.append((again["status"], again["state"]))
+
+    await look()
+    job = await api.take()
+    await look()
+    await api.onefold.engine.afinish([job])
+    await look()
+    await api.onefold.areplay(said["id"], fresh=True)
+    await api.onefold.acancel(said["id"])
+    await look()
+    await api.onefold.adelete(said["id"])
+    await look()
+
+    assert stands == [
+        ("pending", "queued"),
+        ("processing", "running"),
+        ("completed", "completed"),
+        ("dead", "cancelled"),
+        ("completed", None),
+    ]
+
+
+async def test_the_request_id_is_kept_with_a_suppressed_duplicate(api: Api) -> None:
+    await api.queue()
+    said = await api.publish(idempotencyKey="k")
+
+    reply = await api(
+        "POST", JOBS, {"payload": {"n": 1}, "idempotencyKey": "k"}, X_Request_Id="req-7"
+    )
+
+    assert reply.headers["x-request-id"] == "req-7"
+    suppressed = await api.onefold.aduplicates(said["id"])
+    assert [one.request_id for one in suppressed.recent] == ["req-7"]
+
+
+async def test_publishes_at_once_make_one_job(api: Api) -> None:
+    await api.queue()
+    order = {"payload": {"n": 1}, "idempotencyKey": "k"}
+
+    replies = await asyncio.gather(*(api("POST", JOBS, order) for _ in range(20)))
+
+    assert sorted(reply.status for reply in replies) == [200] * 19 + [201]
+    assert len({reply.json["id"] for reply in replies}) == 1
+
+
+async def test_an_unknown_queue_is_404_and_stores_nothing(api: Api) -> None:
+    reply = await api("POST", "/v1/queues/nobody/jobs", {"payload": {}})
+
+    told = reply.problem(404, "queue_not_found")
+    assert told["queue"] == "nobody"
+    assert await _count(api.onefold) == 0
+
+
+async def test_a_name_may_have_a_slash(api: Api) -> None:
+    await api.queue("eu%2Fpayments")
+
+    said = await api.publish(queue="eu%2Fpayments")
+
+    assert (await api.job(said["id"]))["queue"] == "eu/payments"
+
+
+async def _count(onefold: Onefold) -> int:
+    return len(await onefold.afind())
