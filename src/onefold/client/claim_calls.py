@@ -9,6 +9,7 @@ from onefold.calls.claims import LEASE, SURFACE, ClaimOptions
 from onefold.client.flows import claims
 from onefold.client.lock import AsyncRemoteLock, RemoteLock
 from onefold.client.once import AsyncRemoteOnce, OnceWish, RemoteOnce
+from onefold.client.steps import AsyncRemoteSteps, RemoteSteps
 from onefold.model import given
 
 if TYPE_CHECKING:
@@ -87,6 +88,10 @@ class ClaimCalls:
         """
         return RemoteLock(self._driver, self._connection.ask, name, ttl, wait)
 
+    def steps(self, job_id: str, *, fence: int) -> RemoteSteps:
+        """The steps of a delivery that was given to you: `client.steps(…).step("charge", …)`."""
+        return RemoteSteps(self._driver, self._connection.ask, job_id, fence)
+
 
 class AsyncClaimCalls:
     """`ClaimCalls`, awaited."""
@@ -138,6 +143,10 @@ class AsyncClaimCalls:
         Where that must not matter, give `lock.fence` to what you write to.
         """
         return AsyncRemoteLock(self._driver, self._connection.ask, name, ttl, wait)
+
+    def steps(self, job_id: str, *, fence: int) -> AsyncRemoteSteps:
+        """The steps of a delivery that was given to you: `client.steps(…).step("charge", …)`."""
+        return AsyncRemoteSteps(self._driver, self._connection.ask, job_id, fence)
 
 
 def _wish(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onefold.client.claim_calls import AsyncClaimCalls, ClaimCalls
 from onefold.client.connection import Connection, connection
 from onefold.client.job_calls import AsyncJobCalls, JobCalls
+from onefold.client.operator_calls import AsyncOperatorCalls, OperatorCalls
 
 if TYPE_CHECKING:
     import ssl
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from onefold.client.sync_driver import SyncDriver
 
 
-class Client(JobCalls, ClaimCalls):
+class Client(JobCalls, ClaimCalls, OperatorCalls):
     """A server's jobs, keys and queues, for plain code. Threads may share one.
 
         with Client("https://onefold.example.com", api_key="of_…") as client:
@@ -64,7 +65,7 @@ class Client(JobCalls, ClaimCalls):
         self.close()
 
 
-class AsyncClient(AsyncJobCalls, AsyncClaimCalls):
+class AsyncClient(AsyncJobCalls, AsyncClaimCalls, AsyncOperatorCalls):
     """`Client`, awaited. It belongs to the event loop of its first request.
 
     async with AsyncClient("https://onefold.example.com", api_key="of_…") as client:

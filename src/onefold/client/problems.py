@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from onefold.client.errors import NotAuthorized, QueueNotFound, RateLimited, ServerError
+from onefold.client.wire import snake
 from onefold.errors import (
     AlreadyEnqueued,
     Busy,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 EXCERPT: Final = 200
 _ITEM: Final = re.compile(r"\$\.items\[([0-9]{1,6})\]")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 ERRORS: Final[Mapping[str, type[OnefoldError]]] = {
     "already_enqueued": AlreadyEnqueued,
@@ -103,7 +103,7 @@ def retry_after_of(reply: Reply) -> timedelta | None:
 
 def _rebuilt(kind: type[OnefoldError], detail: str, problem: Mapping[str, Any]) -> OnefoldError:
     """The error as the server had it: its own sentence, and the evidence that came along."""
-    found = {_snake(name): value for name, value in problem.items()}
+    found = {snake(name): value for name, value in problem.items()}
     evidence = {field: found.get(field) for field in FIELDS[kind]}
     if isinstance(since := evidence.get("since"), str):
         evidence["since"] = _moment(since)
@@ -128,7 +128,7 @@ def _invalid(problem: Mapping[str, Any], detail: str) -> OnefoldError:
     OnefoldError.__init__(
         error,
         detail,
-        field=_snake(place.rpartition(".")[2]),
+        field=snake(place.rpartition(".")[2]),
         reason=detail,
         item=item if isinstance(item, int) else None,
     )
@@ -169,7 +169,3 @@ def _detail(reply: Reply, problem: Mapping[str, Any]) -> str:
             return said
     start = " ".join(reply.body[:EXCERPT].decode("utf-8", "replace").split())
     return start or "nothing else was said"
-
-
-def _snake(name: str) -> str:
-    return _HUMP.sub("_", name).lower()

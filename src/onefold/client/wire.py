@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from onefold.client.errors import ServerError
+from onefold.model.canonical import is_array, is_object
 from onefold.model.moment import span, to_micros
 from onefold.model.retry import Exponential
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from onefold.model.retry import Backoff
 
 T = TypeVar("T")
+
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Said(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
@@ -83,3 +87,15 @@ def retention(value: Retention | None) -> dict[str, Any] | None:
     return said(
         {name: seconds(getattr(value, name), name) for name in ("completed", "dead", "cancelled")}
     )
+
+
+def snaked(value: Any) -> Any:
+    """A document with the names that Python has for its members. Not for users' own JSON."""
+    if is_object(value):
+        return {snake(name): snaked(member) for name, member in value.items()}
+    return [snaked(one) for one in value] if is_array(value) else value
+
+
+def snake(name: str) -> str:
+    """`maxAttempts` is max_attempts."""
+    return _HUMP.sub("_", name).lower()
