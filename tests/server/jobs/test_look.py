@@ -1,6 +1,7 @@
 """A job as it is shown: SimpleQ's members, ours beside them, and how each delivery ended."""
 
 from datetime import timedelta
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -99,6 +100,34 @@ async def test_the_history_has_each_delivery_that_ended(api: Api, clock: Clock) 
     assert (finished["outcome"], finished["worker"]) == ("completed", "worker")
     assert finished["duration"] == 1.0
     assert finished["timestamp"] == iso(clock.now)
+
+
+async def test_a_push_that_finished_its_job_is_told_in_the_history_alone(api: Api) -> None:
+    await api.queue()
+    said = await api.publish()
+    exchange = {"fence": 1, "status": 204, "duration": 0.5, "excerpt": "thanks"}
+    await api.onefold.engine.afinish([await api.take()], results={said["id"]: {"pushed": exchange}})
+
+    job = await api.job(said["id"])
+
+    assert job["result"] is None
+    (entry,) = job["history"]
+    assert (entry["status"], entry["webhookStatusCode"]) == ("success", 204)
+    assert (entry["duration"], entry["excerpt"]) == (0.5, "thanks")
+
+
+@pytest.mark.parametrize(
+    "result", [{"pushed": 1}, {"pushed": {"fence": 9}}, {"pushed": {}, "a": 1}]
+)
+async def test_a_result_that_only_looks_like_a_push_is_a_result(api: Api, result: Any) -> None:
+    await api.queue()
+    said = await api.publish()
+    await api.onefold.engine.afinish([await api.take()], results={said["id"]: result})
+
+    job = await api.job(said["id"])
+
+    assert job["result"] == result
+    assert job["history"][0]["webhookStatusCode"] is None
 
 
 async def test_a_failure_is_told_in_a_word_and_whole(api: Api) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from onefold.model.canonical import is_object
 from onefold.model.identity import made_at
 from onefold.model.served_queue import shown
 from onefold.server.wire import Answer, iso, iso_or_none
@@ -48,6 +49,8 @@ WORDS: Final[Mapping[str, Word]] = {
 
 NACKED: Final = "Nacked"
 """The type of the error that a nack leaves behind."""
+
+_PUSHED: Final = '{"pushed":'
 
 
 class HistoryEntry(Answer):
@@ -137,7 +140,7 @@ def said_of(job: Job) -> JobAnswer:
 
 def said_with_history(job: Job, attempts: Iterable[Attempt]) -> JobWithHistory:
     """A job and the deliveries of it that have ended."""
-    pushed = job.pushed or {}
+    pushed = _finishing_push(job) or job.pushed or {}
     entries = [
         _entry(attempt, ended_at=iso(attempt.ended_at), pushed=pushed)
         for attempt in attempts
@@ -169,7 +172,7 @@ def _members(job: Job) -> dict[str, Any]:
         "group_key": job.group_key,
         "tags": job.tags,
         "metadata": job.metadata,
-        "result": None if job.result_text is None else msgspec.Raw(job.result_text.encode()),
+        "result": _result(job),
         "reason": job.reason,
         "failure": job.error,
         "started_at": iso_or_none(job.taken_at),
@@ -179,12 +182,27 @@ def _members(job: Job) -> dict[str, Any]:
     }
 
 
+def _result(job: Job) -> msgspec.Raw | None:
+    """As it is stored; what a push has left in its place is no result."""
+    if job.result_text is None or _finishing_push(job) is not None:
+        return None
+    return msgspec.Raw(job.result_text.encode())
+
+
+def _finishing_push(job: Job) -> Mapping[str, Any] | None:
+    """The exchange that finished the job: it is stored where a handler's result would be."""
+    if job.result_text is None or not job.result_text.startswith(_PUSHED):
+        return None
+    exchange = job.result["pushed"]
+    is_ours = len(job.result) == 1 and is_object(exchange) and exchange.get("fence") == job.fence
+    return exchange if is_ours else None
+
+
 def _entry(attempt: Attempt, *, ended_at: str, pushed: Mapping[str, Any]) -> HistoryEntry:
     error = attempt.error or {}
-    # A failed push is told by its error; only the last exchange is kept beside it.
-    exchange = (
-        error if "status" in error else pushed if pushed.get("fence") == attempt.fence else {}
-    )
+    # A push that failed is told by its error; one that did not, by the job, for its last delivery.
+    last: Mapping[str, Any] = pushed if pushed.get("fence") == attempt.fence else {}
+    exchange = error if error.keys() & {"status", "duration", "excerpt"} else last
     return HistoryEntry(
         attempt=attempt.number,
         status=_ending(attempt),
