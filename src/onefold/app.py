@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onefold.calls.api_keys import ApiKeyCalls
+from onefold.calls.callbacks import CallbackCalls
 from onefold.calls.claims import ClaimCalls
 from onefold.calls.defaults import Said
 from onefold.calls.engine import Engine
@@ -18,6 +19,7 @@ from onefold.calls.once import OnceClaim
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.queues import QueueCalls
 from onefold.calls.schedules import DeclaredOptions, ScheduleCalls, save
+from onefold.calls.served_queues import ServedQueueCalls
 from onefold.calls.why import WhyCalls
 from onefold.cron import Crons, Scheduling
 from onefold.databases import open_database
@@ -75,7 +77,16 @@ class Within(JobCalls, ClaimCalls, NaturalCalls, ScheduleCalls):
         await self._conductor.arun(_guard(claim))
 
 
-class Tenant(JobCalls, ClaimCalls, KeyCalls, ScheduleCalls, StepCalls, WhyCalls):
+class Tenant(
+    JobCalls,
+    ClaimCalls,
+    KeyCalls,
+    ScheduleCalls,
+    StepCalls,
+    WhyCalls,
+    CallbackCalls,
+    ServedQueueCalls,
+):
     """Onefold for one owner of keys: jobs, keys and locks of others are out of sight."""
 
     def __init__(self, conductor: Conductor, tenant: str) -> None:

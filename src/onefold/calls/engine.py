@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from onefold.calls.controlled import ControlledCalls
 from onefold.calls.endings import end_alike, end_mixed
 from onefold.calls.flights import finish_then_take
+from onefold.calls.gates import GateCalls
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.schedules import Ticker
 from onefold.calls.turns import Turns
@@ -42,7 +43,7 @@ T = TypeVar("T")
 BATCH: Final = 1_000
 
 
-class Engine(ControlledCalls):
+class Engine(ControlledCalls, GateCalls):
     """Take jobs and say how their deliveries ended. Tenants share it: a job says whose it is."""
 
     def __init__(self, conductor: Conductor) -> None:

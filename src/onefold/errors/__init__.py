@@ -19,6 +19,7 @@
     │   ├── LeaseLost                  this delivery, claim or lock is no longer yours
     │   ├── JobNotFound                no such job for this tenant
     │   ├── ScheduleNotFound           no such schedule for this tenant
+    │   ├── QueueNotEmpty              the queue that was to be removed has jobs in it
     │   ├── WrongState                 the job is in a state that does not allow this
     │   ├── Gone                       only a tombstone of the job is left
     │   ├── JobFailed                  the job whose result was waited for is dead or cancelled
@@ -48,6 +49,7 @@ from onefold.errors.conflict import (
     KeyReused,
     LeaseLost,
     OutcomeUnknown,
+    QueueNotEmpty,
     ResultTimeout,
     ScheduleNotFound,
     StepFailed,
@@ -101,6 +103,7 @@ __all__ = [
     "OnefoldError",
     "OutcomeUnknown",
     "ProcessDied",
+    "QueueNotEmpty",
     "ResultTimeout",
     "ScheduleNotFound",
     "SchemaOutdated",

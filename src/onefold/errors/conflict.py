@@ -147,6 +147,20 @@ class ScheduleNotFound(Conflict):
         )
 
 
+class QueueNotEmpty(Conflict):
+    """Jobs are queued in the queue, or running."""
+
+    name: str
+
+    def __init__(self, name: str) -> None:
+        """`name` is the queue that was to be removed."""
+        super().__init__(
+            f"There are jobs in the queue {name!r}, queued or running. Let them end, or remove it"
+            " with force=True: they are removed with it then.",
+            name=name,
+        )
+
+
 class WrongState(Conflict):
     """The job is in a state that does not allow what was asked."""
 

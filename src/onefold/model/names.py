@@ -18,7 +18,7 @@ REASON_BYTES = 10_000
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f,*?\[\]{}\\]")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_QUALIFIED = re.compile(rf"\{{{_TENANT.pattern}\}}(?P<name>.*)", re.DOTALL)
+_QUALIFIED = re.compile(rf"\{{(?P<tenant>{_TENANT.pattern})\}}(?P<name>.*)", re.DOTALL)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -57,6 +57,12 @@ def queue(value: object, field: str) -> str:
         _checked(found["name"], field)
         return value
     return name(value, field)
+
+
+def parted(queue: str) -> tuple[str, str]:
+    """The tenant and the name that a queue of the engine has on the server."""
+    found = _QUALIFIED.fullmatch(queue)
+    return ("", queue) if found is None else (found["tenant"], found["name"])
 
 
 def key(value: object, field: str, *, longest: int = KEY_BYTES) -> str:

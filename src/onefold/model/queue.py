@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TypeAlias
 
 import msgspec
@@ -84,6 +85,10 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: int = 0
     """Queued for later, retries included."""
     running: int = 0
+    held_until: datetime | None = None
+    """Until then it gives nothing, and afterwards one job at a time until one has gone well."""
+    held_why: str | None = None
+    """`backpressure`, `deferred` or `circuit`."""
 
 
 class Outlook(msgspec.Struct, frozen=True, gc=False):
@@ -92,7 +97,7 @@ class Outlook(msgspec.Struct, frozen=True, gc=False):
     queue: str
     paused: bool
     controlled: bool
-    """True where a plain take gives nothing: limited or ordered."""
+    """True where a plain take gives nothing: limited, ordered or held."""
     due: bool
     """A job without a group is due."""
     due_grouped: bool

@@ -7,7 +7,9 @@ user gives has braces, so no two of them are the same.
 
 from __future__ import annotations
 
+import base64
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -37,6 +39,7 @@ TIMEOUTS: Final = (0.1, 900.0)
 ACK_TIMEOUTS: Final = (1.0, 30 * 24 * 60 * 60.0)
 URL_LENGTH: Final = 2_048
 SECRETS: Final = 10
+SECRET_BYTES: Final = 32
 HEADERS: Final = 50
 HEADER_BYTES: Final = 8_192
 
@@ -67,6 +70,15 @@ class Secret(NamedTuple):
     """As Standard Webhooks writes it: `whsec_` and base64."""
     expires_at: datetime | None = None
     """From then on it signs no more: the end of a rotation."""
+
+    def __repr__(self) -> str:
+        """Without the secret, which must not end up in a log."""
+        return f"Secret('whsec_…', {self.expires_at!r})"
+
+
+def new_secret() -> Secret:
+    """One that nobody has yet."""
+    return Secret(f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}")
 
 
 class QueueConfiguration(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,10 +228,10 @@ def _check_seconds(value: object, field: str, bounds: tuple[float, float]) -> No
         raise InvalidInput(field, f"must be {least:g} to {most:g} seconds, got {value!r}")
 
 
-def _check_secrets(secrets: Sequence[Secret]) -> None:
-    if not isinstance(secrets, tuple) or len(secrets) > SECRETS:
+def _check_secrets(given: Sequence[Secret]) -> None:
+    if not isinstance(given, tuple) or len(given) > SECRETS:
         raise InvalidInput("secrets", f"must be a tuple of at most {SECRETS} secrets")
-    for secret in secrets:
+    for secret in given:
         if not isinstance(secret, Secret):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput("secrets", f"must hold each as a Secret, got {type(secret)}")
         if not _SECRET.fullmatch(names.text(secret.text, "secrets")):

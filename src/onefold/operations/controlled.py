@@ -1,4 +1,4 @@
-"""The controlled take: of queues that are limited or ordered, and of jobs that have a group.
+"""The controlled take: of queues that are limited, ordered or held, and of jobs that have a group.
 
 A plain take leaves both alone by itself, so nobody can exceed a limit by not knowing it. Here the
 queue's row is locked first: what is counted then stays true until the commit. A count of what is
@@ -60,12 +60,18 @@ class Control(msgspec.Struct, frozen=True):
     rate: Rate | None
     group_concurrency: int | None
     group_rate: Rate | None
+    held_until: int | None
     now: int
 
     @property
     def at_once(self) -> int | None:
         """How many jobs of a group may run at a time."""
         return 1 if self.ordered else self.group_concurrency
+
+    @property
+    def rest(self) -> int:
+        """Microseconds for which the queue is held."""
+        return 0 if self.held_until is None else max(0, self.held_until - self.now)
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -84,8 +90,8 @@ def take_controlled(
     `after` is the group with which the take before has ended.
     """
     control = yield from _lock(sql, order, queue)
-    if control.paused:
-        return TakenUnderControl([], after=after)
+    if control.paused or control.rest:
+        return TakenUnderControl([], control.rest or None, after)
     room = yield from _room(sql, control)
     if not room.left:
         return TakenUnderControl([], _wait(control, room), after)
@@ -112,7 +118,7 @@ def _lock(sql: Sql, order: TakeOrder, queue: str) -> Operation[Control]:
     if not rows:
         yield sql("insert_queue", shard=home, queue=queue)
         rows = yield sql("lock_queue", shard=home, queue=queue)
-    ((paused, ordered, concurrency, *rate, group_concurrency, count, period, now),) = rows
+    ((paused, ordered, concurrency, *rate, group_concurrency, count, period, held, now),) = rows
     return Control(
         queue,
         home,
@@ -123,6 +129,7 @@ def _lock(sql: Sql, order: TakeOrder, queue: str) -> Operation[Control]:
         rate=stored_rate(*rate),
         group_concurrency=group_concurrency,
         group_rate=stored_rate(count, period),
+        held_until=held,
         now=now,
     )
 
@@ -133,7 +140,9 @@ def _lock(sql: Sql, order: TakeOrder, queue: str) -> Operation[Control]:
 def _room(sql: Sql, control: Control) -> Operation[Room]:
     """How many jobs the queue may begin."""
     left, full_at = min(control.order.limit, control.order.queues[control.queue]), 0
-    if control.concurrency is not None:
+    if control.held_until is not None:
+        left = yield from _probes(sql, control, control.held_until)
+    if left and control.concurrency is not None:
         free = control.concurrency
         for shard in range(sql.shards):
             if free:
@@ -145,6 +154,19 @@ def _room(sql: Sql, control: Control) -> Operation[Room]:
         full_at = rates.get("", 0)
         left = min(left, control.rate.left(full_at, control.now))
     return Room(left, full_at)
+
+
+def _probes(sql: Sql, control: Control, since: int) -> Operation[int]:
+    """The hold is over, but nobody has proven it: one job at a time, wherever it runs.
+
+    What counts is whether one that was taken since is still running, or waits for its ack. Those
+    that were under way before the hold say nothing about it, and an ack of theirs may be long in
+    coming: they must not keep the queue closed.
+    """
+    for shard in range(sql.shards):
+        if (yield sql("find_probe", shard=shard, queue=control.queue, since=since)):
+            return 0
+    return 1
 
 
 def _wait(control: Control, room: Room) -> int | None:

@@ -136,6 +136,8 @@ class Erased(msgspec.Struct, frozen=True):
     jobs: int = 0
     claims: int = 0
     schedules: int = 0
+    queues: int = 0
+    """Of the server."""
 
 
 def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]:
@@ -143,12 +145,14 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
 
     This frees the keys: an operator's explicit word, as with `delete`.
     """
-    jobs = claims = schedules = 0
+    jobs = claims = schedules = queues = 0
     published: list[str] = []
     for shard in range(sql.shards):
         # First of all, so that no tick makes another job meanwhile.
         rows = () if key is not None else (yield sql("erase_schedules", shard=shard, tenant=tenant))
         schedules += len(rows)
+        if key is None:
+            queues += len((yield sql("erase_served_queues", shard=shard, tenant=tenant)))
     for shard in range(sql.shards):
         rows, steps = yield from _erase_claims(sql, shard, tenant, key=key)
         claims += len(rows) + steps
@@ -165,7 +169,7 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
             yield sql("delete_tallies", ("shard", "id"), gone)
             yield from forget(sql, shard, [(job_id, tenant) for _, job_id in gone])
         jobs += len(gone)
-    return Erased(jobs, claims, schedules)
+    return Erased(jobs, claims, schedules, queues)
 
 
 def erase_scope(

@@ -13,10 +13,12 @@ import msgspec
 
 from onefold.model.identity import hash12
 from onefold.model.job import Job
+from onefold.model.moment import from_micros
 from onefold.model.queue import Outlook, QueueLimits, QueueSettings, stored_limit
+from onefold.operations.bell import ring
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from onefold.operations.statement import Operation, Row, Sql
 
@@ -48,25 +50,25 @@ def resume(sql: Sql, queue: str) -> Operation[None]:
     """Let a paused queue go on."""
     for shard in range(sql.shards):
         yield sql("pause_queue", shard=shard, queue=queue, paused=False)
-    yield from _ring(sql, [queue])
+    yield from ring(sql, [queue])
 
 
 def set_limits(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:
     """An operator's word: it replaces what the code has declared, and stays."""
     yield from _save(sql, {queue: limits}, declared=False, force=True)
-    yield from _ring(sql, [queue])
+    yield from ring(sql, [queue])
 
 
 def clear_limits(sql: Sql, queue: str) -> Operation[None]:
     """Forget an operator's word: the code's counts again, once a worker has declared it."""
     yield from _save(sql, {queue: NO_LIMITS}, declared=True, force=True)
-    yield from _ring(sql, [queue])
+    yield from ring(sql, [queue])
 
 
 def declare(sql: Sql, queues: Mapping[str, QueueLimits]) -> Operation[None]:
     """The code's word: it replaces what the code has said before, and never an operator's."""
     yield from _save(sql, queues, declared=True, force=False)
-    yield from _ring(sql, queues)
+    yield from ring(sql, queues)
 
 
 def _save(
@@ -99,12 +101,6 @@ def _save(
                     period=period,
                     group_period=group_period,
                 )
-
-
-def _ring(sql: Sql, queues: Iterable[str]) -> Operation[None]:
-    """Workers that wait for something to do have something to look at."""
-    if sql.rings(queues).get("rings"):
-        yield sql("ring", ("queue",), [(queue,) for queue in sorted(queues)])
 
 
 def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
@@ -148,6 +144,8 @@ def _settings(queue: str, row: Row | None, counts: tuple[int, int, int]) -> Queu
         ordered=bool(row[3]),
         limit=stored_limit(*row[4:7]),
         group_limit=stored_limit(*row[7:10]),
+        held_until=None if row[10] is None else from_micros(row[10]),
+        held_why=row[11],
         ready=ready,
         scheduled=scheduled,
         running=running,

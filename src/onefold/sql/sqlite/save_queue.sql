@@ -9,7 +9,7 @@ values (
 )
 on conflict (shard, name) do update
 set declared = excluded.declared,
-    controlled = excluded.controlled,
+    controlled = excluded.controlled or onefold_queue.held_until is not null,
     ordered = excluded.ordered,
     concurrency = excluded.concurrency,
     rate_count = excluded.rate_count,

@@ -1,0 +1,162 @@
+"""The engine's calls for whoever pushes jobs: hold and open queues, and park deliveries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from onefold.calls.procedure import Gather, Procedure, once_through
+from onefold.databases.gathering import Shared
+from onefold.errors import InvalidInput
+from onefold.model import given, names
+from onefold.model.delivery import Delivery, Ended, deliveries
+from onefold.model.moment import MICROSECOND, from_micros, span, to_micros
+from onefold.model.served_queue import HELD_WHYS, HeldWhy
+from onefold.operations import gates, served_queues
+from onefold.operations.awaiting import Parking, park
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from onefold.calls.procedure import Conductor
+    from onefold.model.job import Job
+    from onefold.model.served_queue import ServedQueue
+
+EXCHANGE_BYTES: Final = 64 * 1024
+
+
+class GateCalls:
+    """What a courier says about queues and deliveries, beside what every worker does."""
+
+    _conductor: Conductor
+
+    def hold(
+        self,
+        queue: str,
+        *,
+        after: timedelta | None = None,
+        until: datetime | None = None,
+        why: HeldWhy,
+        force: bool = False,
+    ) -> datetime:
+        """Give nothing of a queue for so long, or until then; answers when the hold ends.
+
+        Afterwards it gives one job at a time, on whatever machine, until somebody opens it. A hold
+        that ends later stays as it is, unless this one is forced.
+        """
+        return from_micros(self._conductor.run(_hold(queue, after, until, why, force=force)))
+
+    async def ahold(
+        self,
+        queue: str,
+        *,
+        after: timedelta | None = None,
+        until: datetime | None = None,
+        why: HeldWhy,
+        force: bool = False,
+    ) -> datetime:
+        """`hold`, awaited."""
+        procedure = _hold(queue, after, until, why, force=force)
+        return from_micros(await self._conductor.arun(procedure))
+
+    def open(self, queue: str, *, force: bool = False) -> bool:
+        """A job of the queue has gone well: end its hold, and forget the failures.
+
+        Writes nothing where there is nothing to end, and answers False. A hold that is not over yet
+        stays unless it is forced, by an operator: the job was under way before it.
+        """
+        return self._conductor.run(_open(queue, force=force))
+
+    async def aopen(self, queue: str, *, force: bool = False) -> bool:
+        """`open`, awaited."""
+        return await self._conductor.arun(_open(queue, force=force))
+
+    def failed(self, queue: str) -> int:
+        """Count a failure of the queue's endpoint; answers how many there are in a row."""
+        return self._conductor.run(_failed(queue))
+
+    async def afailed(self, queue: str) -> int:
+        """`failed`, awaited."""
+        return await self._conductor.arun(_failed(queue))
+
+    def park(
+        self,
+        delivery: Job | Delivery,
+        *,
+        ack_timeout: timedelta,
+        dead: bool = False,
+        exchange: str | None = None,
+    ) -> Ended:
+        """The receiver has the job, and will say more: have it wait for its ack for so long.
+
+        Without one in time the attempt has failed, or the job is buried where `dead` says so.
+        `exchange` is what was answered, as JSON. `already` says that the worker's word was faster.
+        """
+        procedure = _park(delivery, ack_timeout, dead=dead, exchange=exchange)
+        return self._conductor.run(procedure)
+
+    async def apark(
+        self,
+        delivery: Job | Delivery,
+        *,
+        ack_timeout: timedelta,
+        dead: bool = False,
+        exchange: str | None = None,
+    ) -> Ended:
+        """`park`, awaited."""
+        procedure = _park(delivery, ack_timeout, dead=dead, exchange=exchange)
+        return await self._conductor.arun(procedure)
+
+    def pushed_queues(self) -> list[ServedQueue]:
+        """The queues of all tenants that have an endpoint: one statement a shard."""
+        return self._conductor.run(once_through(served_queues.pushed, write=False))
+
+    async def apushed_queues(self) -> list[ServedQueue]:
+        """`pushed_queues`, awaited."""
+        return await self._conductor.arun(once_through(served_queues.pushed, write=False))
+
+
+def _hold(
+    queue: str,
+    after: timedelta | None,
+    until: datetime | None,
+    why: HeldWhy,
+    *,
+    force: bool,
+) -> Procedure[int]:
+    name = names.queue(queue, "queue")
+    given.flag(force, "force")
+    if why not in HELD_WHYS:
+        raise InvalidInput("why", f"must be one of {', '.join(HELD_WHYS)}, got {why!r}")
+    if (after is None) == (until is None):
+        raise InvalidInput("until", "must be given, or after: one of the two")
+    delay = None if after is None else span(after, "after")
+    moment = None if until is None else to_micros(until, "until")
+    return once_through(
+        lambda sql: gates.hold(sql, name, why=why, after=delay, until=moment, force=force)
+    )
+
+
+def _open(queue: str, *, force: bool) -> Procedure[bool]:
+    name = names.queue(queue, "queue")
+    given.flag(force, "force")
+    return once_through(lambda sql: gates.open_gate(sql, name, force=force))
+
+
+def _failed(queue: str) -> Procedure[int]:
+    name = names.queue(queue, "queue")
+    return once_through(lambda sql: gates.failed(sql, name))
+
+
+def _park(
+    delivery: Job | Delivery, ack_timeout: timedelta, *, dead: bool, exchange: str | None
+) -> Procedure[Ended]:
+    """In one commit with those that others park now."""
+    (named,) = deliveries([delivery])
+    parking = Parking(
+        named,
+        span(ack_timeout, "ack_timeout", least=MICROSECOND),
+        given.flag(dead, "dead"),
+        None if exchange is None else names.text(exchange, "exchange", longest=EXCHANGE_BYTES),
+    )
+    ended: Ended = yield Gather(Shared(park, parking, "park", named.id))
+    return ended

@@ -1,0 +1,122 @@
+"""The calls about queues of the server."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from onefold.calls.procedure import Procedure, Transaction, once_through
+from onefold.errors import QueueNotEmpty
+from onefold.model import given, names
+from onefold.model.served_queue import checked, new_secret, qualified
+from onefold.operations import served_queues
+
+if TYPE_CHECKING:
+    from onefold.calls.procedure import Conductor
+    from onefold.model.served_queue import QueueConfiguration, ServedQueue
+
+BATCH: Final = 500
+ROUNDS: Final = 8
+"""A queue that has new jobs so often while it is emptied is one that somebody still needs."""
+
+
+class ServedQueueCalls:
+    """A tenant's queues, as `onefold serve` has them: where their jobs go, and how."""
+
+    _conductor: Conductor
+    _tenant: str
+
+    def save_served_queue(self, name: str, configuration: QueueConfiguration) -> ServedQueue:
+        """Make a queue, or say anew what holds for it.
+
+        Without `secrets`, those that are stored stay; where there is an endpoint and no secret, one
+        is made. Its limits are the engine's from now on.
+        """
+        return self._conductor.run(self._save(name, configuration))
+
+    async def asave_served_queue(self, name: str, configuration: QueueConfiguration) -> ServedQueue:
+        """`save_served_queue`, awaited."""
+        return await self._conductor.arun(self._save(name, configuration))
+
+    def _save(self, name: str, configuration: QueueConfiguration) -> Procedure[ServedQueue]:
+        qualified(self._tenant, name)
+        said = checked(configuration)
+        # Made before the first try, so that every try stores the same.
+        secret = new_secret()
+        return once_through(
+            lambda sql: served_queues.save(sql, self._tenant, name, said, secret=secret)
+        )
+
+    def served_queue(self, name: str, *, counts: bool = False) -> ServedQueue | None:
+        """The queue of that name; with `counts`, what is in it, which takes longer to tell."""
+        return self._conductor.run(self._served_queue(name, counts=counts))
+
+    async def aserved_queue(self, name: str, *, counts: bool = False) -> ServedQueue | None:
+        """`served_queue`, awaited."""
+        return await self._conductor.arun(self._served_queue(name, counts=counts))
+
+    def _served_queue(self, name: str, *, counts: bool) -> Procedure[ServedQueue | None]:
+        qualified(self._tenant, name)
+        given.flag(counts, "counts")
+        return once_through(
+            lambda sql: served_queues.get(sql, self._tenant, name, counts=counts), write=False
+        )
+
+    def served_queues(
+        self, *, after: str | None = None, limit: int = 100, counts: bool = False
+    ) -> list[ServedQueue]:
+        """The tenant's queues by name, from the one after `after` on."""
+        return self._conductor.run(self._served_queues(after, limit, counts=counts))
+
+    async def aserved_queues(
+        self, *, after: str | None = None, limit: int = 100, counts: bool = False
+    ) -> list[ServedQueue]:
+        """`served_queues`, awaited."""
+        return await self._conductor.arun(self._served_queues(after, limit, counts=counts))
+
+    def _served_queues(
+        self, after: str | None, limit: int, *, counts: bool
+    ) -> Procedure[list[ServedQueue]]:
+        cursor = None if after is None else names.text(after, "after")
+        given.flag(counts, "counts")
+        return once_through(
+            lambda sql: served_queues.find(
+                sql, self._tenant, after=cursor, limit=limit, counts=counts
+            ),
+            write=False,
+        )
+
+    def delete_served_queue(self, name: str, *, force: bool = False) -> bool:
+        """Remove a queue, its limits and its hold included; False where there is none.
+
+        Raises `QueueNotEmpty` while jobs are queued in it or running, unless told by `force` to
+        remove them, too. Those that have ended stay for as long as they are kept.
+        """
+        return self._conductor.run(self._delete_queue(name, force=force))
+
+    async def adelete_served_queue(self, name: str, *, force: bool = False) -> bool:
+        """`delete_served_queue`, awaited."""
+        return await self._conductor.arun(self._delete_queue(name, force=force))
+
+    def _delete_queue(self, name: str, *, force: bool) -> Procedure[bool]:
+        queue = qualified(self._tenant, name)
+        rounds = ROUNDS if given.flag(force, "force") else 0
+        while True:
+            try:
+                deleted: bool = yield Transaction(
+                    lambda sql: served_queues.delete(sql, self._tenant, name)
+                )
+            except QueueNotEmpty:
+                if not rounds:
+                    raise
+                rounds -= 1
+                yield from _empty(queue)
+            else:
+                return deleted
+
+
+def _empty(queue: str) -> Procedure[None]:
+    """A batch a transaction: what dies midway has done whole batches, and can be repeated."""
+    removed = BATCH
+    while removed >= BATCH:
+        removed = yield Transaction(partial(served_queues.empty, queue=queue, limit=BATCH))

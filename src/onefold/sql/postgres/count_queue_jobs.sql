@@ -1,0 +1,62 @@
+-- How many jobs these queues have: due, for later, running, those of them that wait for their ack, and dead
+-- ones of the tenant. By the four indexes that have such jobs.
+select
+    counted.queue,
+    sum(counted.ready)::bigint,
+    sum(counted.scheduled)::bigint,
+    sum(counted.running)::bigint,
+    sum(counted.awaiting)::bigint,
+    sum(counted.dead)::bigint
+from (
+    select
+        j.queue,
+        count(*) filter (where j.run_at <= clock.now) as ready,
+        count(*) filter (where j.run_at > clock.now) as scheduled,
+        0 as running,
+        0 as awaiting,
+        0 as dead
+    from onefold.job as j
+    cross join
+        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+            as clock (now)
+    where
+        j.shard = :shard::smallint
+        and j.queue = any(:queues::text[])
+        and j.state = 0
+        and j.group_key is null
+    group by j.queue
+    union all
+    select
+        j.queue,
+        count(*) filter (where j.run_at <= clock.now),
+        count(*) filter (where j.run_at > clock.now),
+        0,
+        0,
+        0
+    from onefold.job as j
+    cross join
+        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+            as clock (now)
+    where
+        j.shard = :shard::smallint
+        and j.queue = any(:queues::text[])
+        and j.state = 0
+        and j.group_key is not null
+    group by j.queue
+    union all
+    select j.queue, 0, 0, count(*), count(*) filter (where j.awaiting = j.fence), 0
+    from onefold.job as j
+    where j.shard = :shard::smallint and j.queue = any(:queues::text[]) and j.state = 1
+    group by j.queue
+    union all
+    select j.queue, 0, 0, 0, 0, count(*)
+    from onefold.job as j
+    where
+        j.shard = :shard::smallint
+        and j.tenant = :tenant::text
+        and j.queue = any(:queues::text[])
+        and j.state = 3
+        and not j.stripped
+    group by j.queue
+) as counted
+group by counted.queue

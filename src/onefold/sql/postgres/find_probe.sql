@@ -1,0 +1,10 @@
+-- The job that was taken since the hold of a queue was over, if it is still running. Reads the running rows
+-- of the queue (job_running).
+select j.id::text
+from onefold.job as j
+where
+    j.shard = :shard::smallint
+    and j.queue = :queue::text
+    and j.state = 1
+    and j.taken_at >= :since::bigint
+limit 1

@@ -1,0 +1,35 @@
+-- Hold a queue: it gives nothing until then. A longer hold stays, unless this one is forced. Answers with
+-- when the hold ends, and with what was wanted, for the rows of other shards to have the same.
+insert into onefold.queue (
+    shard, name, declared, controlled, held_until, held_why, updated_at
+)
+values (
+    :shard::smallint, :queue::text, true, true,
+    coalesce(
+        :until::bigint,
+        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+            + :after::bigint
+    ),
+    :why::text,
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+)
+on conflict (shard, name) do update
+set controlled = true,
+    held_until = case
+        when :force::boolean or queue.held_until is null or queue.held_until < excluded.held_until
+            then excluded.held_until
+        else queue.held_until
+    end,
+    held_why = case
+        when :force::boolean or queue.held_until is null or queue.held_until < excluded.held_until
+            then excluded.held_why
+        else queue.held_why
+    end,
+    updated_at = excluded.updated_at
+returning
+    queue.held_until,
+    coalesce(
+        :until::bigint,
+        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+            + :after::bigint
+    )

@@ -1,0 +1,6 @@
+-- The settings of a queue of the server, locked while they are changed.
+select s.settings
+from onefold.served_queue as s
+where s.shard = :shard::smallint and s.tenant = :tenant::text and s.name = :served::text
+order by s.shard, s.tenant, s.name
+for update

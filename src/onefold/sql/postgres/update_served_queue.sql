@@ -1,0 +1,6 @@
+-- Say anew what holds for a queue of the server.
+update onefold.served_queue as s
+set
+    settings = :settings::text,
+    updated_at = coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+where s.shard = :shard::smallint and s.tenant = :tenant::text and s.name = :served::text

@@ -1,0 +1,50 @@
+-- How many jobs these queues have: due, for later, running, those of them that wait for their ack, and dead
+-- ones of the tenant. By the four indexes that have such jobs.
+select
+    counted.queue,
+    sum(counted.ready),
+    sum(counted.scheduled),
+    sum(counted.running),
+    sum(counted.awaiting),
+    sum(counted.dead)
+from (
+    select
+        j.queue as queue,
+        sum(j.run_at <= :now) as ready,
+        sum(j.run_at > :now) as scheduled,
+        0 as running,
+        0 as awaiting,
+        0 as dead
+    from onefold_job as j
+    where
+        j.shard = :shard
+        and j.queue in (select value from json_each(:queues))
+        and j.state = 0
+        and j.group_key is null
+    group by j.queue
+    union all
+    select j.queue, sum(j.run_at <= :now), sum(j.run_at > :now), 0, 0, 0
+    from onefold_job as j
+    where
+        j.shard = :shard
+        and j.queue in (select value from json_each(:queues))
+        and j.state = 0
+        and j.group_key is not null
+    group by j.queue
+    union all
+    select j.queue, 0, 0, count(*), coalesce(sum(j.awaiting = j.fence), 0), 0
+    from onefold_job as j
+    where j.shard = :shard and j.queue in (select value from json_each(:queues)) and j.state = 1
+    group by j.queue
+    union all
+    select j.queue, 0, 0, 0, 0, count(*)
+    from onefold_job as j
+    where
+        j.shard = :shard
+        and j.tenant = :tenant
+        and j.queue in (select value from json_each(:queues))
+        and j.state = 3
+        and not j.stripped
+    group by j.queue
+) as counted
+group by counted.queue

@@ -1,0 +1,6 @@
+-- The job that was taken since the hold of a queue was over, if it is still running. Reads the running rows
+-- of the queue (onefold_job_running).
+select j.id
+from onefold_job as j
+where j.shard = :shard and j.queue = :queue and j.state = 1 and j.taken_at >= :since
+limit 1

@@ -1,0 +1,9 @@
+-- The queues of all tenants that have an endpoint, and how they stand.
+select
+    s.tenant, s.name, s.settings, s.created_at, s.updated_at, coalesce(q.paused, false), q.held_until,
+    q.held_why, coalesce(q.failures, 0)
+from onefold_served_queue as s
+left join onefold_queue as q
+    on q.shard = s.shard
+    and q.name = case when s.tenant = '' then s.name else '{' || s.tenant || '}' || s.name end
+where s.shard = :shard and json_extract(s.settings, '$.endpoint') is not null

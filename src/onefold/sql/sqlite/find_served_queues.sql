@@ -1,0 +1,16 @@
+-- The queues of a tenant on the server by name, or the one of that name, and how they stand: the engine's
+-- row of the queue is on the same shard.
+select
+    s.tenant, s.name, s.settings, s.created_at, s.updated_at, coalesce(q.paused, false), q.held_until,
+    q.held_why, coalesce(q.failures, 0)
+from onefold_served_queue as s
+left join onefold_queue as q
+    on q.shard = s.shard
+    and q.name = case when s.tenant = '' then s.name else '{' || s.tenant || '}' || s.name end
+where
+    s.shard = :shard
+    and s.tenant = :tenant
+    and (:served is null or s.name = :served)
+    and (:after is null or s.name > :after)
+order by s.name
+limit :limit

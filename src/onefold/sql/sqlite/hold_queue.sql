@@ -1,0 +1,20 @@
+-- Hold a queue: it gives nothing until then. A longer hold stays, unless this one is forced. Answers with
+-- when the hold ends, and with what was wanted, for the rows of other shards to have the same.
+insert into onefold_queue (
+    shard, name, declared, controlled, held_until, held_why, updated_at
+)
+values (:shard, :queue, true, true, coalesce(:until, :now + :after), :why, :now)
+on conflict (shard, name) do update
+set controlled = true,
+    held_until = case
+        when :force or onefold_queue.held_until is null or onefold_queue.held_until < excluded.held_until
+            then excluded.held_until
+        else onefold_queue.held_until
+    end,
+    held_why = case
+        when :force or onefold_queue.held_until is null or onefold_queue.held_until < excluded.held_until
+            then excluded.held_why
+        else onefold_queue.held_why
+    end,
+    updated_at = excluded.updated_at
+returning held_until, coalesce(:until, :now + :after)
