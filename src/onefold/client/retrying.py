@@ -58,7 +58,7 @@ def persist(
         wait = max(patience.pause(tried, dice()), _asked_for(reply))
         if tried >= patience.tries or clock() + wait >= deadline:
             if failure is not None:
-                raise Unreachable(failure.url, failure.reason, tries=tried) from failure
+                raise Unreachable(failure.url, failure.reason, tries=tried) from failure.__cause__
             assert reply is not None
             return msgspec.structs.replace(reply, tries=tried)
         yield Pause(wait)

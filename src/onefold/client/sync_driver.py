@@ -89,5 +89,7 @@ def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
 
 def _reason(error: BaseException) -> str:
     """What a person makes of it: without the objects that urllib3 puts in front."""
-    text = str(error).rpartition(">: ")[2] or str(error) or type(error).__name__
-    return text.removesuffix(".")
+    text = str(error)
+    for mark in (">: ", "): "):
+        text = text.rpartition(mark)[2]
+    return (text or type(error).__name__).removesuffix(".")
