@@ -23,6 +23,7 @@ from onefold.errors import (
     LeaseLost,
     OnefoldError,
     OutcomeUnknown,
+    QueueNotEmpty,
     ScheduleNotFound,
     StepFailed,
     UsageError,
@@ -55,6 +56,7 @@ SCHEDULE_NOT_FOUND: Final = Kind("schedule_not_found", 404, "No such schedule")
 METHOD_NOT_ALLOWED: Final = Kind("method_not_allowed", 405, "Method not allowed")
 TIMED_OUT: Final = Kind("timed_out", 408, "Request took too long to arrive")
 ALREADY_ENQUEUED: Final = Kind("already_enqueued", 409, "Already enqueued")
+QUEUE_NOT_EMPTY: Final = Kind("queue_not_empty", 409, "Queue has jobs")
 WRONG_STATE: Final = Kind("wrong_state", 409, "Not possible in this state")
 BUSY: Final = Kind("busy", 409, "Held by another")
 STEP_FAILED: Final = Kind("step_failed", 409, "Step failed before")
@@ -67,8 +69,9 @@ TOOK_TOO_LONG: Final = Kind("took_too_long", 503, "Took too long")
 
 KINDS: Final[tuple[Kind, ...]] = (
     MALFORMED, INVALID, UNAUTHENTICATED, FORBIDDEN, NOT_FOUND, QUEUE_NOT_FOUND, JOB_NOT_FOUND,
-    SCHEDULE_NOT_FOUND, METHOD_NOT_ALLOWED, TIMED_OUT, ALREADY_ENQUEUED, WRONG_STATE, BUSY,
-    STEP_FAILED, GONE, UNSUPPORTED_MEDIA, RATE_LIMITED, INTERNAL, NOT_INSTALLED, TOOK_TOO_LONG,
+    SCHEDULE_NOT_FOUND, METHOD_NOT_ALLOWED, TIMED_OUT, ALREADY_ENQUEUED, QUEUE_NOT_EMPTY,
+    WRONG_STATE, BUSY, STEP_FAILED, GONE, UNSUPPORTED_MEDIA, RATE_LIMITED, INTERNAL, NOT_INSTALLED,
+    TOOK_TOO_LONG,
 )  # fmt: skip
 """The server's own, beside those of the surfaces."""
 
@@ -191,6 +194,15 @@ def _busy(error: Any) -> Problem:
     return make(BUSY, str(error), retry_after=error.retry_after, extra=_evidence(error))
 
 
+def _not_empty(error: Any) -> Problem:
+    return make(
+        QUEUE_NOT_EMPTY,
+        f"There are jobs in the queue {error.name!r}, queued or running. Nothing was removed. Let"
+        " them end, or send the request with ?force=true: they are removed with it then.",
+        extra={"queue": error.name},
+    )
+
+
 def _usage(error: Any) -> Problem:
     return make(INVALID, str(error))
 
@@ -211,6 +223,7 @@ _TELLERS: Final[tuple[tuple[type[BaseException], Callable[[Any], Problem]], ...]
     (JobNotFound, _plainly(JOB_NOT_FOUND)),
     (ScheduleNotFound, _plainly(SCHEDULE_NOT_FOUND)),
     (AlreadyEnqueued, _plainly(ALREADY_ENQUEUED)),
+    (QueueNotEmpty, _not_empty),
     (KeyReused, _plainly(KEY_REUSED)),
     (Busy, _busy),
     (OutcomeUnknown, _plainly(OUTCOME_UNKNOWN)),

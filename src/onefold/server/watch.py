@@ -34,10 +34,11 @@ async def watch_queues(calls: Tenant, tell: Tell) -> None:
     while True:
         started = time.monotonic()
         try:
-            found = {queue.name: _said(queue) for queue in await calls.aserved_queues(limit=MOST)}
+            queues = await calls.aserved_queues(limit=MOST, counts=True)
         except DatabaseError as error:
             log.warning("The queues could not be counted for those who listen: %s", error)
         else:
+            found = {queue.name: _said(queue) for queue in queues}
             for name, said in found.items():
                 if seen is not None and seen.get(name) != said:
                     tell(COUNTED, name, stamped({"queue": name, **said}))

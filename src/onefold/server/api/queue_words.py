@@ -140,6 +140,7 @@ class QueueAnswer(Answer):
     failures: int
     """Of its endpoint, in a row."""
     counts: Counts | None
+    """Null where they were not asked for."""
     created_at: str
     updated_at: str
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import secrets
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from onefold.model import names
 from onefold.model.moment import from_micros
-from onefold.model.served_queue import SECRETS, Secret, qualified
+from onefold.model.served_queue import SECRETS, Secret, new_secret, qualified
 from onefold.push.address import AddressPolicy
 from onefold.server.api.bounds import Seconds
 from onefold.server.api.queue_words import (
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
 OVERLAP: Final = 24 * 60 * 60.0
 """Seconds for which an old secret signs along."""
-SECRET_BYTES: Final = 32
 
 
 class QueuesQuery(Query):
@@ -49,6 +46,15 @@ class QueuesQuery(Query):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
     after: str | None = None
     """The `next` of the page before."""
+    counts: bool = True
+    """How many jobs there are in each: of millions, it takes a while to tell."""
+
+
+class QueueQuery(Query):
+    """How much is told of a queue."""
+
+    counts: bool = True
+    """How many jobs there are in it: of millions, it takes a while to tell."""
 
 
 class DeleteQueueQuery(Query):
@@ -82,14 +88,17 @@ async def put_queue(asking: Asking) -> Said:
 
 async def get_queue(asking: Asking) -> Said:
     """One queue."""
-    return Said(200, said_of(await _found(asking)))
+    query: QueueQuery = asking.query
+    return Said(200, said_of(await _found(asking, counts=query.counts)))
 
 
 async def list_queues(asking: Asking) -> Said:
     """A page of queues, by name."""
     query: QueuesQuery = asking.query
     # One more than is shown tells whether there are more.
-    found = await asking.calls.aserved_queues(after=query.after, limit=query.limit + 1)
+    found = await asking.calls.aserved_queues(
+        after=query.after, limit=query.limit + 1, counts=query.counts
+    )
     page = found[: query.limit]
     following = page[-1].name if len(found) > query.limit else None
     return Said(200, QueueList(items=[said_of(queue) for queue in page], next=following))
@@ -109,7 +118,7 @@ async def pause_queue(asking: Asking) -> Said:
     """Give no more jobs of it to anybody."""
     await _found(asking)
     await _set_paused(asking, _name(asking), paused=True)
-    return await get_queue(asking)
+    return Said(200, said_of(await _found(asking)))
 
 
 async def resume_queue(asking: Asking) -> Said:
@@ -120,7 +129,7 @@ async def resume_queue(asking: Asking) -> Said:
         said = msgspec.structs.replace(queue.configuration, paused_reason=None, secrets=())
         await _saved(asking, queue.name, said)
     await _set_paused(asking, queue.name, paused=False)
-    return await get_queue(asking)
+    return Said(200, said_of(await _found(asking)))
 
 
 async def get_secret(asking: Asking) -> Said:
@@ -132,18 +141,13 @@ async def rotate_secret(asking: Asking) -> Said:
     """Sign with a new secret; the old one signs along for a while."""
     body: SecretBody = asking.body
     queue = await _found(asking)
-    text = new_secret() if body.signing_secret is None else body.signing_secret
+    text = new_secret().text if body.signing_secret is None else body.signing_secret
     now = from_micros(asking.server.conductor.now())
     overlap = duration(body.overlap, "overlap")
     signing = rotated(queue.configuration.secrets, text, now=now, overlap=overlap)
     configuration = msgspec.structs.replace(queue.configuration, secrets=signing)
     saved = await _saved(asking, queue.name, checked_by_member(configuration))
     return Said(200, secrets_said(saved.configuration))
-
-
-def new_secret() -> str:
-    """A secret as Standard Webhooks writes it."""
-    return f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}"
 
 
 def rotated(
@@ -173,9 +177,9 @@ async def _set_paused(asking: Asking, name: str, *, paused: bool) -> None:
     await (asking.onefold.apause(queue) if paused else asking.onefold.aresume(queue))
 
 
-async def _found(asking: Asking) -> ServedQueue:
+async def _found(asking: Asking, *, counts: bool = False) -> ServedQueue:
     name = _name(asking)
-    queue = await asking.calls.aserved_queue(name)
+    queue = await asking.calls.aserved_queue(name, counts=counts)
     if queue is None:
         raise QueueNotFound(name)
     return queue
@@ -218,6 +222,7 @@ ROUTES: Final = (
         summary="One queue, and what is in it",
         endpoint=get_queue,
         scope="work",
+        query=QueueQuery,
         answers={200: QueueAnswer},
         problems=(404,),
     ),

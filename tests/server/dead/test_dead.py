@@ -1,0 +1,197 @@
+"""Dead letters over HTTP: found, sent round again, removed; safe to repeat."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.fixtures.colours import Clock
+from tests.fixtures.served import Api
+
+DEAD = "/v1/queues/payments/dead"
+
+
+async def bury(api: Api, count: int = 1, *, reason: str = "no use", **members: Any) -> list[str]:
+    """Publish jobs and bury them; their ids."""
+    ids: list[str] = []
+    for _ in range(count):
+        ids.append((await api.publish(**members))["id"])
+        job = await api.take()
+        await api.onefold.engine.abury([job], reason=reason)
+    return ids
+
+
+async def letters(api: Api, query: str = "") -> list[str]:
+    reply = await api("GET", f"{DEAD}{query}")
+    assert reply.status == 200, reply.body
+    return [letter["id"] for letter in reply.json["items"]]
+
+
+async def test_they_are_listed_the_newest_first_a_page_at_a_time(api: Api) -> None:
+    await api.queue()
+    ids = await bury(api, 3)
+
+    first = (await api("GET", f"{DEAD}?limit=2")).json
+    rest = (await api("GET", f"{DEAD}?limit=2&after={first['next']}")).json
+
+    assert [letter["id"] for letter in first["items"]] == ids[:0:-1]
+    assert ([letter["id"] for letter in rest["items"]], rest["next"]) == (ids[:1], None)
+    letter = first["items"][0]
+    assert (letter["state"], letter["reason"], letter["queue"]) == ("dead", "no use", "payments")
+    assert letter["payload"] == {"n": 1}
+
+
+async def test_filters_say_which(api: Api, clock: Clock) -> None:
+    await api.queue()
+    (plain,) = await bury(api)
+    (tagged,) = await bury(api, tags=["import"], kind="load", reason="poison")
+
+    assert await letters(api, "?tag=import") == [tagged]
+    assert await letters(api, "?kind=payments") == [plain]
+    assert await letters(api, "?reason=poison") == [tagged]
+    assert await letters(api, f"?endedBefore={quote(clock().isoformat())}") == []
+    assert len(await letters(api, f"?endedFrom={quote(clock().isoformat())}")) == 2
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"),
+        ("limit=many", "limit"),
+        ("after=nonsense", "after"),
+        ("endedFrom=2020-01-01T00:00:00", "endedFrom"),
+        ("colour=red", "colour"),
+        ("kind=a&kind=b", "kind"),
+        ("reason=%00", "reason"),
+    ],
+)
+async def test_filters_that_are_none_are_refused_by_name(api: Api, query: str, field: str) -> None:
+    await api.queue()
+    told = (await api("GET", f"{DEAD}?{query}")).problem(400, "invalid_input")
+    assert told["field"] == field
+
+
+async def test_one_goes_round_again_under_its_own_id(api: Api) -> None:
+    await api.queue()
+    (letter,) = await bury(api)
+
+    reply = await api("POST", f"/v1/jobs/{letter}/replay")
+
+    assert reply.status == 200
+    assert reply.json == {"id": letter, "duplicate": False, "state": "queued"}
+    again = (await api("POST", f"/v1/jobs/{letter}/replay")).json
+    assert again == {"id": letter, "duplicate": True, "state": "queued"}
+
+
+async def test_a_completed_job_only_afresh(api: Api) -> None:
+    await api.queue()
+    job_id = (await api.publish())["id"]
+    await api.onefold.engine.afinish([await api.take()])
+
+    (await api("POST", f"/v1/jobs/{job_id}/replay")).problem(409, "wrong_state")
+
+    assert (await api("POST", f"/v1/jobs/{job_id}/replay", {"fresh": True})).json["id"] == job_id
+
+
+async def test_a_letter_whose_key_a_newer_job_holds_stays_where_it_is(api: Api) -> None:
+    await api.queue()
+    (letter,) = await bury(api, uniqueKey="k")
+    holder = (await api.publish(uniqueKey="k"))["id"]
+
+    reply = await api("POST", f"/v1/jobs/{letter}/replay")
+
+    assert reply.json == {"id": holder, "duplicate": True, "state": "queued"}
+    assert await letters(api) == [letter]
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+async def test_a_job_that_is_nowhere(api: Api) -> None:
+    path = "/v1/jobs/0189d9a1-0000-7000-8000-000000000000/replay"
+    (await api("POST", path)).problem(404, "job_not_found")
+    (await api("POST", "/v1/jobs/nonsense/replay")).problem(400, "invalid_input")
+
+
+async def test_all_go_round_again_and_a_repeat_finds_none(api: Api) -> None:
+    await api.queue()
+    ids = await bury(api, 3)
+
+    told = (await api("POST", f"{DEAD}/replay")).json
+
+    assert (told["replayed"], told["skipped"], told["next"]) == (3, 0, None)
+    assert [item["id"] for item in told["items"]] == ids
+    again = (await api("POST", f"{DEAD}/replay", {})).json
+    assert again == {"replayed": 0, "skipped": 0, "items": [], "next": None}
+
+
+async def test_a_repeat_with_the_same_key_is_given_the_same_answer(api: Api) -> None:
+    await api.queue()
+    await bury(api, 2)
+
+    first = await api("POST", f"{DEAD}/replay", {}, idempotency_key="again-1")
+    await bury(api)
+    again = await api("POST", f"{DEAD}/replay", {}, idempotency_key="again-1")
+
+    assert first.json["replayed"] == 2
+    assert again.body == first.body
+    assert len(await letters(api)) == 1, "what died since then is another request's"
+
+
+async def test_only_those_of_the_queue_and_of_the_filter(api: Api) -> None:
+    await api.queue()
+    await api.queue("other")
+    await bury(api, 2)
+    (tagged,) = await bury(api, tags=["import"])
+
+    assert (await api("POST", "/v1/queues/other/dead/replay")).json["replayed"] == 0
+    told = (await api("POST", f"{DEAD}/replay", {"tag": "import"})).json
+
+    assert [item["id"] for item in told["items"]] == [tagged]
+    assert len(await letters(api)) == 2
+
+
+async def test_a_limit_goes_on_behind_letters_that_stay(api: Api) -> None:
+    await api.queue()
+    await bury(api, 2, uniqueKey="k")
+    holder = (await api.publish(uniqueKey="k", delay=60))["id"]
+    (free,) = await bury(api)
+
+    first = (await api("POST", f"{DEAD}/replay", {"limit": 2})).json
+    rest = (await api("POST", f"{DEAD}/replay", {"limit": 2, "after": first["next"]})).json
+
+    assert (first["replayed"], first["skipped"]) == (0, 2)
+    assert {item["id"] for item in first["items"]} == {holder}
+    assert [item["id"] for item in rest["items"]] == [free]
+
+
+async def test_letters_are_removed_by_filter(api: Api) -> None:
+    await api.queue()
+    await bury(api, 3)
+    (kept,) = await bury(api, kind="keep")
+
+    told = (await api("DELETE", f"{DEAD}?kind=payments&limit=2")).json
+    rest = (await api("DELETE", f"{DEAD}?kind=payments&limit=2")).json
+
+    assert (told, rest) == ({"deleted": 2, "more": True}, {"deleted": 1, "more": False})
+    assert await letters(api) == [kept]
+
+
+async def test_letters_that_outlive_their_queue_are_still_found(api: Api) -> None:
+    await api.queue()
+    (letter,) = await bury(api)
+    assert (await api("DELETE", "/v1/queues/payments")).status == 204
+
+    assert await letters(api) == [letter]
+    assert (await api("POST", f"{DEAD}/replay")).json["replayed"] == 1
+
+
+async def test_another_tenant_s_letters_are_out_of_sight(api: Api) -> None:
+    await api.queue()
+    acme = api.onefold.tenant("acme")
+    other = await acme.aenqueue("payments", {}, queue="payments")
+    await api.onefold.engine.abury([await api.take()], reason="no use")
+
+    assert await letters(api) == []
+    (await api("POST", f"/v1/jobs/{other.id}/replay")).problem(404, "job_not_found")
+    assert (await api("POST", f"{DEAD}/replay")).json["replayed"] == 0
+    assert (await api("DELETE", DEAD)).json["deleted"] == 0

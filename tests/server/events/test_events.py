@@ -1,0 +1,193 @@
+"""`GET /v1/events`: what happens, as it happens, to its own tenant; within bounds."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from onefold.server import watch
+from onefold.server.api import events
+from onefold.server.feed import Feed
+from tests.fixtures.colours import Clock, Store
+from tests.fixtures.served import Api
+from tests.server.events.stream import Stream
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Let others go on until it holds; pytest's timeout bounds it."""
+    while not holds():  # noqa: ASYNC110 - nobody tells it
+        await asyncio.sleep(0)
+
+
+async def listening(api: Api, stream: Stream) -> None:
+    before = api.app.server.feed.listeners
+    assert (await stream.piece() or "").startswith("retry: ")
+    assert before <= api.app.server.feed.listeners
+    assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert stream.headers["cache-control"] == "no-store"
+
+
+async def test_a_publish_is_told(api: Api) -> None:
+    await api.queue()
+    async with Stream(api) as stream:
+        await listening(api, stream)
+
+        await api.publish({"secret": "payload"})
+        await api.publish(uniqueKey="k")
+        await api.publish(uniqueKey="k")
+
+        names = [await stream.event() for _ in range(3)]
+    assert [told.name for told in names] == ["jobs.enqueued", "jobs.enqueued", "jobs.duplicate"]
+    data = names[0].data
+    assert (data["queue"], data["kind"], data["count"]) == ("payments", "payments", 1)
+    assert "secret" not in str(names), "no payload is ever told"
+
+
+async def test_what_a_worker_does_here_is_told(api: Api) -> None:
+    await api.queue()
+    done = asyncio.Event()
+
+    @api.onefold.job(queue="payments")
+    async def pay() -> None:
+        done.set()
+
+    async with Stream(api, "event=job.started&event=job.ended") as stream:
+        await listening(api, stream)
+        enqueued = await api.onefold.aenqueue("pay", queue="payments")
+        async with api.onefold.worker(queues=["payments"]):
+            await done.wait()
+            started, ended = await stream.event(), await stream.event()
+
+    assert (started.name, ended.name) == ("job.started", "job.ended")
+    assert started.data["id"] == ended.data["id"] == enqueued.id
+    assert (ended.data["outcome"], ended.data["attempt"]) == ("completed", 1)
+
+
+async def test_other_tenants_hear_nothing_of_it(api: Api) -> None:
+    await api.queue()
+    async with Stream(api) as stream:
+        await listening(api, stream)
+
+        await api.onefold.tenant("acme").aenqueue("secret", queue="{acme}payments")
+        await api.publish()
+
+        assert (await stream.event()).data["kind"] == "payments"
+
+
+async def test_what_another_process_does_is_counted(
+    api: Api, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "EVERY", 0.001)
+    await api.queue()
+    async with Stream(api, "event=queue.counted") as stream:
+        await listening(api, stream)
+        await store.open(clock=clock).aenqueue("payments", queue="payments")
+
+        told = await stream.event()
+
+    assert (told.name, told.data["queue"], told.data["ready"]) == ("queue.counted", "payments", 1)
+
+
+async def test_filters_by_queue_and_by_event(api: Api) -> None:
+    await api.queue()
+    await api.queue("other")
+    async with Stream(api, "queue=other&event=jobs.enqueued") as stream:
+        await listening(api, stream)
+
+        await api.publish()
+        await api.publish(queue="other", uniqueKey="k")
+        await api.publish(queue="other", uniqueKey="k")
+        await api.publish(queue="other")
+
+        first, second = await stream.event(), await stream.event()
+    assert {first.data["queue"], second.data["queue"]} == {"other"}
+
+
+async def test_an_event_that_nobody_knows_is_refused(api: Api) -> None:
+    told = (await api("GET", "/v1/events?event=job.vanished")).problem(400, "invalid_input")
+    assert told["field"] == "event"
+
+
+async def test_a_head_of_what_never_ends_is_refused(api: Api) -> None:
+    reply = await api("HEAD", "/v1/events")
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, OPTIONS")
+
+
+async def test_a_listener_goes_on_where_it_was(api: Api) -> None:
+    await api.queue()
+    async with Stream(api) as stream:
+        await listening(api, stream)
+        await api.publish()
+        seen = (await stream.event()).id
+    assert seen is not None
+    await api.publish(kind="missed")
+
+    async with Stream(api, last_event_id=seen) as stream:
+        assert (await stream.event()).data["kind"] == "missed"
+
+
+async def test_what_cannot_be_gone_on_with_is_said_to_be_a_gap(api: Api) -> None:
+    async with Stream(api, last_event_id="0123456789ab-7") as stream:
+        told = await stream.event()
+
+    assert (told.id, told.name, told.data["after"]) == (None, "gap", "0123456789ab-7")
+    assert told.data["detail"]
+
+
+async def test_silence_is_kept_alive_by_comments(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT", 0.001)
+    async with Stream(api) as stream:
+        await listening(api, stream)
+        assert await stream.piece() == ": still here"
+
+
+async def test_who_does_not_keep_up_is_dropped_and_told_so(api: Api) -> None:
+    api.app.server.feed = Feed(api.onefold.hooks, buffer=5, remembered=5)
+    feed = api.app.server.feed
+    await api.queue()
+    async with Stream(api, stalled=True) as stream:
+        await until(lambda: feed.listeners == 1)
+        for _ in range(20):
+            await api.publish()
+        assert feed.listeners == 0
+
+        stream.reads.set()
+        names = [(await stream.event()).name for _ in range(6)]
+
+        assert names == ["jobs.enqueued"] * 5 + ["dropped"]
+        assert await stream.piece() is None, "it has ended"
+
+
+async def test_a_drain_ends_it_with_a_word(api: Api) -> None:
+    async with Stream(api) as stream:
+        await listening(api, stream)
+
+        api.app.server.drain()
+
+        assert (await stream.event()).name == "stopping"
+        assert await stream.piece() is None
+
+
+async def test_who_comes_while_the_server_stops_is_told_at_once(api: Api) -> None:
+    api.app.server.drain()
+    async with Stream(api) as stream:
+        assert (await stream.event()).name == "stopping"
+
+
+async def test_who_leaves_is_forgotten(api: Api) -> None:
+    async with Stream(api) as stream:
+        await listening(api, stream)
+        assert api.app.server.feed.listeners == 1
+
+    assert api.app.server.feed.listeners == 0
+
+
+async def test_there_is_room_for_so_many(api: Api) -> None:
+    api.app.server.feed = Feed(api.onefold.hooks, most=1)
+    async with Stream(api) as stream:
+        await listening(api, stream)
+
+        reply = await api("GET", "/v1/events")
+
+        reply.problem(503, "unavailable")
+        assert int(reply.headers["retry-after"]) > 0

@@ -1,0 +1,150 @@
+"""The feed: who is told what, in bounds."""
+
+import asyncio
+import threading
+
+from onefold.calls.hooks import Hooks
+from onefold.events import JobsEnqueued, LeasesExpired
+from onefold.server.feed import Feed, Message, Subscription
+
+
+def everything(message: Message) -> bool:
+    del message
+    return True
+
+
+def enqueued(number: int = 1, tenant: str = "acme") -> JobsEnqueued:
+    return JobsEnqueued("email", f"{{{tenant}}}mail", number, tenant)
+
+
+def listening(feed: Feed, tenant: str = "acme", after: str | None = None) -> Subscription:
+    return feed.listen(tenant, after=after, wants=everything)
+
+
+async def taken(subscription: Subscription) -> list[Message]:
+    """What waits; no more than a moment is given to anything else."""
+    return await subscription.take(0.01)
+
+
+async def test_a_listener_is_told_of_its_own_tenant_and_of_nobody_else() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks)
+    subscription = listening(feed)
+
+    hooks.tell(enqueued(1, "other"))
+    hooks.tell(enqueued(2))
+    hooks.tell(LeasesExpired(3))
+
+    (message,) = await taken(subscription)
+    assert (message.name, message.queue) == ("jobs.enqueued", "mail")
+    assert b'"count":2' in message.data
+
+
+async def test_nothing_is_built_while_nobody_listens() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks, linger=0)
+    before = hooks.wanted
+
+    subscription = listening(feed)
+    assert (before, hooks.wanted) == (False, True)
+
+    feed.leave("acme", subscription)
+    while hooks.wanted:  # noqa: ASYNC110 - nobody tells it
+        await asyncio.sleep(0)
+
+
+async def test_a_listener_that_is_too_slow_gets_what_was_kept_and_is_dropped() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks, buffer=3, remembered=3)
+    slow, quick = listening(feed), listening(feed)
+    for number in range(3):
+        hooks.tell(enqueued(number))
+    await taken(quick)
+
+    hooks.tell(enqueued(3))
+
+    assert slow.end == "slow"
+    assert len(await taken(slow)) == 3
+    assert await taken(slow) == []
+    assert quick.end is None
+    assert len(await taken(quick)) == 1
+    assert feed.listeners == 1
+
+
+async def test_whoever_comes_back_in_time_goes_on_where_it_was() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks)
+    first = listening(feed)
+    hooks.tell(enqueued(1))
+    (seen,) = await taken(first)
+    feed.leave("acme", first)
+    hooks.tell(enqueued(2))
+
+    again = listening(feed, after=seen.id)
+    hooks.tell(enqueued(3))
+
+    assert again.missed is None
+    assert [message.data.count(b'"count":') for message in await taken(again)] == [1, 1]
+
+
+async def test_what_is_not_remembered_is_owned_up_to() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks, remembered=2)
+    first = listening(feed)
+    hooks.tell(enqueued(1))
+    (seen,) = await taken(first)
+    for number in range(3):
+        hooks.tell(enqueued(number))
+
+    for unknown in (seen.id, "0123-1", "nonsense", seen.id.replace("-1", "-99"), ""):
+        late = listening(feed, after=unknown)
+        assert late.missed == unknown
+        assert await taken(late) == []
+
+
+async def test_another_tenant_s_place_is_not_known_here() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks)
+    acme, other = listening(feed), listening(feed, "other")
+    hooks.tell(enqueued(1))
+    hooks.tell(enqueued(1, "other"))
+    (seen,) = await taken(acme)
+
+    stranger = listening(feed, "other", after=seen.id)
+
+    assert stranger.missed == seen.id
+    assert len(await taken(other)) == 1
+
+
+async def test_events_of_other_threads_are_told_in_the_loop() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks)
+    subscription = listening(feed)
+
+    thread = threading.Thread(target=lambda: hooks.tell(enqueued(7)))
+    thread.start()
+    (message,) = await subscription.take(10)
+    thread.join()
+
+    assert b'"count":7' in message.data
+
+
+async def test_a_stop_ends_everybody_with_what_they_have() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks)
+    subscription = listening(feed)
+    hooks.tell(enqueued(1))
+
+    feed.close()
+
+    assert subscription.end == "stopping"
+    assert len(await taken(subscription)) == 1
+    assert (feed.listeners, hooks.wanted) == (0, False)
+
+
+async def test_as_many_as_it_can_serve() -> None:
+    feed = Feed(Hooks(), most=2)
+    listening(feed)
+    assert not feed.is_full
+    listening(feed, "other")
+    assert feed.is_full

@@ -1,0 +1,93 @@
+"""Settings of queues from memory: others' changes within a second, one's own at once."""
+
+import asyncio
+
+import pytest
+
+from onefold import Onefold
+from onefold.model.served_queue import QueueConfiguration
+from onefold.server.problems import QueueNotFound
+from onefold.server.queues import QueueCache
+from tests.fixtures.colours import Store
+
+
+class Time:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def saying(attempts: int) -> QueueConfiguration:
+    return QueueConfiguration(max_attempts=attempts)
+
+
+async def opened(store: Store) -> tuple[Onefold, QueueCache, Time]:
+    onefold, time = store.open(), Time()
+    await onefold.asave_served_queue("q", saying(1))
+    return onefold, QueueCache(onefold, clock=time), time
+
+
+async def test_what_others_change_is_seen_within_a_second(store: Store) -> None:
+    onefold, cache, time = await opened(store)
+    assert (await cache.get("", "q")).max_attempts == 1
+    await onefold.asave_served_queue("q", saying(2))
+
+    time.now = 0.9
+    assert (await cache.get("", "q")).max_attempts == 1
+    time.now = 1.0
+    assert (await cache.get("", "q")).max_attempts == 2
+
+
+async def test_what_is_changed_here_is_seen_at_once(store: Store) -> None:
+    onefold, cache, _ = await opened(store)
+    await cache.get("", "q")
+    await onefold.asave_served_queue("q", saying(2))
+
+    cache.forget("", "q")
+
+    assert (await cache.get("", "q")).max_attempts == 2
+
+
+async def test_an_answer_that_a_change_overtook_is_not_kept(store: Store) -> None:
+    onefold, cache, _ = await opened(store)
+    asked = asyncio.create_task(cache.get("", "q"))
+    await asyncio.sleep(0)
+    await onefold.asave_served_queue("q", saying(2))
+    cache.forget("", "q")
+    await asked
+
+    assert (await cache.get("", "q")).max_attempts == 2
+
+
+async def test_that_there_is_no_queue_is_asked_anew_each_time(store: Store) -> None:
+    onefold, cache, _ = await opened(store)
+    with pytest.raises(QueueNotFound):
+        await cache.get("", "new")
+
+    await onefold.asave_served_queue("new", saying(3))
+
+    assert (await cache.get("", "new")).max_attempts == 3
+
+
+async def test_tenants_do_not_share_a_name(store: Store) -> None:
+    onefold, cache, _ = await opened(store)
+    await onefold.tenant("acme").asave_served_queue("q", saying(7))
+
+    assert (await cache.get("acme", "q")).max_attempts == 7
+    assert (await cache.get("", "q")).max_attempts == 1
+    with pytest.raises(QueueNotFound):
+        await cache.get("other", "q")
+
+
+async def test_who_asks_together_asks_once_and_survives_who_goes_away(store: Store) -> None:
+    _, cache, _ = await opened(store)
+    first, second = (asyncio.create_task(cache.get("", "q")) for _ in range(2))
+    await asyncio.sleep(0)
+
+    first.cancel()
+
+    assert (await second).max_attempts == 1

@@ -1,0 +1,94 @@
+"""Secrets of queues: made, shown to few, rotated without a gap."""
+
+from datetime import UTC, datetime, timedelta
+
+from onefold.model.served_queue import SECRETS, Secret, new_secret
+from onefold.server.api.queues import rotated
+from tests.fixtures.colours import Clock
+from tests.fixtures.served import Api
+
+ENDPOINT = {"endpoint": "https://example.com/hook"}
+NOW = datetime(2020, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+async def test_a_queue_with_an_endpoint_gets_a_secret_and_one_without_has_none(api: Api) -> None:
+    assert (await api("PUT", "/v1/queues/pulled", {})).json["signingSecret"] is None
+    assert (await api("PUT", "/v1/queues/pushed", ENDPOINT)).json["signingSecret"]
+
+
+async def test_a_look_at_a_queue_does_not_show_its_secret(api: Api) -> None:
+    secret = (await api("PUT", "/v1/queues/q", ENDPOINT)).json["signingSecret"]
+
+    for path in ("/v1/queues/q", "/v1/queues"):
+        assert secret.encode() not in (await api("GET", path)).body
+    told = (await api("GET", "/v1/queues/q/secret")).json
+    assert told == {
+        "signingSecret": secret,
+        "secrets": [{"secret": secret, "expiresAt": None}],
+    }
+
+
+async def test_a_secret_that_is_given_is_used(api: Api) -> None:
+    mine = new_secret().text
+    reply = await api("PUT", "/v1/queues/q", {**ENDPOINT, "signingSecret": mine})
+    assert reply.json["signingSecret"] == mine
+
+
+async def test_the_old_secret_signs_along_for_a_day(api: Api, clock: Clock) -> None:
+    old = (await api("PUT", "/v1/queues/q", ENDPOINT)).json["signingSecret"]
+
+    told = (await api("POST", "/v1/queues/q/secret")).json
+
+    assert told["signingSecret"] not in {old, None}
+    assert told["secrets"][1] == {"secret": old, "expiresAt": "2020-01-02T00:00:00.000Z"}
+    clock.advance(timedelta(days=1))
+    again = (await api("POST", "/v1/queues/q/secret", {"overlap": 60})).json
+    assert [each["secret"] for each in again["secrets"]] == [
+        again["signingSecret"],
+        told["signingSecret"],
+    ]
+
+
+async def test_a_rotation_with_a_key_is_done_once(api: Api) -> None:
+    await api("PUT", "/v1/queues/q", ENDPOINT)
+
+    first = await api("POST", "/v1/queues/q/secret", {}, idempotency_key="rotate-1")
+    again = await api("POST", "/v1/queues/q/secret", {}, idempotency_key="rotate-1")
+
+    assert first.body == again.body
+    assert (await api("GET", "/v1/queues/q/secret")).json == first.json
+
+
+async def test_an_overlap_of_nothing_ends_the_old_one_now(api: Api) -> None:
+    await api("PUT", "/v1/queues/q", ENDPOINT)
+    told = (await api("POST", "/v1/queues/q/secret", {"overlap": 0})).json
+    assert len(told["secrets"]) == 1
+
+
+async def test_a_secret_that_is_none_is_refused_by_its_name(api: Api) -> None:
+    await api("PUT", "/v1/queues/q", ENDPOINT)
+    reply = await api("POST", "/v1/queues/q/secret", {"signingSecret": "short"})
+    assert reply.problem(400, "invalid_input")["field"] == "signingSecret"
+
+
+def test_a_rotation_makes_no_old_secret_live_longer() -> None:
+    soon = Secret("old", NOW + timedelta(minutes=1))
+    over = Secret("over", NOW)
+
+    signing = rotated([Secret("present"), soon, over], "new", now=NOW, overlap=HOUR)
+
+    assert signing == (Secret("new"), Secret("present", NOW + HOUR), soon)
+
+
+def test_a_secret_that_is_known_becomes_the_newest() -> None:
+    signing = rotated([Secret("a"), Secret("b", NOW + HOUR)], "b", now=NOW, overlap=HOUR)
+    assert signing == (Secret("b"), Secret("a", NOW + HOUR))
+
+
+def test_many_rotations_keep_so_many_secrets() -> None:
+    signing: tuple[Secret, ...] = ()
+    for number in range(2 * SECRETS):
+        signing = rotated(signing, str(number), now=NOW, overlap=HOUR)
+    assert len(signing) == SECRETS
+    assert signing[0] == Secret(str(2 * SECRETS - 1))

@@ -1,0 +1,151 @@
+"""Schedules over HTTP: a job of a queue at every tick."""
+
+import sys
+from datetime import timedelta
+
+import pytest
+
+from tests.fixtures.colours import Clock
+from tests.fixtures.served import Api
+
+PATH = "/v1/schedules/nightly"
+BODY = {"cron": "0 2 * * *", "queue": "reports"}
+
+
+async def test_a_schedule_is_made_and_shown(api: Api) -> None:
+    await api.queue("reports", maxAttempts=3)
+
+    reply = await api("PUT", PATH, BODY)
+
+    assert reply.status == 201
+    told = reply.json
+    assert (told["name"], told["queue"], told["kind"]) == ("nightly", "reports", "reports")
+    assert (told["maxAttempts"], told["payload"], told["tz"]) == (3, {}, "UTC")
+    assert (told["nextTick"], told["lastTick"]) == ("2020-01-01T02:00:00.000Z", None)
+    assert (await api("GET", PATH)).json == told
+    assert (await api("GET", "/v1/schedules")).json == {"items": [told], "next": None}
+
+
+async def test_everything_that_is_said_is_shown(api: Api) -> None:
+    await api.queue("reports")
+    said = {
+        **BODY,
+        "kind": "report",
+        "payload": {"big": 2**70, "region": "eu"},
+        "tz": "Europe/Berlin",
+        "catchUp": "all",
+        "catchUpMost": 7,
+        "priority": -3,
+        "delay": 1.5,
+        "maxAttempts": 2,
+        "uniqueKey": "k",
+        "uniqueWhile": "queued",
+        "uniqueFor": 60,
+        "groupKey": "g",
+        "tags": ["a"],
+        "metadata": {"who": "me"},
+    }
+
+    told = (await api("PUT", PATH, said)).json
+
+    assert {name: told[name] for name in said} == said
+
+
+async def test_a_put_replaces_all_of_it(api: Api) -> None:
+    await api.queue("reports")
+    await api("PUT", PATH, {**BODY, "tags": ["a"], "tz": "Europe/Berlin"})
+
+    reply = await api("PUT", PATH, {**BODY, "cron": "0 3 * * *"})
+
+    assert reply.status == 200
+    assert (reply.json["cron"], reply.json["tags"], reply.json["tz"]) == ("0 3 * * *", [], "UTC")
+
+
+async def test_its_ticks_are_jobs_of_the_queue(api: Api, clock: Clock) -> None:
+    await api.queue("reports", maxAttempts=3, backoff={"type": "fixed", "base": 5})
+    await api("PUT", PATH, {**BODY, "payload": {"region": "eu"}})
+
+    clock.advance(timedelta(hours=2))
+    await api.onefold.engine.atick()
+
+    (job,) = (await api.onefold.afind(queue="reports")).jobs
+    assert (job.kind, job.payload, job.max_attempts) == ("reports", {"region": "eu"}, 3)
+    assert job.metadata == {"schedule": "nightly"}
+    assert (await api("GET", PATH)).json["lastTick"] == "2020-01-01T02:00:00.000Z"
+
+
+async def test_pause_and_resume(api: Api, clock: Clock) -> None:
+    await api.queue("reports")
+    await api("PUT", PATH, BODY)
+
+    paused = (await api("POST", f"{PATH}/pause")).json
+    assert (paused["paused"], paused["nextTick"]) == (True, None)
+    assert (await api("POST", f"{PATH}/pause")).status == 200, "said twice, it is said once"
+
+    clock.advance(timedelta(hours=3))
+    resumed = (await api("POST", f"{PATH}/resume")).json
+    assert (resumed["paused"], resumed["nextTick"]) == (False, "2020-01-02T02:00:00.000Z")
+
+
+async def test_a_removed_one_is_gone(api: Api) -> None:
+    await api.queue("reports")
+    await api("PUT", PATH, BODY)
+
+    assert (await api("DELETE", PATH)).status == 204
+
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume")):
+        (await api(method, f"{PATH}{path}")).problem(404, "schedule_not_found")
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+async def test_a_queue_must_be_there(api: Api) -> None:
+    (await api("PUT", PATH, BODY)).problem(404, "queue_not_found")
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"cron": "every day"}, "cron"),
+        ({"cron": "0 0 30 2 *"}, "cron"),
+        ({"cron": None}, "$.cron"),
+        ({"tz": "Mars/Base"}, "tz"),
+        ({"queue": "{acme}reports"}, "queue"),
+        ({"kind": ""}, "kind"),
+        ({"catchUp": "some"}, "$.catchUp"),
+        ({"catchUpMost": 3}, "catchUpMost"),
+        ({"delay": -1}, "$.delay"),
+        ({"delay": 1e300}, "delay"),
+        ({"runAt": "2020-01-01T00:00:00Z"}, "$.runAt"),
+        ({"uniqueFor": 60}, "uniqueFor"),
+        ({"tags": [""]}, "tags"),
+    ],
+)
+async def test_what_cannot_be_is_refused_by_name(
+    api: Api, said: dict[str, object], field: str
+) -> None:
+    await api.queue("reports")
+
+    told = (await api("PUT", PATH, {**BODY, **said})).problem(400, "invalid_input")
+
+    assert told["field"] == field, told
+    assert (await api("GET", PATH)).status == 404
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+async def test_a_server_that_cannot_read_cron_says_what_to_install(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.queue("reports")
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+
+    told = (await api("PUT", PATH, BODY)).problem(501, "not_installed")
+    assert "pip install 'onefold[cron]'" in told["detail"]
+
+
+async def test_tenants_do_not_see_each_other_s(api: Api) -> None:
+    await api.queue("reports")
+    await api.onefold.tenant("acme").aschedule("nightly", "0 2 * * *", kind="report")
+
+    assert (await api("GET", "/v1/schedules")).json["items"] == []
+    (await api("GET", PATH)).problem(404, "schedule_not_found")
