@@ -566,7 +566,7 @@ $function$;
 -- Record a publish key, or find the job that it stands for. One that is over is taken.
 create function onefold._claim_publish_key(
     asked onefold.prepared, now bigint, shards integer,
-    out job_id uuid, out state smallint, out mismatch boolean, out is_new boolean
+    out job_id uuid, out owner uuid, out state smallint, out mismatch boolean, out is_new boolean
 )
 language plpgsql
 as $function$
@@ -598,6 +598,7 @@ begin
             and c.key = asked.publish_key;
         continue when not found;
         job_id := known.result::uuid;
+        owner := known.owner;
         mismatch := known.fingerprint is distinct from asked.publish_fingerprint;
         select j.state into _claim_publish_key.state
         from onefold.job as j
@@ -643,19 +644,159 @@ begin
 end
 $function$;
 
-create function onefold._refuse_reuse(key text, job_id uuid) returns void
+create function onefold._refuse_reuse(key text, job_id uuid, item integer) returns void
 language plpgsql
 as $function$
 begin
     raise exception using
         errcode = 'OF422',
-        message = format(
+        message = coalesce('item ' || item || ': ', '') || format(
             'the key %L was used before with a different request. Use a new key for a new request.', key),
-        detail = json_build_object('key', key, 'holder_id', job_id)::text;
+        detail = json_build_object('key', key, 'holder_id', job_id, 'item', item)::text;
 end
 $function$;
 
--- --- the function ------------------------------------------------------------------------------------
+create function onefold._refuse_duplicate(key text, job_id uuid, state text, item integer) returns void
+language plpgsql
+as $function$
+begin
+    raise exception using
+        errcode = 'unique_violation',
+        message = coalesce('item ' || item || ': ', '')
+            || format('the key %L is held by job %s (%s).', key, job_id, state),
+        detail = json_build_object(
+            'key', key, 'holder_id', job_id, 'state', state, 'item', item)::text,
+        hint = $$Use on_duplicate => 'keep' to be answered with that job instead.$$,
+        constraint = 'job_unique';
+end
+$function$;
+
+create function onefold._check_policy(on_duplicate text, on_mismatch text) returns void
+language plpgsql
+as $function$
+begin
+    if on_duplicate in ('replace', 'rerun') then
+        perform onefold._refuse('on_duplicate', format(
+            'must be keep or raise here, got %L: only the library and the server change a holder',
+            on_duplicate));
+    elsif on_duplicate is null or on_duplicate not in ('keep', 'raise') then
+        perform onefold._refuse('on_duplicate', format('must be keep or raise, got %L', on_duplicate));
+    elsif on_mismatch is null or on_mismatch not in ('flag', 'raise') then
+        perform onefold._refuse('on_mismatch', format('must be flag or raise, got %L', on_mismatch));
+    end if;
+end
+$function$;
+
+create function onefold._time(clock timestamptz) returns bigint
+language sql
+as $function$
+    select coalesce(
+        onefold._to_micros(clock, 'clock'), (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+$function$;
+
+-- How many shards there are is data; without it no key could be looked for in the right place.
+create function onefold._shards() returns integer
+language sql
+stable
+as $function$
+    select (m.value::jsonb ->> 'shards')::integer from onefold.meta as m where m.name = 'identity'
+$function$;
+
+-- Store the jobs that are new, and answer for each item, in order. Publish keys first, then unique keys, both
+-- in the one order in which everybody asks for them: so that two batches never wait for each other.
+create function onefold._enqueue(
+    asked onefold.prepared[], request_ids text[], on_duplicate text, on_mismatch text, now bigint,
+    shards integer, is_batch boolean
+)
+returns table (id uuid, duplicate boolean, inserted boolean, state text, mismatch boolean)
+language plpgsql
+as $function$
+declare
+    words text[] := array['queued', 'running', 'completed', 'dead', 'cancelled'];
+    ids uuid[] := array(select a.id from unnest(asked) with ordinality as a order by a.ordinality);
+    leaders integer[] := array_fill(null::integer, array[cardinality(asked)]);
+    answers uuid[] := array_fill(null::uuid, array[cardinality(asked)]);
+    states text[] := array_fill(null::text, array[cardinality(asked)]);
+    mismatches boolean[] := array_fill(false, array[cardinality(asked)]);
+    published record;
+    stand record;
+    one onefold.prepared;
+    place integer;
+    label integer;
+begin
+    for place in
+        select a.ordinality
+        from unnest(asked) with ordinality as a
+        where a.publish_key is not null
+        order by
+            a.publish_shard, a.tenant collate "C", a.queue collate "C", a.publish_key collate "C",
+            a.ordinality
+    loop
+        label := case when is_batch then place - 1 end;
+        one := asked[place];
+        published := onefold._claim_publish_key(one, now, shards);
+        if not published.is_new then
+            mismatches[place] := published.mismatch;
+            leaders[place] := array_position(ids, published.owner);
+            answers[place] := published.job_id;
+            states[place] := words[published.state + 1];
+            if published.mismatch and on_mismatch = 'raise' then
+                perform onefold._refuse_reuse(one.publish_key, published.job_id, label);
+            end if;
+        end if;
+    end loop;
+
+    for place in
+        select a.ordinality
+        from unnest(asked) with ordinality as a
+        where answers[a.ordinality] is null
+        order by
+            a.shard, a.tenant collate "C", a.unique_kind collate "C" nulls first,
+            a.unique_key collate "C" nulls first, a.ordinality
+    loop
+        label := case when is_batch then place - 1 end;
+        one := asked[place];
+        stand := onefold._settle(one, now);
+        answers[place] := stand.id;
+        states[place] := words[stand.state + 1];
+        continue when stand.is_new;
+        mismatches[place] := stand.fingerprint is distinct from one.fingerprint;
+        if on_duplicate = 'raise' then
+            perform onefold._refuse_duplicate(one.unique_key, stand.id, states[place], label);
+        elsif mismatches[place] and on_mismatch = 'raise' then
+            perform onefold._refuse_reuse(one.unique_key, stand.id, label);
+        elsif one.publish_key is not null then
+            -- The publish key stands for the holder.
+            update onefold.claim as c
+            set result = stand.id::text
+            where
+                c.shard = one.publish_shard
+                and c.tenant = one.tenant
+                and c.surface = 'publish'
+                and c.scope = one.queue
+                and c.key = one.publish_key
+                and c.owner = one.id;
+        end if;
+    end loop;
+
+    for place in 1..cardinality(asked) loop
+        -- The same publish key came earlier in this call.
+        id := answers[coalesce(leaders[place], place)];
+        state := states[coalesce(leaders[place], place)];
+        duplicate := id <> ids[place];
+        inserted := not duplicate;
+        mismatch := mismatches[place];
+        -- A job that is gone, and that only a publish key remembers, has nobody to tidy its notes.
+        if duplicate and state is not null then
+            insert into onefold.duplicate (shard, job_id, at, request_id)
+            values (onefold._shard_of(id, shards), id, now, request_ids[place]);
+        end if;
+        return next;
+    end loop;
+end
+$function$;
+
+-- --- the functions -----------------------------------------------------------------------------------
 
 create function onefold.onefold_enqueue(
     kind text,
@@ -686,77 +827,18 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $function$
 declare
-    words text[] := array['queued', 'running', 'completed', 'dead', 'cancelled'];
-    now bigint := coalesce(
-        onefold._to_micros(clock, 'clock'), (extract(epoch from statement_timestamp()) * 1000000)::bigint);
-    shards integer := (
-        select (m.value::jsonb ->> 'shards')::integer from onefold.meta as m where m.name = 'identity');
-    asked onefold.prepared;
-    published record;
-    stand record;
+    shards integer := onefold._shards();
 begin
-    if on_duplicate in ('replace', 'rerun') then
-        perform onefold._refuse('on_duplicate', format(
-            'must be keep or raise here, got %L: only the library and the server change a holder',
-            on_duplicate));
-    elsif on_duplicate is null or on_duplicate not in ('keep', 'raise') then
-        perform onefold._refuse('on_duplicate', format('must be keep or raise, got %L', on_duplicate));
-    elsif on_mismatch is null or on_mismatch not in ('flag', 'raise') then
-        perform onefold._refuse('on_mismatch', format('must be flag or raise, got %L', on_mismatch));
-    end if;
+    perform onefold._check_policy(on_duplicate, on_mismatch);
     perform onefold._check_key(request_id, 'request_id', 0) where request_id is not null;
-    asked := onefold._prepare(
-        kind, payload, queue, priority, max_attempts, run_at, unique_key, group_key, tags, metadata,
-        delay, unique_while, unique_for, across_kinds, idempotency_key, idempotency_for, tenant,
-        expires_at, shards);
-
-    duplicate := true;
-    if asked.publish_key is not null then
-        published := onefold._claim_publish_key(asked, now, shards);
-        if not published.is_new then
-            id := published.job_id;
-            state := words[published.state + 1];
-            mismatch := published.mismatch;
-            if mismatch and on_mismatch = 'raise' then
-                perform onefold._refuse_reuse(idempotency_key, id);
-            end if;
-        end if;
-    end if;
-    if id is null then
-        stand := onefold._settle(asked, now);
-        id := stand.id;
-        state := words[stand.state + 1];
-        duplicate := not stand.is_new;
-        mismatch := duplicate and stand.fingerprint is distinct from asked.fingerprint;
-        if duplicate and on_duplicate = 'raise' then
-            raise exception using
-                errcode = 'unique_violation',
-                message = format('the key %L is held by job %s (%s).', unique_key, id, state),
-                detail = json_build_object('key', unique_key, 'holder_id', id, 'state', state)::text,
-                hint = $$Use on_duplicate => 'keep' to be answered with that job instead.$$,
-                constraint = 'job_unique';
-        elsif mismatch and on_mismatch = 'raise' then
-            perform onefold._refuse_reuse(unique_key, id);
-        elsif duplicate and asked.publish_key is not null then
-            -- The publish key stands for the holder.
-            update onefold.claim as c
-            set result = stand.id::text
-            where
-                c.shard = asked.publish_shard
-                and c.tenant = asked.tenant
-                and c.surface = 'publish'
-                and c.scope = asked.queue
-                and c.key = asked.publish_key
-                and c.owner = asked.id;
-        end if;
-    end if;
-    inserted := not duplicate;
-    -- A job that is gone, and that only a publish key remembers, has nobody to tidy its notes.
-    if duplicate and state is not null then
-        insert into onefold.duplicate (shard, job_id, at, request_id)
-        values (onefold._shard_of(id, shards), id, now, onefold_enqueue.request_id);
-    end if;
-    return next;
+    return query select * from onefold._enqueue(
+        array[onefold._prepare(
+            kind, payload, queue, priority, max_attempts, run_at, unique_key, group_key, tags, metadata,
+            delay, unique_while, unique_for, across_kinds, idempotency_key, idempotency_for, tenant,
+            expires_at, shards
+        )],
+        array[request_id], on_duplicate, on_mismatch, onefold._time(clock), shards, false
+    );
 end
 $function$;
 
@@ -827,4 +909,87 @@ as $function$
         metadata, delay, unique_while, unique_for, across_kinds, idempotency_key, idempotency_for,
         tenant, expires_at, on_duplicate, on_mismatch, request_id, clock
     )
+$function$;
+
+-- Many at once, all or nothing: a JSON array of objects whose members are named like the arguments of
+-- `onefold_enqueue`. Items are counted from 0.
+create function onefold.onefold_enqueue_many(
+    jobs jsonb,
+    tenant text default '',
+    on_duplicate text default 'keep',
+    on_mismatch text default 'flag',
+    clock timestamptz default null              -- for tests: what the time is taken to be
+)
+returns table (
+    item integer, id uuid, duplicate boolean, inserted boolean, state text, mismatch boolean
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $function$
+declare
+    known text[] := array[
+        'kind', 'payload', 'queue', 'priority', 'max_attempts', 'run_at', 'unique_key', 'group_key',
+        'tags', 'metadata', 'delay', 'unique_while', 'unique_for', 'across_kinds', 'idempotency_key',
+        'idempotency_for', 'expires_at', 'request_id'];
+    shards integer := onefold._shards();
+    asked onefold.prepared[] := array[]::onefold.prepared[];
+    request_ids text[] := array[]::text[];
+    job jsonb;
+    told record;
+    one onefold.prepared;
+    named text;
+    reason text;
+begin
+    perform onefold._check_policy(on_duplicate, on_mismatch);
+    if jobs is null or jsonb_typeof(jobs) <> 'array' then
+        perform onefold._refuse('jobs', 'must be a JSON array of objects');
+    elsif jsonb_array_length(jobs) > 10000 then
+        perform onefold._refuse(
+            'jobs', format('must be at most 10000, got %s', jsonb_array_length(jobs)));
+    end if;
+    begin
+        for job in select j.value from jsonb_array_elements(jobs) as j loop
+            if jsonb_typeof(job) <> 'object' then
+                perform onefold._refuse('job', 'must be a JSON object');
+            end if;
+            select min(m.name) into named
+            from jsonb_object_keys(job) as m (name)
+            where m.name <> all (known);
+            if named is not null then
+                perform onefold._refuse(named, 'is no option of a job');
+            end if;
+            select * into told
+            from jsonb_to_record(job) as r (
+                kind text, queue text, priority integer, max_attempts integer, run_at timestamptz,
+                unique_key text, group_key text, tags text[], delay interval, unique_while text,
+                unique_for interval, across_kinds boolean, idempotency_key text,
+                idempotency_for interval, expires_at timestamptz, request_id text
+            );
+            perform onefold._check_key(told.request_id, 'request_id', 0)
+            where told.request_id is not null;
+            one := onefold._prepare(
+                told.kind, coalesce(job -> 'payload', '{}')::text, coalesce(told.queue, 'default'),
+                coalesce(told.priority, 0), coalesce(told.max_attempts, 8), told.run_at,
+                told.unique_key, told.group_key, told.tags, nullif(job -> 'metadata', 'null'),
+                told.delay, told.unique_while, told.unique_for, coalesce(told.across_kinds, false),
+                told.idempotency_key, coalesce(told.idempotency_for, '24 hours'), tenant,
+                told.expires_at, shards);
+            asked := asked || one;
+            request_ids := request_ids || told.request_id;
+        end loop;
+    exception
+        when data_exception then
+            get stacked diagnostics named = column_name, reason = message_text;
+            raise exception using
+                errcode = sqlstate,
+                message = format('item %s: %s', cardinality(asked), reason),
+                column = named;
+    end;
+    return query
+        select (e.ordinality - 1)::integer, e.id, e.duplicate, e.inserted, e.state, e.mismatch
+        from onefold._enqueue(
+            asked, request_ids, on_duplicate, on_mismatch, onefold._time(clock), shards, true
+        ) with ordinality as e
+        order by e.ordinality;
+end
 $function$;

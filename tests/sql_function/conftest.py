@@ -1,0 +1,39 @@
+"""What the tests of the function share: a schema that has it, and connections of their own."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from onefold import Onefold
+
+
+@pytest.fixture(scope="module")
+def schema(postgres_url: str) -> Iterator[str]:
+    """A migrated schema of a few shards, for one file of tests."""
+    name = f"from_sql_{uuid4().hex}"
+    with Onefold(postgres_url, schema=name, shards=3) as onefold:
+        onefold.migrate()
+    yield name
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def onefold(postgres_url: str, schema: str) -> Iterator[Onefold]:
+    """The library, on the same schema; the last test's jobs are gone."""
+    with Onefold(postgres_url, schema=schema) as found:
+        found.erase(tenant="")
+        yield found
+
+
+@pytest.fixture
+def connection(postgres_url: str, schema: str) -> Iterator[psycopg.Connection[Any]]:
+    """A caller that finds the function by its search path, as docs advise."""
+    with psycopg.connect(postgres_url, autocommit=True) as found:
+        path = sql.SQL("set search_path to public, {}").format(sql.Identifier(schema))
+        found.execute(path)
+        yield found

@@ -1,0 +1,163 @@
+"""The contract, sat by `onefold_enqueue`: what an enqueue answers, holds, publishes and notes.
+
+A test that asks for what the function does not have is named here, with what it asks for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from onefold.errors import InvalidInput
+from onefold.model.job import NewJob, OnDuplicate
+from onefold.model.retention import Retention
+from onefold.testing.contract import (
+    answers,
+    batches,
+    on_duplicate,
+    publish_keys,
+    scopes,
+    shards,
+    suppressed,
+)
+from tests.fixtures.citus import distribute
+from tests.sql_function.from_sql import FromSql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T", bound=type)
+
+RESENT: Final = "the ids of an earlier try"
+RETENTION: Final = "retention"
+REPLACE: Final = "on_duplicate replace or rerun"
+MISSING: Final[dict[str, set[str]]] = {}
+"""What cannot be asked for from SQL, and the tests of the contract that ask for it."""
+
+
+def without(why: str, *names: str) -> Callable[[T], T]:
+    """The tests of a class but these."""
+
+    def left_out(suite: T) -> T:
+        for name in names:
+            assert callable(getattr(suite, name)), f"the contract has no {name} any more"
+            setattr(suite, name, None)
+        MISSING.setdefault(why, set()).update(names)
+        return suite
+
+    return left_out
+
+
+@pytest.fixture(scope="module", params=[1, 4], ids=["x1", "x4"])
+def opened(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[FromSql]:
+    subject = FromSql(postgres_url, schema=f"from_sql_{uuid4().hex}", shards=request.param)
+    subject.open()
+    distribute(postgres_url, subject.schema)
+    yield subject
+    subject.close()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        name = sql.Identifier(subject.schema)
+        connection.execute(sql.SQL("drop schema {} cascade").format(name))
+
+
+@pytest.fixture
+def subject(opened: FromSql) -> FromSql:
+    opened.reset()
+    return opened
+
+
+class TestAnswers(answers.TestAnswers): ...
+
+
+class TestNameSpaces(answers.TestNameSpaces): ...
+
+
+class TestMismatch(answers.TestMismatch): ...
+
+
+class TestPayloads(answers.TestPayloads): ...
+
+
+@without(RESENT, *(name for name in vars(answers.TestLostAnswers) if name.startswith("test_")))
+class TestLostAnswers(answers.TestLostAnswers): ...
+
+
+@without(
+    REPLACE,
+    "test_the_newest_request_of_the_batch_wins_where_it_may",
+    "test_one_call_meets_holders_in_every_state",
+)
+class TestBatches(batches.TestBatches): ...
+
+
+class TestAllOrNothing(batches.TestAllOrNothing): ...
+
+
+class TestScopes(scopes.TestScopes): ...
+
+
+class TestWindows(scopes.TestWindows): ...
+
+
+class TestHoldersScope(scopes.TestHoldersScope): ...
+
+
+class TestKeysNeverReturn(scopes.TestKeysNeverReturn): ...
+
+
+@without(
+    RETENTION,
+    "test_it_is_known_when_the_job_is_pruned",
+    "test_it_is_known_when_no_record_was_kept",
+)
+class TestPublishKeys(publish_keys.TestPublishKeys): ...
+
+
+@without(REPLACE, "test_a_repeated_replace_replaces_once", "test_a_repeated_rerun_triggers_once")
+class TestPublishKeysAndUniqueKeys(publish_keys.TestPublishKeysAndUniqueKeys): ...
+
+
+class TestPublishKeysExpire(publish_keys.TestPublishKeysExpire): ...
+
+
+class TestPublishKeysInBatches(publish_keys.TestPublishKeysInBatches): ...
+
+
+class TestKeep(on_duplicate.TestKeep): ...
+
+
+class TestRaise(on_duplicate.TestRaise): ...
+
+
+@without(RETENTION, "test_those_of_a_job_that_is_gone_leave_nothing_behind")
+class TestSuppressed(suppressed.TestSuppressed): ...
+
+
+class TestTurns(shards.TestTurns): ...
+
+
+class TestShardOrder(shards.TestShardOrder): ...
+
+
+def test_what_is_missing_cannot_be_asked_for(subject: FromSql) -> None:
+    """Or its tests could be sat."""
+    with psycopg.connect(subject.url) as connection:
+        cursor: psycopg.Cursor[Any] = connection.execute(
+            "select p.proname, p.proargnames from pg_proc as p"
+            " where p.pronamespace = %s::regnamespace and p.proname like 'onefold%%'",
+            [subject.schema],
+        )
+        found = cursor.fetchall()
+    assert sorted(name for name, _ in found) == ["onefold_enqueue"] * 3 + ["onefold_enqueue_many"]
+    assert [names for _, names in found if RETENTION in names] == []
+    with pytest.raises(InvalidInput, match="item 0: retention is no option of a job"):
+        subject.enqueue_many([NewJob("email", retention=Retention())])
+    words: tuple[OnDuplicate, ...] = ("replace", "rerun")
+    for word in words:
+        with pytest.raises(InvalidInput, match=f"must be keep or raise here, got '{word}'"):
+            subject.enqueue("email", unique_key="k", on_duplicate=word)
+    assert set(MISSING) == {RESENT, RETENTION, REPLACE}
