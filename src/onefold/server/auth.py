@@ -40,7 +40,7 @@ class Caller(msgspec.Struct, frozen=True):
     scopes: frozenset[str]
 
     def may(self, scope: str | None, method: str = "POST") -> bool:
-        """Whether what needs `scope` is open: `admin` opens all, and `work` what `publish` reads."""
+        """Whether what needs `scope` is open; `admin` opens all, `work` what `publish` reads."""
         if scope is None or scope in self.scopes or "admin" in self.scopes:
             return True
         return scope == "publish" and method in READS and "work" in self.scopes
@@ -116,6 +116,18 @@ def bearer(header: str | None) -> str | None:
     """What stands behind `Bearer`; None where the header is missing or of another kind."""
     scheme, _, token = (header or "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
+
+
+def refuse_tenants(tenant: str) -> None:
+    """Refuse what tells of all tenants to each of them."""
+    if tenant:
+        raise Refused(
+            make(
+                FORBIDDEN,
+                "This tells of all tenants, and is for an API key that has none. Nothing was done."
+                " Use a key that was made without a tenant, for the operator.",
+            )
+        )
 
 
 def unauthenticated() -> Refused:

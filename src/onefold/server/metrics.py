@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from onefold.server.asking import Said
+from onefold.server.auth import refuse_tenants
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -44,9 +45,9 @@ class HttpMetrics:
         series.observe(seconds)
 
     async def endpoint(self, asking: Asking) -> Said:
-        """The text that Prometheus reads."""
+        """The text that Prometheus reads: it tells of everybody's queues, so no tenant may."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-        del asking
+        refuse_tenants(asking.tenant)
         body = generate_latest(self._registry)
         return Said(200, body, (("content-type", CONTENT_TYPE_LATEST),))
