@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.errors import DatabaseError
@@ -28,7 +29,7 @@ from onefold.server.outgoing import Response, problem_response, response_to, sen
 from onefold.server.problems import BadBody
 from onefold.server.streaming import send_stream
 from onefold.surfaces.http.key import KeyRules, read_key
-from onefold.surfaces.http.problem import Refused, not_configured
+from onefold.surfaces.http.problem import Refused, incomplete, not_configured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +82,9 @@ class PathApp:
                 head = scope["method"] == "HEAD"
                 await send_response(send, answer, request_id=known.request_id, head=head)
         except Disconnected:
-            pass
+            # It may be that only the body broke off, and somebody is still listening.
+            with suppress(OSError):
+                await send_response(send, _broken_off(scope, known), request_id=known.request_id)
         self._access.note(scope, self.template, status, started=started, known=known)
 
     async def _answer(
@@ -187,6 +190,10 @@ def _decoded(route: Route, text: bytes) -> Any:
             return wire.decode(b"{}", route.body)
         raise BadBody("$", "is missing: send JSON")
     return wire.decode(text, route.body)
+
+
+def _broken_off(scope: Scope, known: Known) -> Response:
+    return problem_response(incomplete(), instance=_instance(scope), request_id=known.request_id)
 
 
 def _instance(scope: Scope) -> str:

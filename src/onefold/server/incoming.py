@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import re
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
     from datetime import timedelta
 
+    from onefold.surfaces.http.problem import Refused
+
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
 
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
+_DIGITS: Final = 18
+_LINGER: Final = 2.0
+"""Seconds."""
 _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 # Told apart by process, and cheap: nothing here must be hard to guess.
@@ -80,9 +86,11 @@ async def read_body(
     receive: Receive, *, headers: Mapping[str, str], limit: int, patience: timedelta
 ) -> bytes:
     """The whole body; refused as soon as it is known to be too large."""
-    length = headers.get("content-length")
-    if length is not None and length.isdecimal() and int(length) > limit:
-        raise problems.too_large(limit)
+    length = headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > _DIGITS or int(length) > limit):
+        if "expect" in headers:
+            raise problems.too_large(limit)  # It waits for a word, and has sent nothing yet.
+        raise await _too_large(receive, limit)
     message = await _first(receive, patience)
     body: bytes = message.get("body", b"")
     if message.get("more_body"):
@@ -113,13 +121,22 @@ async def _rest(receive: Receive, first: bytes, limit: int, patience: timedelta)
                     raise Disconnected
                 part = message.get("body", b"")
                 size += len(part)
-                if size > limit:
-                    raise problems.too_large(limit)
-                parts.append(part)
                 more = message.get("more_body", False)
+                if size > limit and more:
+                    raise await _too_large(receive, limit)
+                parts.append(part)
     except TimeoutError:
         raise problems.arrived_too_slowly() from None
     return b"".join(parts)
+
+
+async def _too_large(receive: Receive, limit: int) -> Refused:
+    """Refuse, but read on for a moment: who is cut off while sending never sees the answer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER):
+            while (await receive()).get("more_body"):
+                pass
+    return problems.too_large(limit)
 
 
 def check_media_type(headers: Mapping[str, str]) -> None:

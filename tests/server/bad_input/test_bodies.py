@@ -264,12 +264,23 @@ async def test_a_body_that_is_too_large_is_413(store: Store, path: str) -> None:
     many = b'{"payload": "' + b"x" * 2_000 + b'"}'
 
     announced = await api("POST", path, raw=many, content_length=str(len(many)))
+    boasted = await api("POST", path, raw=b"{}", content_length="9" * 5_000)
+    waiting = await api("POST", path, raw=many, content_length="2000", expect="100-continue")
     in_pieces = await api("POST", path, raw=[many[:900], many[900:1_800], many[1_800:]])
     at_once = await api("POST", path, raw=many)
 
-    for reply in (announced, in_pieces, at_once):
+    for reply in (announced, boasted, waiting, in_pieces, at_once):
         assert reply.problem(413, "too_large")["limit"] == 1_000
         assert isinstance(reply.json["error"], str)
+
+
+async def test_a_body_that_breaks_off_is_told_to_whoever_still_listens(api: Api) -> None:
+    await api.queue()
+    headers = [("content-type", "application/json")]
+
+    reply = await api.send("POST", JOBS, [b'{"payload": 1}'], headers, whole=False)
+
+    reply.problem(400, "incomplete")
 
 
 async def test_no_body_at_all_is_told(api: Api) -> None:
