@@ -36,8 +36,8 @@ async def delivered(api: Api, simpleq: SimpleQ) -> str:
 
 
 async def take(api: Api) -> int:
-    jobs = await api.onefold.engine.atake(["{acme}payments"], worker="w", lease=MINUTE)
-    return len(jobs)
+    taken = await api.onefold.engine.atake_controlled("{acme}payments", worker="w", lease=MINUTE)
+    return len(taken.jobs)
 
 
 async def test_a_publish_and_its_retry_are_the_same_job(api: Api, simpleq: SimpleQ) -> None:

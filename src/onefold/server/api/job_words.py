@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from onefold.calls.callbacks import NACK
 from onefold.model.canonical import is_object
 from onefold.model.identity import made_at
 from onefold.model.served_queue import shown
@@ -46,9 +47,6 @@ WORDS: Final[Mapping[str, Word]] = {
     "dead": "dead",
     "cancelled": "dead",
 }
-
-NACKED: Final = "Nacked"
-"""The type of the error that a nack leaves behind."""
 
 _PUSHED: Final = '{"pushed":'
 
@@ -226,7 +224,7 @@ def _ending(attempt: Attempt) -> Ending:
         case "deferred":
             return "deferred"
         case _:
-            nacked = (attempt.error or {}).get("type") == NACKED
+            nacked = (attempt.error or {}).get("type") == NACK
             return "nacked" if nacked else "failed"
 
 
