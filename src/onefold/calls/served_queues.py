@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from onefold.calls.procedure import Procedure, Transaction, once_through
 from onefold.errors import QueueNotEmpty
 from onefold.model import given, names
-from onefold.model.served_queue import checked, new_secret, qualified
+from onefold.model.moment import from_micros, span
+from onefold.model.served_queue import QueueConfiguration, Secret, checked, new_secret, qualified
 from onefold.operations import served_queues
 
 if TYPE_CHECKING:
     from onefold.calls.procedure import Conductor
-    from onefold.model.served_queue import QueueConfiguration, ServedQueue
+    from onefold.model.served_queue import ServedQueue
 
 BATCH: Final = 500
+OVERLAP: Final = timedelta(hours=24)
+"""For which an old secret signs along."""
 ROUNDS: Final = 8
 """A queue that has new jobs so often while it is emptied is one that somebody still needs."""
 
@@ -46,6 +50,38 @@ class ServedQueueCalls:
         return once_through(
             lambda sql: served_queues.save(sql, self._tenant, name, said, secret=secret)
         )
+
+    def rotate_secret(
+        self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
+    ) -> ServedQueue | None:
+        """Sign with another secret, a new one unless it is given; None where there is no queue.
+
+        The old one signs along for `overlap`, so that receivers can change over meanwhile.
+        """
+        return self._conductor.run(self._rotate(name, secret, overlap))
+
+    async def arotate_secret(
+        self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
+    ) -> ServedQueue | None:
+        """`rotate_secret`, awaited."""
+        return await self._conductor.arun(self._rotate(name, secret, overlap))
+
+    def _rotate(
+        self, name: str, secret: str | None, overlap: timedelta
+    ) -> Procedure[ServedQueue | None]:
+        qualified(self._tenant, name)
+        span(overlap, "overlap")
+        text = new_secret().text if secret is None else secret
+        checked(QueueConfiguration(secrets=(Secret(text),)))
+        build = partial(
+            served_queues.rotate,
+            tenant=self._tenant,
+            name=name,
+            secret=text,
+            now=from_micros(self._conductor.now()),
+            overlap=overlap,
+        )
+        return once_through(build)
 
     def served_queue(self, name: str, *, counts: bool = False) -> ServedQueue | None:
         """The queue of that name; with `counts`, what is in it, which takes longer to tell."""

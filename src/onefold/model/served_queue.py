@@ -81,6 +81,20 @@ def new_secret() -> Secret:
     return Secret(f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}")
 
 
+def rotated(
+    signing: Sequence[Secret], text: str, *, now: datetime, overlap: timedelta
+) -> tuple[Secret, ...]:
+    """The new one first; the others for as long as is said, and those that are over not at all."""
+    until = now + overlap
+    old = [
+        Secret(one.text, until if one.expires_at is None else min(one.expires_at, until))
+        for one in signing
+        if one.text != text
+    ]
+    alive = [one for one in old if one.expires_at is not None and one.expires_at > now]
+    return (Secret(text), *alive[: SECRETS - 1])
+
+
 class QueueConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody has said about a queue of the server. Durations are seconds."""
 

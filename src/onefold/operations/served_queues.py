@@ -22,6 +22,7 @@ from onefold.model.served_queue import (
     encode_configuration,
     qualified,
     read_configuration,
+    rotated,
 )
 from onefold.operations import jobs
 from onefold.operations.bell import ring
@@ -29,6 +30,8 @@ from onefold.operations.gates import open_gate
 from onefold.operations.queues import home_of
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from onefold.operations.statement import Operation, Sql
 
 PAGE_LIMIT: Final = 1_001
@@ -94,6 +97,24 @@ def _limit(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:
                 "clamp_rates", shard=shard, queue=queue, period=period, group_period=rows[0][0]
             )
     yield from ring(sql, [queue])
+
+
+def rotate(
+    sql: Sql, tenant: str, name: str, *, secret: str, now: datetime, overlap: timedelta
+) -> Operation[ServedQueue | None]:
+    """Sign with another secret; the old ones sign along for a while. None where there is no queue.
+
+    Under the lock of the row: of two at once, both secrets sign, and neither sender was told wrong.
+    """
+    home = home_of(sql, qualified(tenant, name))
+    rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
+    if not rows:
+        return None
+    before = read_configuration(rows[0][0])
+    secrets = rotated(before.secrets, secret, now=now, overlap=overlap)
+    settings = encode_configuration(msgspec.structs.replace(before, secrets=secrets))
+    yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
+    return (yield from get(sql, tenant, name))
 
 
 def get(sql: Sql, tenant: str, name: str, *, counts: bool = False) -> Operation[ServedQueue | None]:

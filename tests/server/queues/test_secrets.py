@@ -1,9 +1,9 @@
 """Secrets of queues: made, shown to few, rotated without a gap."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
-from onefold.model.served_queue import SECRETS, Secret, new_secret
-from onefold.server.api.queues import rotated
+from onefold.model.served_queue import SECRETS, Secret, new_secret, rotated
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 
@@ -58,6 +58,17 @@ async def test_a_rotation_with_a_key_is_done_once(api: Api) -> None:
 
     assert first.body == again.body
     assert (await api("GET", "/v1/queues/q/secret")).json == first.json
+
+
+async def test_of_two_rotations_at_once_both_secrets_sign(api: Api) -> None:
+    await api("PUT", "/v1/queues/q", ENDPOINT)
+
+    replies = await asyncio.gather(*(api("POST", "/v1/queues/q/secret") for _ in range(3)))
+
+    told = {reply.json["signingSecret"] for reply in replies}
+    signing = (await api("GET", "/v1/queues/q/secret")).json["secrets"]
+    assert len(told) == 3
+    assert told < {each["secret"] for each in signing}
 
 
 async def test_an_overlap_of_nothing_ends_the_old_one_now(api: Api) -> None:

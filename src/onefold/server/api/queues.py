@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from onefold.calls.served_queues import OVERLAP
 from onefold.model import names
-from onefold.model.moment import from_micros
-from onefold.model.served_queue import SECRETS, Secret, new_secret, qualified
+from onefold.model.served_queue import QueueConfiguration, Secret, qualified
 from onefold.push.address import AddressPolicy
 from onefold.server.api.bounds import Seconds
 from onefold.server.api.queue_words import (
@@ -30,14 +30,8 @@ from onefold.server.seconds import duration
 from onefold.server.wire import Body, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime, timedelta
-
-    from onefold.model.served_queue import QueueConfiguration, ServedQueue
+    from onefold.model.served_queue import ServedQueue
     from onefold.server.asking import Asking
-
-OVERLAP: Final = 24 * 60 * 60.0
-"""Seconds for which an old secret signs along."""
 
 
 class QueuesQuery(Query):
@@ -69,7 +63,7 @@ class SecretBody(Body):
 
     signing_secret: str | None = None
     """`whsec_` and base64; left out, one is made."""
-    overlap: Seconds = OVERLAP
+    overlap: Seconds = OVERLAP.total_seconds()
     """For how many seconds the old one signs along, so that no receiver misses a beat."""
 
 
@@ -139,29 +133,17 @@ async def get_secret(asking: Asking) -> Said:
 
 async def rotate_secret(asking: Asking) -> Said:
     """Sign with a new secret; the old one signs along for a while."""
-    body: SecretBody = asking.body
-    queue = await _found(asking)
-    text = new_secret().text if body.signing_secret is None else body.signing_secret
-    now = from_micros(asking.server.conductor.now())
+    name, body = _name(asking), asking.body
     overlap = duration(body.overlap, "overlap")
-    signing = rotated(queue.configuration.secrets, text, now=now, overlap=overlap)
-    configuration = msgspec.structs.replace(queue.configuration, secrets=signing)
-    saved = await _saved(asking, queue.name, checked_by_member(configuration))
-    return Said(200, secrets_said(saved.configuration))
-
-
-def rotated(
-    signing: Sequence[Secret], text: str, *, now: datetime, overlap: timedelta
-) -> tuple[Secret, ...]:
-    """The new one first; the others for as long as is said, and those that are over not at all."""
-    until = now + overlap
-    old = [
-        (secret.text, until if secret.expires_at is None else min(secret.expires_at, until))
-        for secret in signing
-        if secret.text != text
-    ]
-    alive = [Secret(text, expires_at) for text, expires_at in old if expires_at > now]
-    return (Secret(text), *alive[: SECRETS - 1])
+    if body.signing_secret is not None:
+        checked_by_member(QueueConfiguration(secrets=(Secret(body.signing_secret),)))
+    try:
+        queue = await asking.calls.arotate_secret(name, secret=body.signing_secret, overlap=overlap)
+    finally:
+        asking.server.changed(asking.tenant, name)
+    if queue is None:
+        raise QueueNotFound(name)
+    return Said(200, secrets_said(queue.configuration))
 
 
 async def _saved(asking: Asking, name: str, configuration: QueueConfiguration) -> ServedQueue:
