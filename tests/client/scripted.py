@@ -42,7 +42,9 @@ class Trickle(NamedTuple):
 
 
 class Close(NamedTuple):
-    """The connection is closed in good order, without an answer."""
+    """The connection is closed in good order, after the beginning of an answer, or without one."""
+
+    after: bytes = b""
 
 
 Act = bytes | Cut | Silence | Trickle | Close
@@ -135,6 +137,7 @@ def _perform(act: Act, connection: socket.socket, stream: Any) -> bool:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
     if isinstance(act, Close):
+        connection.sendall(act.after)
         return False
     if isinstance(act, Silence):
         stream.readline()

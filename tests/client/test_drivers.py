@@ -50,6 +50,12 @@ def test_a_broken_try_is_followed_by_the_same_request(connect: Connect, act: Any
     assert len({asked.body for asked in server.asked}) == 1
 
 
+@pytest.mark.parametrize("length", range(0, len(MADE), 3))
+def test_an_answer_that_is_cut_anywhere_is_no_answer(connect: Connect, length: int) -> None:
+    with Scripted([Close(MADE[:length]), MADE]) as server:
+        assert connect(server.url).enqueue("mail", queue="email").id == JOB
+
+
 def test_a_kept_connection_that_was_closed_meanwhile_is_no_failure(connect: Connect) -> None:
     with Scripted([MADE, Close(), MADE]) as server:
         client = connect(server.url)

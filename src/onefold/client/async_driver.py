@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from onefold.client.errors import Unreachable
-from onefold.client.flow import Pause, Reply, Send
+from onefold.client.flow import CUT, Pause, Reply, Send, is_delimited
 from onefold.errors import UsageError
 from onefold.operations.run import run_async
 
@@ -72,6 +72,8 @@ class AsyncDriver:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(self._url, _reason(error)) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
+        if not is_delimited(response.status, headers):
+            raise Unreachable(self._url, CUT)
         return Reply(response.status, headers, body)
 
     def _opened(self) -> aiohttp.ClientSession:

@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 KEY: Final = "Idempotency-Key"
 JSON: Final = "application/json"
+WITHOUT_BODY: Final = frozenset({204, 304})
+CUT: Final = "the answer was cut off, or does not say how long it is"
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,13 @@ class Reply(msgspec.Struct, frozen=True):
     def json(self) -> Any:
         """The body, decoded."""
         return msgspec.json.decode(self.body)
+
+
+def is_delimited(status: int, headers: Mapping[str, str]) -> bool:
+    """Whether an answer says where it ends. One that ends with its connection may have been cut."""
+    if status in WITHOUT_BODY or "content-length" in headers:
+        return True
+    return headers.get("transfer-encoding", "").lower().endswith("chunked")
 
 
 Step: TypeAlias = Send | Pause

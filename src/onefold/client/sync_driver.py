@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from onefold.client.errors import Unreachable
-from onefold.client.flow import Pause, Reply, Send
+from onefold.client.flow import CUT, Pause, Reply, Send, is_delimited
 from onefold.operations.run import run
 
 try:
@@ -74,6 +74,9 @@ class SyncDriver:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(self._url, _reason(error)) from error
         headers = {name.lower(): value for name, value in response.headers.items()}
+        # http.client takes headers that were cut off for whole ones.
+        if not is_delimited(response.status, headers):
+            raise Unreachable(self._url, CUT)
         return Reply(response.status, headers, body)
 
 
