@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import re
 import secrets
 from contextlib import suppress
@@ -31,9 +32,24 @@ _LINGER: Final = 2.0
 """Seconds."""
 _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
-# Told apart by process, and cheap: nothing here must be hard to guess.
-_series: Final = secrets.token_hex(6)
-_count: Final = itertools.count(1)
+
+class _Numbers:
+    """Ids of requests, told apart by process, and cheap: nothing here must be hard to guess."""
+
+    def __init__(self) -> None:
+        self.renew()
+        # A forked process would go on with the numbers of the one that it came from.
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self._series = secrets.token_hex(6)
+        self._count = itertools.count(1)
+
+    def next(self) -> str:
+        return f"{self._series}-{next(self._count):x}"
+
+
+_numbers: Final = _Numbers()
 
 
 class Disconnected(Exception):
@@ -45,7 +61,7 @@ def request_id_of(headers: Mapping[str, str]) -> str:
     given = headers.get("x-request-id")
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given
-    return f"{_series}-{next(_count):x}"
+    return _numbers.next()
 
 
 def path_values(given: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,6 @@ import msgspec
 from onefold.app import Onefold
 from onefold.errors import InvalidInput, UsageError
 from onefold.server.app import create_app
-from onefold.server.auth import refuse_open_bind
 from onefold.server.loopback import is_loopback
 from onefold.server.settings import ServerSettings
 
@@ -60,8 +59,14 @@ async def prepare(order: Order) -> list[str]:
         if order.migrate:
             applied = await onefold.amigrate()
             lines += [f"Applied the migration {one.number}: {one.name}." for one in applied]
-        await refuse_open_bind(onefold, order.host)
-        if not await onefold.ahas_api_keys():
+        has_keys = await onefold.ahas_api_keys()
+        if not has_keys and not is_loopback(order.host):
+            raise UsageError(
+                f"There is no API key, so everybody who reaches {order.host} could do everything."
+                " Make a key first (onefold apikeys create --scope admin), or serve on loopback"
+                " (--host 127.0.0.1)."
+            )
+        if not has_keys:
             lines.append("No API keys: whoever is on this machine may do everything. Make one with")
             lines.append("  onefold apikeys create --tenant acme --scope publish")
     return lines
@@ -103,7 +108,6 @@ def serve(order: Order, target: str) -> None:
         respawn_failed_workers=True,
         workers_kill_timeout=grace,
         factory=True,
-        process_name="onefold serve",
     ).serve()
 
 

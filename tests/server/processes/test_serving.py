@@ -1,0 +1,232 @@
+"""`onefold serve`, as a new user meets it."""
+
+import http.client
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.fixtures.place import Place
+from tests.fixtures.serving import HOST, Serving, told
+from tests.kill.workers import PATIENCE, until
+from tests.server.processes.conftest import Serve
+
+CHARGE = (
+    b'{"payload": {"orderId": "9482", "amountCents": 4999}, "idempotencyKey": "order:9482:charge"}'
+)
+JOBS = "/v1/queues/payments/jobs"
+
+
+def test_the_publish_of_the_readme_is_answered_201_and_then_200_with_the_same_id(
+    empty: Place, serve: Serve
+) -> None:
+    """The tables are made at the start."""
+    server = serve(empty)
+
+    made = server.ask("PUT", "/v1/queues/payments", b"{}")
+    first = server.ask("POST", JOBS, CHARGE, authorization="Bearer anything")
+    again = server.ask("POST", JOBS, CHARGE)
+    nowhere = server.ask("POST", "/v1/queues/nope/jobs", CHARGE)
+
+    assert (made.status, first.status, again.status) == (201, 201, 200)
+    assert again.json["id"] == first.json["id"]
+    assert set(first.json) >= {"id", "status", "createdAt"}
+    assert (nowhere.status, nowhere.json["code"]) == (404, "queue_not_found")
+    assert "No API keys" in server.said()
+
+
+def test_cleartext_http_2_is_spoken_on_the_same_port(sqlite_place: Place, serve: Serve) -> None:
+    server = serve(sqlite_place, "--no-push")
+    settings = bytes.fromhex("000000040000000000")
+    # GET http /healthz, and the name of the host.
+    block = b"\x82\x86\x04\x08/healthz\x41\x09localhost"
+    asked = len(block).to_bytes(3, "big") + bytes.fromhex("010500000001") + block
+    with socket.create_connection((HOST, server.port), timeout=PATIENCE) as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + asked)
+        frames = _frames(connection, wanted=1)
+
+    # 0x88 is `:status: 200`.
+    assert frames[1][:1] == b"\x88"
+
+
+def _frames(connection: socket.socket, *, wanted: int) -> dict[int, bytes]:
+    """Frames by their type, until the wanted one has come."""
+    found: dict[int, bytes] = {}
+    with connection.makefile("rb") as stream:
+        while wanted not in found:
+            head = stream.read(9)
+            found[head[3]] = stream.read(int.from_bytes(head[:3], "big"))
+    return found
+
+
+def test_several_processes_share_a_port(sqlite_place: Place, serve: Serve) -> None:
+    server = serve(sqlite_place, "--processes", "2", "--no-push")
+    seen: set[str] = set()
+
+    def both() -> bool:
+        """Many at once: while one process is busy, the other takes what comes."""
+        with ThreadPoolExecutor(16) as threads:
+            answers = threads.map(lambda _: server.ask("GET", "/healthz"), range(64))
+            seen.update(answer.headers["x-request-id"].partition("-")[0] for answer in answers)
+        return len(seen) == 2
+
+    until(both, "only one process answers")
+
+
+def test_a_public_address_is_refused_while_there_is_no_key(
+    place: Place, serve: Serve, tmp_path: Path
+) -> None:
+    flags = ("--schema", place.schema, "--host", "0.0.0.0")
+    server = Serving(place.url, *flags, folder=tmp_path)
+    server.launch()
+
+    assert server.wait() == 2
+    assert "There is no API key" in server.said()
+    assert "onefold apikeys create" in server.said()
+
+    with place.open() as onefold:
+        key = onefold.create_api_key(tenant="acme", scopes=["admin"])
+    open_server = serve(place, "--host", "0.0.0.0")
+    assert open_server.ask("GET", "/v1/queues").status == 401
+    allowed = open_server.ask("GET", "/v1/queues", authorization=f"Bearer {key.text}")
+    assert allowed.status == 200
+
+
+def test_flags_beat_the_environment_and_both_beat_the_file(
+    sqlite_place: Place, serve: Serve, tmp_path: Path
+) -> None:
+    (tmp_path / "onefold.toml").write_text(
+        "[serve]\nmax-body = 10\nport = 1\nlog-format = 'json'\n"
+    )
+    server = serve(
+        sqlite_place, "--max-body", "40", ONEFOLD_SERVE_MAX_BODY="20", ONEFOLD_SERVE_PORT="2"
+    )
+
+    assert server.ask("PUT", "/v1/queues/payments", b"{}".ljust(40)).status == 201
+    refused = server.ask("PUT", "/v1/queues/payments", b"{}".ljust(41))
+
+    assert (refused.status, refused.json["code"]) == (413, "too_large")
+    assert '"level": "info"' in server.said().lower() or '"level":"info"' in server.said().lower()
+
+
+def test_it_serves_https_with_a_certificate(
+    sqlite_place: Place, tmp_path: Path, serve: Serve, request: pytest.FixtureRequest
+) -> None:
+    certificate, key = _self_signed(tmp_path)
+    flags = ("--tls-certificate", str(certificate), "--tls-key", str(key), "--no-push")
+    server = Serving(sqlite_place.url, "--schema", sqlite_place.schema, *flags, folder=tmp_path)
+    request.addfinalizer(server.kill)
+    server.launch()
+    context = ssl.create_default_context(cafile=str(certificate))
+
+    def answers() -> bool:
+        connection = http.client.HTTPSConnection("localhost", server.port, context=context)
+        try:
+            connection.request("GET", "/healthz")
+            return told(connection.getresponse()).status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    until(answers, "no answer over TLS: " + server.said())
+
+
+def _self_signed(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "certificate.pem", folder / "key.pem"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return paths
+
+
+def test_a_client_that_sends_too_slowly_is_not_waited_for(
+    sqlite_place: Place, serve: Serve
+) -> None:
+    server = serve(
+        sqlite_place, "--body-timeout", "200ms", "--header-timeout", "200ms", "--no-push"
+    )
+    server.ask("PUT", "/v1/queues/payments", b"{}")
+    head = f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+    with socket.create_connection((HOST, server.port), timeout=PATIENCE) as slow_body:
+        slow_body.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        answer = slow_body.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"timed_out" in answer
+
+    with socket.create_connection((HOST, server.port), timeout=PATIENCE) as slow_headers:
+        slow_headers.sendall(head.encode())
+        # Closed, with or without a word.
+        while slow_headers.recv(65536):
+            pass
+
+    assert sqlite_place.rows("select count(*) from {job}") == [(0,)]
+
+
+def test_huge_headers_are_refused_and_nothing_is_stored(sqlite_place: Place, serve: Serve) -> None:
+    server = serve(sqlite_place, "--no-push")
+    server.ask("PUT", "/v1/queues/payments", b"{}")
+
+    try:
+        status = server.ask("POST", JOBS, CHARGE, x_padding="x" * 1_000_000).status
+    except OSError:
+        status = 431  # closed while we were still sending
+
+    assert status in {400, 431}
+    assert server.ask("GET", "/healthz").status == 200
+    assert sqlite_place.rows("select count(*) from {job}") == [(0,)]
+
+
+def test_a_stop_lets_requests_in_flight_come_to_their_end(place: Place, serve: Serve) -> None:
+    server = serve(place, "--body-timeout", "30s")
+    server.ask("PUT", "/v1/queues/payments", b"{}")
+    connection = http.client.HTTPConnection(HOST, server.port, timeout=PATIENCE)
+    connection.putrequest("POST", JOBS)
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(CHARGE)))
+    connection.endheaders(CHARGE[:-1])
+    # It has come to the server, which waits for its last byte.
+    assert server.ask("GET", "/healthz").status == 200
+
+    server.terminate()
+    until(lambda: _is_refused(server), "the server still takes connections")
+    connection.send(CHARGE[-1:])
+    answer = told(connection.getresponse())
+
+    assert answer.status == 201
+    assert server.wait() == 0
+    assert place.rows("select count(*) from {job}") == [(1,)]
+
+
+def _is_refused(server: Serving) -> bool:
+    try:
+        socket.create_connection((HOST, server.port), timeout=1).close()
+    except OSError:
+        return True
+    return False
