@@ -18,6 +18,7 @@ from onefold.cli.queues import queues
 from onefold.cli.schedules import schedules
 from onefold.cli.serve import serve
 from onefold.cli.version import print_version, version
+from onefold.cli.why import why
 from onefold.cli.worker import worker
 
 app: typer.Typer = typer.Typer(
@@ -33,6 +34,7 @@ app.command()(demo)
 app.command()(migrate)
 app.command()(serve)
 app.command()(version)
+app.command()(why)
 app.command()(worker)
 app.add_typer(apikeys, name="apikeys")
 app.add_typer(dead, name="dead")

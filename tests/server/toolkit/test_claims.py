@@ -1,0 +1,260 @@
+"""`/v1/claims`: the five answers, and every word under its fence."""
+
+import base64
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold.claims import Won
+from tests.fixtures.colours import Clock
+from tests.fixtures.served import Api, Reply
+
+MINUTE = timedelta(minutes=1)
+
+
+async def claim(api: Api, key: str = "k", **members: Any) -> Reply:
+    headers: Any = members.pop("headers", {})
+    return await api("POST", "/v1/claims", {"scope": "import", "key": key, **members}, **headers)
+
+
+async def won(api: Api, key: str = "k", **members: Any) -> Any:
+    reply = await claim(api, key, **members)
+    assert reply.status == 201, reply.body
+    return reply.json
+
+
+async def say(api: Api, held: Any, word: str, body: Any = None, **headers: Any) -> Reply:
+    path = f"/v1/claims/{held['id']}/{word}"
+    return await api("POST", path, {} if body is None else body, **headers)
+
+
+async def test_a_key_is_won_and_settled_and_its_result_given_again(api: Api) -> None:
+    first = await claim(api)
+    settled = await say(api, first.json, "settle", {"result": {"rows": 7}})
+    again = await claim(api)
+
+    assert first.status == 201
+    held = first.json
+    assert (held["outcome"], held["surface"], held["scope"]) == ("won", "once", "import")
+    assert (held["guarantee"], held["resumed"]) == ("at most once", False)
+    assert held["leaseUntil"] == "2020-01-01T00:01:00.000Z"
+    assert settled.json == {"settled": True}
+    assert again.status == 200
+    assert (again.json["outcome"], again.json["result"]) == ("replay", {"rows": 7})
+
+
+async def test_in_process_and_over_http_it_is_the_same_key(api: Api) -> None:
+    async with api.onefold.aonce("import", "k") as here:
+        here.result = "done"
+
+    assert (await claim(api)).json["result"] == "done"
+
+
+async def test_a_key_that_is_worked_on_is_busy(api: Api) -> None:
+    await won(api, lease=30)
+
+    told = await claim(api)
+
+    assert told.problem(409, "busy")["outcome"] == "busy"
+    assert told.headers["retry-after"] == "30"
+
+
+async def test_another_request_under_a_key_is_a_mismatch(api: Api) -> None:
+    await won(api, fingerprint="a")
+
+    told = await claim(api, fingerprint="b")
+
+    assert told.problem(422, "key_reused")["outcome"] == "mismatch"
+    assert (await claim(api, fingerprint="a")).status == 409
+
+
+async def test_an_attempt_that_vanished_is_unknown_until_somebody_speaks(
+    api: Api, clock: Clock
+) -> None:
+    held = await won(api)
+    clock.advance(MINUTE)
+
+    told = await claim(api)
+    late = await say(api, held, "heartbeat")
+    await say(api, held, "settle", {"result": 1})
+
+    document = told.problem(409, "outcome_unknown")
+    assert (document["outcome"], document["since"]) == ("unknown", "2020-01-01T00:01:00.000Z")
+    assert "retry-after" not in told.headers
+    late.problem(409, "lease_lost")
+    # Nobody was given it meanwhile, so its own word still counts.
+    assert (await claim(api)).json["result"] == 1
+
+
+async def test_who_was_taken_over_has_no_word_any_more(api: Api, clock: Clock) -> None:
+    early = await won(api, takeover="rerun")
+    clock.advance(MINUTE)
+    late = await won(api, takeover="rerun")
+
+    assert late["fence"] > early["fence"]
+    (await say(api, early, "settle", {"result": "early"})).problem(409, "lease_lost")
+    assert (await say(api, early, "release")).json == {"released": False}
+    (await say(api, early, "heartbeat")).problem(409, "lease_lost")
+    await say(api, late, "settle", {"result": "late"})
+    assert (await claim(api)).json["result"] == "late"
+
+
+async def test_a_settle_that_is_sent_again_is_heard_once(api: Api) -> None:
+    held = await won(api)
+
+    first = await say(api, held, "settle", {"result": 1})
+    again = await say(api, held, "settle", {"result": 1})
+
+    assert first.json == again.json == {"settled": True}
+
+
+async def test_a_key_that_is_given_back_is_free(api: Api) -> None:
+    held = await won(api)
+
+    released = await say(api, held, "release")
+
+    assert released.json == {"released": True}
+    assert (await claim(api)).status == 201
+
+
+async def test_a_heartbeat_extends_the_lease(api: Api, clock: Clock) -> None:
+    held = await won(api, lease=60)
+    clock.advance(MINUTE / 2)
+
+    renewed = await say(api, held, "heartbeat", {"lease": 120})
+
+    assert renewed.json == {"leaseUntil": "2020-01-01T00:02:30.000Z"}
+
+
+async def test_an_outcome_is_forgotten_when_its_time_is_over(api: Api, clock: Clock) -> None:
+    held = await won(api, retention=60)
+    await say(api, held, "settle")
+    clock.advance(MINUTE)
+
+    assert (await claim(api)).status == 201
+
+
+async def test_a_claim_that_is_sent_again_is_won_again(api: Api) -> None:
+    """The answer was lost on the way; the key must not be held by nobody."""
+    first = await claim(api, headers={"idempotency_key": "try-1"})
+    again = await claim(api, headers={"idempotency_key": "try-1"})
+    other = await claim(api, headers={"idempotency_key": "try-2"})
+
+    assert (first.status, again.status, other.status) == (201, 201, 409)
+    assert first.json == again.json
+
+
+async def test_even_where_nobody_remembers_the_first_answer(api: Api) -> None:
+    first = await claim(api, headers={"idempotency_key": "try-1"})
+    await api.onefold.aerase(key="try-1", surface="http")
+
+    again = await claim(api, headers={"idempotency_key": "try-1"})
+    await say(api, again.json, "settle", {"result": 1})
+    await api.onefold.aerase(key="try-1", surface="http")
+    over = await claim(api, headers={"idempotency_key": "try-1"})
+
+    assert again.json["fence"] == first.json["fence"]
+    assert (over.status, over.json["result"]) == (200, 1)
+
+
+@pytest.mark.parametrize("where", ["body", "header"])
+async def test_another_fence_than_the_claims_own_is_refused(api: Api, where: str) -> None:
+    held = await won(api)
+    body = {"fence": 7} if where == "body" else {}
+    headers = {"onefold_fence": "7"} if where == "header" else {}
+
+    told = await say(api, held, "settle", body, **headers)
+
+    assert told.problem(400, "invalid_input")["field"] == "fence"
+    right = await say(api, held, "settle", {"fence": held["fence"]})
+    assert right.status == 200
+
+
+@pytest.mark.parametrize("surface", ["publish", "lock", "cron", "step"])
+async def test_a_surface_that_means_something_to_us_is_not_to_be_had(
+    api: Api, surface: str
+) -> None:
+    told = await claim(api, surface=surface)
+
+    assert told.problem(400, "invalid_input")["field"] == "surface"
+
+
+def spelled(*parts: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).rstrip(b"=").decode()
+
+
+OWNER = "0190a1b2-0000-7000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        "nonsense",
+        "%C3%A9",
+        "x" * 5000,
+        base64.urlsafe_b64encode(b"\xff\xfe").decode().rstrip("="),
+        spelled(),
+        spelled("once", "import", "k", OWNER),
+        spelled("once", "import", "k", "nobody", 1),
+        spelled("once", "import", "", OWNER, 1),
+        spelled("once", "import", "k", OWNER, -1),
+        spelled("once", "import", "k", OWNER, 2**70),
+        spelled("lock", "", "k", OWNER, 1),
+        spelled("publish", "q", "k", OWNER, 1),
+    ],
+)
+async def test_what_is_no_id_names_no_claim(api: Api, handle: str) -> None:
+    for word in ("settle", "release", "heartbeat"):
+        (await say(api, {"id": handle}, word)).problem(404, "not_found")
+
+
+async def test_an_id_that_is_made_up_has_no_word(api: Api) -> None:
+    held = await won(api)
+    surface, scope, key, owner, fence = json.loads(
+        base64.urlsafe_b64decode(held["id"] + "=" * (-len(held["id"]) % 4))
+    )
+
+    for forged in (
+        spelled(surface, scope, key, OWNER, fence),
+        spelled(surface, scope, key, owner, 1),
+    ):
+        (await say(api, {"id": forged}, "settle", {"result": "mine"})).problem(409, "lease_lost")
+
+    (await claim(api)).problem(409, "busy")
+
+
+async def test_bad_input_names_its_place(api: Api) -> None:
+    cases: list[tuple[Any, str]] = [
+        ({"takeover": "maybe"}, "$.takeover"),
+        ({"lease": -1}, "$.lease"),
+        ({"lease": 0}, "lease"),
+        ({"lease": 1e30}, "lease"),
+        ({"retention": 0}, "retention"),
+        ({"key": ""}, "key"),
+        ({"key": "\0"}, "key"),
+        ({"surface": "a,b"}, "surface"),
+        ({"fingerprint": ""}, "fingerprint"),
+        ({"colour": "red"}, "$.colour"),
+    ]
+    for members, field in cases:
+        told = await claim(api, **members)
+        assert told.problem(400, "invalid_input")["field"] == field
+
+
+async def test_who_was_kept_away_is_noted_with_the_id_of_the_request(api: Api) -> None:
+    await won(api)
+    await claim(api, headers={"x_request_id": "req-7"})
+
+    (holder,) = (await api.onefold.awhy("k")).holders
+
+    assert holder.suppressed.count == 1
+    assert holder.suppressed.recent[0].request_id == "req-7"
+
+
+async def test_a_claim_of_the_same_key_in_process_is_the_holder_over_http(api: Api) -> None:
+    answer = await api.onefold.aclaim("import", "k")
+    assert isinstance(answer, Won)
+
+    (await claim(api)).problem(409, "busy")

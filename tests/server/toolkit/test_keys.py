@@ -1,0 +1,190 @@
+"""`/v1/keys` and `/v1/why`: who has a key, whom it has kept away, and an operator's word."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from onefold.claims import Replay, Won
+from onefold.model.served_queue import qualified
+from onefold.server.api import keys
+from onefold.server.asking import Asking
+from onefold.surfaces.http.answer import from_stored
+from tests.fixtures.served import Api
+
+
+async def claim(api: Api, key: str, surface: str = "once", scope: str = "import") -> Won:
+    answer = await api.onefold.aclaim(scope, key, surface=surface)
+    assert isinstance(answer, Won)
+    return answer
+
+
+async def test_keys_are_listed_page_by_page_without_what_is_stored(api: Api) -> None:
+    await api.onefold.asettle((await claim(api, "k-1")).claim, {"secret": 1})
+    await claim(api, "k-2")
+    await claim(api, "k-3", "form")
+
+    first = await api("GET", "/v1/keys?limit=2")
+    rest = await api("GET", f"/v1/keys?limit=2&after={quote(first.json['next'])}")
+    held = await api("GET", "/v1/keys?state=held&surface=once&scope=import&key=k-2")
+
+    listed = [(key["surface"], key["key"]) for key in (*first.json["items"], *rest.json["items"])]
+    assert listed == [("form", "k-3"), ("once", "k-1"), ("once", "k-2")]
+    assert rest.json["next"] is None
+    assert b"secret" not in first.body + rest.body
+    (found,) = held.json["items"]
+    assert found["leaseUntil"] == "2020-01-01T00:01:00.000Z"
+    assert (found["state"], found["takeover"], found["settledAt"]) == ("held", "refuse", None)
+
+
+async def test_why_tells_every_holder_of_a_key(api: Api) -> None:
+    await api.onefold.aenqueue("mail", {"to": 1}, unique_key="k")
+    await api.onefold.aenqueue("mail", {"to": 2}, unique_key="k", request_id="req-1")
+    await api.onefold.aenqueue("mail", {"to": 1}, idempotency_key="k")
+    await claim(api, "k")
+
+    told = (await api("GET", "/v1/why?key=k&payload=%7B%22to%22:1%7D")).json
+
+    assert told["key"] == "k"
+    by_surface = {holder["surface"]: holder for holder in told["holders"]}
+    assert list(by_surface) == ["job", "once", "publish"]
+    job = by_surface["job"]
+    assert (job["scope"], job["state"], job["uniqueWhile"]) == ("mail", "queued", "active")
+    assert (job["matches"], job["job"]["kind"]) == (True, "mail")
+    assert job["suppressed"]["count"] == 1
+    moment = "2020-01-01T00:00:00.000Z"
+    assert job["suppressed"]["recent"] == [{"at": moment, "requestId": "req-1"}]
+    publish = by_surface["publish"]
+    assert (publish["scope"], publish["matches"]) == ("default", True)
+    assert publish["until"] == "2020-01-02T00:00:00.000Z"
+    assert by_surface["once"]["until"] == "2020-01-01T00:01:00.000Z"
+
+
+async def test_one_surface_is_asked_by_its_path(api: Api) -> None:
+    await claim(api, "a/b c")
+    await claim(api, "a/b c", scope="other")
+
+    path = f"/v1/keys/once/{quote('a/b c', safe='')}"
+    both = (await api("GET", path)).json["holders"]
+    one = (await api("GET", f"{path}?scope=other&fingerprint=x")).json["holders"]
+    none = (await api("GET", "/v1/keys/http/a")).json
+
+    assert [holder["scope"] for holder in both] == ["import", "other"]
+    assert [(holder["scope"], holder["matches"]) for holder in one] == [("other", None)]
+    assert none == {"key": "a", "holders": []}
+
+
+async def test_the_queue_of_a_publish_key_has_the_name_that_the_tenant_knows(api: Api) -> None:
+    acme = api.onefold.tenant("acme")
+    queue = qualified("acme", "payments")
+    await acme.aenqueue("mail", queue=queue, idempotency_key="k")
+
+    queries: tuple[Any, ...] = ({"surface": "publish"}, {"surface": "publish", "scope": "payments"})
+    for query in queries:
+        listed = await asked_as_acme(api, keys.list_keys, keys.KeysQuery(**query))
+        told = await asked_as_acme(api, keys.why, keys.WhyQuery(key="k", **query))
+        assert [key.scope for key in listed.items] == ["payments"]
+        assert [(one.scope, one.job.queue) for one in told.holders] == [("payments", "payments")]
+
+
+async def asked_as_acme(api: Api, endpoint: Any, query: Any) -> Any:
+    """What an endpoint answers to the tenant `acme`."""
+    asking = Asking(
+        server=api.app.server,
+        tenant="acme",
+        principal="key",
+        path={},
+        body=None,
+        query=query,
+        key=None,
+        request_id="req",
+        headers={},
+    )
+    return (await endpoint(asking)).body
+
+
+async def test_an_operator_frees_a_key(api: Api) -> None:
+    held = await claim(api, "k")
+
+    freed = await api("POST", "/v1/keys/once/k/release", {"scope": "import"})
+    again = await api("POST", "/v1/keys/once/k/release", {"scope": "import"})
+    nowhere = await api("POST", "/v1/keys/once/k/release")
+
+    assert [reply.json["released"] for reply in (freed, again, nowhere)] == [True, False, False]
+    assert not await api.onefold.arelease(held.claim)
+    assert isinstance(await api.onefold.aclaim("import", "k"), Won)
+
+
+async def test_an_operator_settles_a_key(api: Api) -> None:
+    await claim(api, "k")
+
+    settled = await api("POST", "/v1/keys/once/k/settle", {"scope": "import", "result": 7})
+
+    assert settled.json == {"settled": True}
+    answer = await api.onefold.aclaim("import", "k")
+    assert isinstance(answer, Replay)
+    assert answer.result == 7
+
+
+async def test_a_key_of_http_is_settled_with_an_answer(api: Api) -> None:
+    await claim(api, "k", "http", "alice")
+    path = "/v1/keys/http/k/settle"
+
+    settled = await api("POST", path, {"scope": "alice", "status": 201, "body": "{}"})
+    unsaid = await api("POST", path, {"scope": "alice", "result": 1})
+    misplaced = await api("POST", "/v1/keys/once/k/settle", {"scope": "s", "status": 200})
+
+    assert settled.json == {"settled": True}
+    answer = await api.onefold.aclaim("alice", "k", surface="http")
+    assert isinstance(answer, Replay)
+    stored = from_stored(answer.result).answer
+    assert stored is not None
+    assert (stored.status, stored.body) == (201, b"{}")
+    assert unsaid.problem(400, "invalid_input")["field"] == "status"
+    assert misplaced.problem(400, "invalid_input")["field"] == "status"
+
+
+async def test_a_lock_is_freed_as_a_key_of_its_surface(api: Api) -> None:
+    await api("POST", "/v1/locks", {"name": "stock"})
+
+    freed = await api("POST", "/v1/keys/lock/stock/release")
+
+    assert freed.json == {"released": True}
+    assert (await api("POST", "/v1/locks", {"name": "stock"})).status == 201
+
+
+@pytest.mark.parametrize("word", ["release", "settle"])
+async def test_the_key_of_a_job_goes_with_its_job(api: Api, word: str) -> None:
+    told = await api("POST", f"/v1/keys/job/k/{word}", {})
+
+    assert told.problem(400, "invalid_input")["field"] == "surface"
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("why", "key"),
+        ("why?key=", "key"),
+        ("why?key=k&payload=%7B", "payload"),
+        ("why?key=k&payload=1&fingerprint=x", "fingerprint"),
+        ("why?key=k&surface=a,b", "surface"),
+        ("keys?state=lost", "state"),
+        ("keys?limit=0", "limit"),
+        ("keys?after=x", "after"),
+        ("keys?colour=red", "colour"),
+    ],
+)
+async def test_bad_input_names_its_place(api: Api, query: str, field: str) -> None:
+    told = await api("GET", f"/v1/{query}")
+
+    assert told.problem(400, "invalid_input")["field"] == field
+
+
+async def test_the_servers_own_keys_note_whom_they_keep_away(api: Api) -> None:
+    for request_id in ("req-1", "req-2"):
+        headers: Any = {"idempotency_key": "retry", "x_request_id": request_id}
+        await api("POST", "/v1/claims", {"scope": "s", "key": "k"}, **headers)
+
+    (holder,) = (await api("GET", "/v1/keys/http/retry")).json["holders"]
+
+    assert [note["requestId"] for note in holder["suppressed"]["recent"]] == ["req-2"]

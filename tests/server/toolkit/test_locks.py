@@ -1,0 +1,115 @@
+"""`/v1/locks`: a lease on a name, and a fence that grows."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold.errors import Busy
+from tests.fixtures.colours import Clock, Store
+from tests.fixtures.served import Api, Reply
+
+SECONDS = timedelta(seconds=30)
+
+
+async def lock(api: Api, name: str = "stock", **members: Any) -> Reply:
+    headers: Any = members.pop("headers", {})
+    return await api("POST", "/v1/locks", {"name": name, **members}, **headers)
+
+
+async def held(api: Api, name: str = "stock", **members: Any) -> Any:
+    reply = await lock(api, name, **members)
+    assert reply.status == 201, reply.body
+    return reply.json
+
+
+async def test_a_lock_has_one_holder(api: Api) -> None:
+    mine = await held(api)
+
+    told = await lock(api)
+
+    assert mine["leaseUntil"] == "2020-01-01T00:00:30.000Z"
+    told.problem(409, "busy")
+    assert told.headers["retry-after"] == "30"
+    with pytest.raises(Busy):
+        await api.onefold.alock("stock").acquire()
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_a_lock_that_is_given_back_is_free(api: Api, method: str) -> None:
+    mine = await held(api)
+    path = f"/v1/locks/{mine['id']}"
+
+    released = await api(method, f"{path}/release" if method == "POST" else path)
+    again = await api(method, f"{path}/release" if method == "POST" else path)
+
+    assert (released.json, again.json) == ({"released": True}, {"released": False})
+    assert (await held(api))["fence"] > mine["fence"]
+
+
+async def test_a_lock_whose_lease_is_over_is_the_next_ones(api: Api, clock: Clock) -> None:
+    early = await held(api)
+    clock.advance(SECONDS)
+
+    late = await held(api)
+    renewed = await api("POST", f"/v1/locks/{early['id']}/heartbeat")
+    released = await api("POST", f"/v1/locks/{early['id']}/release", {})
+
+    assert late["fence"] > early["fence"]
+    renewed.problem(409, "lease_lost")
+    assert released.json == {"released": False}
+    (await lock(api)).problem(409, "busy")
+
+
+async def test_a_heartbeat_extends_it_under_the_same_fence(api: Api, clock: Clock) -> None:
+    mine = await held(api)
+    clock.advance(SECONDS / 2)
+
+    renewed = await api("POST", f"/v1/locks/{mine['id']}/heartbeat", {"ttl": 60})
+
+    assert renewed.json == {"leaseUntil": "2020-01-01T00:01:15.000Z"}
+
+
+async def test_who_waits_is_given_it_when_it_is_free(store: Store) -> None:
+    api = Api(store.open())
+    mine = await held(api)
+
+    waiting = asyncio.create_task(lock(api, wait=15))
+    await asyncio.sleep(0)
+    await api("DELETE", f"/v1/locks/{mine['id']}")
+
+    assert (await waiting).status == 201
+
+
+async def test_who_has_waited_long_enough_is_told_so(store: Store) -> None:
+    api = Api(store.open())
+    await held(api)
+
+    (await lock(api, wait=0.01)).problem(409, "busy")
+
+
+async def test_a_request_that_is_sent_again_has_the_lock(api: Api) -> None:
+    first = await held(api, headers={"idempotency_key": "try-1"})
+    await api.onefold.aerase(key="try-1", surface="http")
+    again = await held(api, headers={"idempotency_key": "try-1"})
+
+    assert first["fence"] == again["fence"]
+
+
+async def test_a_claim_is_no_lock(api: Api) -> None:
+    claim = await api("POST", "/v1/claims", {"scope": "s", "key": "k"})
+
+    for path in ("release", "heartbeat"):
+        (await api("POST", f"/v1/locks/{claim.json['id']}/{path}", {})).problem(404, "not_found")
+
+
+async def test_bad_input_names_its_place(api: Api) -> None:
+    cases: list[tuple[Any, str]] = [
+        ({"ttl": 0}, "ttl"),
+        ({"wait": 21}, "$.wait"),
+        ({"wait": -1}, "$.wait"),
+        ({"name": ""}, "name"),
+    ]
+    for members, field in cases:
+        assert (await lock(api, **members)).problem(400, "invalid_input")["field"] == field

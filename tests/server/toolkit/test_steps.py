@@ -1,0 +1,268 @@
+"""`/v1/jobs/{id}/steps`: `run.step` for a handler that runs elsewhere."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from onefold.model.job import Job
+from tests.fixtures.colours import Clock
+from tests.fixtures.served import Api, Reply
+
+MINUTE = timedelta(minutes=1)
+FAILURE = {"type": "Declined", "message": "no money"}
+
+
+async def delivered(api: Api) -> Job:
+    """A job that is being delivered."""
+    await api.onefold.aenqueue("charge", queue="payments")
+    job: Job = await api.take()
+    return job
+
+
+async def again(api: Api, clock: Clock) -> Job:
+    """The next delivery of the job, after the first has vanished."""
+    clock.advance(2 * MINUTE)
+    await api.onefold.engine.arescue()
+    clock.advance(MINUTE)
+    job: Job = await api.take()
+    return job
+
+
+async def put(api: Api, job: Job, action: str, name: str = "charge", **members: Any) -> Reply:
+    body = {"action": action, "fence": job.fence, **members}
+    return await api("PUT", f"/v1/jobs/{job.id}/steps/{name}", body)
+
+
+async def test_a_step_is_begun_done_and_remembered(api: Api, clock: Clock) -> None:
+    job = await delivered(api)
+
+    begun = await put(api, job, "begin")
+    finished = await put(api, job, "finish", result={"receipt": 7})
+    rerun = await put(api, await again(api, clock), "begin")
+
+    assert begun.status == 201
+    told = begun.json
+    assert (told["outcome"], told["label"], told["attempts"]) == ("run", "charge", 1)
+    assert told["idempotencyKey"] == f"{job.id}:charge"
+    assert (finished.status, finished.json["outcome"]) == (200, "finished")
+    assert (rerun.status, rerun.json["result"]) == (200, {"receipt": 7})
+
+
+async def test_the_handler_of_a_worker_is_given_the_same(api: Api, clock: Clock) -> None:
+    job = await delivered(api)
+    await put(api, job, "finish", "first", result=1)
+    await put(api, job, "begin", "second")
+    await put(api, job, "finish", "second", result=2)
+
+    steps = await api.onefold.asteps(job.id)
+
+    assert [(step.label, step.state, step.result) for step in steps] == [
+        ("first", "finished", 1),
+        ("second", "finished", 2),
+    ]
+
+
+async def test_a_begin_that_is_sent_again_finds_its_own(api: Api) -> None:
+    job, attempt = await delivered(api), str(uuid4())
+
+    first = await put(api, job, "begin", attempt=attempt)
+    resent = await put(api, job, "begin", attempt=attempt)
+    other = await put(api, job, "begin", attempt=str(uuid4()))
+
+    assert (first.status, resent.status) == (201, 201)
+    assert first.json == resent.json
+    other.problem(409, "busy")
+
+
+async def test_a_finish_that_is_sent_again_is_heard_once(api: Api) -> None:
+    job, attempt = await delivered(api), str(uuid4())
+    await put(api, job, "begin", attempt=attempt)
+
+    first = await put(api, job, "finish", attempt=attempt, result=1)
+    resent = await put(api, job, "finish", attempt=attempt, result=1)
+    other = await put(api, job, "finish", attempt=str(uuid4()), result=2)
+
+    assert first.json == resent.json
+    other.problem(409, "lease_lost")
+
+
+async def test_a_step_of_another_try_cannot_be_finished(api: Api) -> None:
+    job = await delivered(api)
+    await put(api, job, "begin", attempt=str(uuid4()))
+
+    told = await put(api, job, "finish", attempt=str(uuid4()), result=1)
+
+    told.problem(409, "lease_lost")
+
+
+async def test_a_delivery_that_has_lost_its_job_writes_nothing(api: Api, clock: Clock) -> None:
+    old = await delivered(api)
+    await put(api, old, "begin")
+    new = await again(api, clock)
+
+    words: list[tuple[str, Any]] = [
+        ("begin", {}),
+        ("finish", {"result": 1}),
+        ("fail", {"error": FAILURE}),
+    ]
+    for action, more in words:
+        (await put(api, old, action, **more)).problem(409, "lease_lost")
+
+    assert (await put(api, new, "begin")).json["attempts"] == 2
+
+
+async def test_what_has_happened_counts_though_the_job_was_cancelled(api: Api) -> None:
+    job = await delivered(api)
+    await put(api, job, "begin")
+    await api.onefold.acancel(job.id)
+
+    finished = await put(api, job, "finish", result=1)
+    begun = await put(api, job, "begin", "next")
+
+    assert finished.status == 200
+    begun.problem(409, "lease_lost")
+
+
+async def test_changed_arguments_are_refused(api: Api) -> None:
+    job = await delivered(api)
+    await put(api, job, "begin", fingerprint="a")
+
+    words: list[tuple[str, Any]] = [("begin", {}), ("finish", {"result": 1})]
+    for action, more in words:
+        (await put(api, job, action, fingerprint="b", **more)).problem(422, "key_reused")
+    await put(api, job, "finish", fingerprint="a")
+    (await put(api, job, "begin", fingerprint="b")).problem(422, "key_reused")
+
+
+async def test_a_step_that_failed_is_tried_again(api: Api) -> None:
+    job = await delivered(api)
+    first = await put(api, job, "begin", fingerprint="a")
+    attempt = first.json["attempt"]
+
+    failed = await put(api, job, "fail", error=FAILURE, attempt=attempt)
+    resent = await put(api, job, "fail", error=FAILURE, attempt=attempt)
+    begun = await put(api, job, "begin", fingerprint="other arguments are fine now")
+
+    assert failed.json == resent.json
+    assert failed.json["outcome"] == "retrying"
+    assert (begun.status, begun.json["attempts"]) == (201, 2)
+
+
+async def test_a_step_that_failed_for_good_is_not(api: Api) -> None:
+    job = await delivered(api)
+    await put(api, job, "begin")
+
+    failed = await put(api, job, "fail", error=FAILURE, final=True)
+    resent = await put(api, job, "fail", error=FAILURE, final=True)
+    begun = await put(api, job, "begin")
+    finished = await put(api, job, "finish", result=1)
+
+    assert failed.json == resent.json
+    assert failed.json["outcome"] == "failed"
+    told = begun.problem(409, "step_failed")
+    assert (told["step"], told["errorType"], told["reason"]) == ("charge", *FAILURE.values())
+    finished.problem(409, "lease_lost")
+
+
+async def test_a_step_that_is_done_cannot_fail_any_more(api: Api) -> None:
+    job = await delivered(api)
+    await put(api, job, "finish", result=1)
+
+    (await put(api, job, "fail", error=FAILURE)).problem(409, "lease_lost")
+
+
+async def test_an_unsafe_step_that_vanished_is_unknown_until_it_is_verified(
+    api: Api, clock: Clock
+) -> None:
+    await put(api, await delivered(api), "begin", unsafe=True)
+    job = await again(api, clock)
+
+    unknown = await put(api, job, "begin", unsafe=True)
+    verified = await put(api, job, "begin", unsafe=True, verified=True)
+
+    unknown.problem(409, "outcome_unknown")
+    assert (verified.status, verified.json["attempts"]) == (201, 2)
+
+
+async def test_a_step_may_say_itself_that_it_does_not_know(api: Api) -> None:
+    job = await delivered(api)
+    await put(api, job, "begin", unsafe=True)
+
+    said = await put(api, job, "fail", error=FAILURE, unknown=True)
+    begun = await put(api, job, "begin", unsafe=True)
+
+    assert said.json["outcome"] == "unknown"
+    begun.problem(409, "outcome_unknown")
+    assert await api.onefold.asettle_step(job.id, "charge", result=7)
+    assert (await put(api, job, "begin", unsafe=True)).json["result"] == 7
+
+
+async def test_steps_of_one_name_are_told_apart_by_key_or_place(api: Api) -> None:
+    job = await delivered(api)
+    places: list[Any] = [{}, {"occurrence": 2}, {"key": "o-7"}]
+    for number, more in enumerate(places, 1):
+        await put(api, job, "begin", **more)
+        finished = await put(api, job, "finish", result=number, **more)
+        assert finished.json["result"] == number
+
+    listed = (await api("GET", f"/v1/jobs/{job.id}/steps")).json["items"]
+    keyed = await api("GET", f"/v1/jobs/{job.id}/steps/charge?key=o-7")
+    second = await api("GET", f"/v1/jobs/{job.id}/steps/charge?occurrence=2")
+
+    assert [step["label"] for step in listed] == ["charge", "charge#2", "charge[o-7]"]
+    assert (keyed.json["result"], second.json["result"]) == (3, 2)
+
+
+async def test_a_fresh_replay_does_everything_anew(api: Api) -> None:
+    job = await delivered(api)
+    await put(api, job, "finish", result=1)
+    await api.onefold.acancel(job.id)
+    await api.onefold.areplay(job.id, fresh=True)
+    fresh: Job = await api.take()
+
+    begun = await put(api, fresh, "begin")
+    shown = await api("GET", f"/v1/jobs/{job.id}/steps/charge")
+
+    assert begun.status == 201
+    assert begun.json["idempotencyKey"] == f"{job.id}.1:charge"
+    assert (shown.json["state"], shown.json["generation"]) == ("running", 1)
+
+
+async def test_a_job_that_is_not_there_has_no_steps(api: Api) -> None:
+    missing = f"/v1/jobs/{uuid4()}/steps"
+
+    (await api("GET", missing)).problem(404, "job_not_found")
+    (await api("GET", f"{missing}/charge")).problem(404, "job_not_found")
+    body = {"action": "begin", "fence": 1}
+    (await api("PUT", f"{missing}/charge", body)).problem(404, "job_not_found")
+    job = await delivered(api)
+    (await api("GET", f"/v1/jobs/{job.id}/steps/charge")).problem(404, "not_found")
+    assert (await api("GET", f"/v1/jobs/{job.id}/steps")).json == {"items": []}
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"action": "begin", "result": 0}, "result"),
+        ({"action": "finish", "unsafe": True}, "unsafe"),
+        ({"action": "finish", "error": FAILURE}, "error"),
+        ({"action": "begin", "final": True}, "final"),
+        ({"action": "fail"}, "error"),
+        ({"action": "fail", "error": FAILURE, "final": True, "unknown": True}, "final"),
+        ({"action": "begin", "key": "a", "occurrence": 2}, "occurrence"),
+        ({"action": "begin", "occurrence": 0}, "$.occurrence"),
+        ({"action": "begin", "attempt": "me"}, "$.attempt"),
+        ({"action": "begin", "fingerprint": ""}, "fingerprint"),
+        ({"action": "begin", "key": ""}, "key"),
+        ({"action": "jump"}, "$.action"),
+        ({"action": "begin", "fence": None}, "fence"),
+    ],
+)
+async def test_bad_input_names_its_place(api: Api, members: Any, field: str) -> None:
+    job = await delivered(api)
+
+    told = await put(api, job, **members)
+
+    assert told.problem(400, "invalid_input")["field"] == field

@@ -1,0 +1,193 @@
+"""Whom keys have kept away: noted after the answer, folded by a chore, swept with the claim."""
+
+import logging
+import os
+import threading
+from datetime import timedelta
+
+import pytest
+
+from onefold import Onefold
+from onefold.calls import suppressing
+from onefold.model.claim import ClaimKey
+from onefold.model.identity import new_id, parse_id
+from tests.fixtures.colours import Clock, Coloured
+from tests.fixtures.place import Place
+
+HOUR = timedelta(hours=1)
+KEY = ClaimKey("", "http", "alice", "k")
+
+
+def note(onefold: Onefold, request_id: str | None = None, key: ClaimKey = KEY) -> None:
+    onefold._conductor.suppressing.note(key, request_id)  # pyright: ignore[reportPrivateUsage]
+
+
+async def noted(onefold: Coloured) -> list[str | None]:
+    (holder,) = (await onefold.why("k")).holders
+    assert holder.suppressed.count == len(holder.suppressed.recent)
+    return [one.request_id for one in holder.suppressed.recent]
+
+
+async def test_notes_are_counted_with_their_times(onefold: Coloured, clock: Clock) -> None:
+    await onefold.claim("alice", "k", surface="http")
+    first = clock.now
+    note(onefold.target, "req-1")
+    clock.advance(HOUR)
+    note(onefold.target)
+    note(onefold.target, "req-3")
+    last = clock.now
+    # Written later than they happened.
+    clock.advance(HOUR)
+
+    (holder,) = (await onefold.why("k")).holders
+
+    told = holder.suppressed
+    assert (told.count, told.first_at, told.last_at) == (3, first, last)
+    assert {one.request_id for one in told.recent[:2]} == {None, "req-3"}
+    assert told.recent[2].request_id == "req-1"
+
+
+async def test_folding_changes_nothing_that_can_be_seen(onefold: Coloured) -> None:
+    await onefold.claim("alice", "k", surface="http")
+    note(onefold.target, "req-1")
+    before = await onefold.why("k")
+
+    await onefold.engine.fold()
+
+    assert await onefold.why("k") == before
+
+
+async def test_notes_go_with_the_claim(onefold: Coloured, clock: Clock) -> None:
+    answer = await onefold.claim("alice", "k", surface="http", retention=HOUR)
+    await onefold.settle(answer.claim)
+    note(onefold.target, "req-1")
+    await onefold.engine.fold()
+    note(onefold.target, "req-2")
+    assert len(await noted(onefold)) == 2
+    clock.advance(HOUR)
+
+    await onefold.engine.sweep()
+    await onefold.claim("alice", "k", surface="http")
+
+    assert await noted(onefold) == []
+
+
+@pytest.mark.parametrize("how", ["key", "scope", "tenant"])
+async def test_an_erase_takes_the_notes_along(onefold: Coloured, how: str) -> None:
+    await onefold.claim("alice", "k", surface="http")
+    note(onefold.target, "req-1")
+    assert await noted(onefold) == ["req-1"]
+
+    if how == "tenant":
+        await onefold.erase(tenant="")
+    else:
+        await onefold.erase(**({"key": "k"} if how == "key" else {"scope": "alice"}))
+    await onefold.claim("alice", "k", surface="http")
+
+    assert await noted(onefold) == []
+
+
+async def test_a_key_that_is_taken_over_keeps_its_notes(onefold: Coloured, clock: Clock) -> None:
+    for request_id in ("req-1", "req-2"):
+        await onefold.claim("alice", "k", surface="http", takeover="rerun", lease=HOUR)
+        note(onefold.target, request_id)
+        clock.advance(HOUR)
+
+    assert sorted(await noted(onefold), key=str) == ["req-1", "req-2"]
+
+
+def test_the_id_of_a_keys_notes_is_a_uuid_that_no_job_has() -> None:
+    others = [
+        ClaimKey("t", "http", "alice", "k"),
+        ClaimKey("", "form", "alice", "k"),
+        ClaimKey("", "http", "alic", "ek"),
+        ClaimKey("", "http", "alice", "é"),
+    ]
+    ids = {key.notes for key in (KEY, *others)}
+
+    assert len(ids) == 5
+    assert all(parse_id(found) == found and found[14] == "8" for found in ids)
+    assert new_id()[14] == "7"
+
+
+def test_notes_are_written_by_themselves(place: Place) -> None:
+    with place.open() as onefold, place.open() as other:
+        onefold.claim("alice", "k", surface="http")
+        note(onefold, "req-1")
+        writers = [one for one in threading.enumerate() if one.name == "onefold-notes"]
+        for writer in writers:
+            writer.join(30)
+
+        (holder,) = other.why("k").holders
+
+    assert writers
+    assert holder.suppressed.count == 1
+
+
+def test_a_close_writes_what_waits(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.claim("alice", "k", surface="http")
+        note(onefold, "req-1")
+
+    with place.open() as onefold:
+        assert onefold.why("k").holders[0].suppressed.count == 1
+
+
+def test_a_flood_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suppressing, "MOST", 5)
+    with place.open() as onefold:
+        onefold.claim("alice", "k", surface="http")
+        for number in range(20):
+            note(onefold, f"req-{number}")
+
+        (holder,) = onefold.why("k").holders
+
+    assert 5 <= holder.suppressed.count <= 10
+
+
+def test_an_id_of_a_request_is_cut_to_what_can_be_stored(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.claim("alice", "k", surface="http")
+        note(onefold, "a\0b" + "x" * 1000)
+
+        (one,) = onefold.why("k").holders[0].suppressed.recent
+
+    assert one.request_id is not None
+    assert one.request_id.startswith("abxx")
+    assert len(one.request_id) == 199
+
+
+NOWHERE = "sqlite:////nowhere/at/all/onefold.db"
+
+
+def test_what_cannot_be_written_is_logged_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "onefold"), Onefold(NOWHERE) as onefold:
+        note(onefold, "req-1")
+
+    assert "could not be noted" in caplog.text
+
+
+async def test_so_it_is_when_it_is_awaited(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "onefold"):
+        async with Onefold(NOWHERE) as onefold:
+            note(onefold, "req-1")
+
+    assert "could not be noted" in caplog.text
+
+
+def test_a_forked_child_has_notes_of_its_own(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.claim("alice", "k", surface="http")
+        note(onefold, "parent")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                note(onefold, "child")
+                waiting = onefold._conductor.suppressing._waiting  # pyright: ignore[reportPrivateUsage]
+                status = 0 if [one.request_id for _, one in waiting] == ["child"] else 1
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        assert onefold.why("k").holders[0].suppressed.count == 1
