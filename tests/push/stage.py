@@ -38,7 +38,9 @@ async def make_queue(
     return qualified(tenant, name)
 
 
-async def publish(onefold: Onefold, count: int = 1, *, queue: str = "hooks", **more: Any) -> list[str]:
+async def publish(
+    onefold: Onefold, count: int = 1, *, queue: str = "hooks", **more: Any
+) -> list[str]:
     """Jobs whose payloads are their numbers."""
     more.setdefault("backoff", AT_ONCE)
     answers = [

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from onefold.model.served_queue import ServedQueue
     from onefold.push.resolver import Lookup
 
+SPREAD: Final = 8
+"""Queues that are all given an equal part, before it is asked which of them are busy."""
 LEAST_SHARE: Final = 4
 """Pushes at once that a queue may have however many others are busy."""
 POLL: Final = timedelta(seconds=5)
@@ -197,12 +199,12 @@ class Courier:
         return routes
 
     def _share(self, names: Collection[str]) -> None:
-        """Say how many pushes each queue may have: so many that one more queue has room, too.
+        """Say how many pushes each queue may have: so many that there is room for others, too.
 
         In another order each time: a worker serves queues in order, and none is to be the last.
         """
-        settings = self._settings
-        fair = settings.concurrency // (len(self._pushing.under_way) + 1)
+        settings, busy = self._settings, len(self._pushing.under_way)
+        fair = settings.concurrency // max(1, min(len(names), max(busy + 2, SPREAD)))
         most = max(1, min(settings.per_queue, max(fair, LEAST_SHARE), settings.concurrency))
         order = random.sample(list(names), len(names))
         self._queues.clear()

@@ -82,6 +82,7 @@ class Lookout:
         self._controlled = {queue: None for queue in known if queue in self._plain}
         self._in_vain = 0
         self._look_in(0.0)
+        self._wake()
 
     def order(
         self, room: int, limits: Mapping[str, int], unknown: tuple[str, ...]

@@ -1,0 +1,447 @@
+"""Jobs that are pushed: what endpoints answer is what becomes of them."""
+
+import asyncio
+from collections import Counter
+from datetime import datetime, timedelta
+from functools import partial
+
+import pytest
+
+from onefold import Onefold
+from onefold.model.served_queue import Secret
+from onefold.push.courier import Courier
+from onefold.surfaces.http.request import Request
+from onefold.surfaces.webhooks import StandardWebhooks, verify
+from onefold.testing.clock import Clock
+from tests.fixtures.place import Place
+from tests.push.receiver import Manner, Received, Receiver, hangs, says
+from tests.push.stage import SECRET, job_of, make_queue, publish, pushing
+from tests.worker.stage import ended, opened, perform, until
+
+
+def test_a_job_is_pushed_signed_and_finished(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(200, body=b"thanks")) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver, headers={"X-Team": "billing"})
+                (job_id,) = await publish(onefold)
+                await ended(onefold, job_id)
+
+            (received,) = receiver.received
+            assert received.envelope["payload"] == {"number": 0}
+            assert received.headers["x-team"] == "billing"
+            request = Request(method="POST", path="/hook", headers=tuple(received.headers.items()))
+            provider = StandardWebhooks(SECRET.text)
+            now = (await job_of(onefold, job_id)).created_at
+            assert verify(provider, request, received.body, now).id == job_id
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.attempt) == ("completed", 1)
+            said = job.result["pushed"]
+            assert (said["fence"], said["status"], said["excerpt"]) == (1, 200, "thanks")
+            assert said["duration"] > 0
+
+        perform(play, onefold)
+
+
+def test_a_tenants_jobs_go_to_the_tenants_endpoint(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver() as theirs, Receiver() as ours, pushing(onefold):
+                await make_queue(onefold, ours)
+                queue = await make_queue(onefold, theirs, tenant="acme")
+                acme = onefold.tenant("acme")
+                enqueued = await acme.aenqueue("charge", {}, queue=queue)
+                await publish(onefold)
+                await until(lambda: theirs.received and ours.received)
+
+            assert theirs.told("id") == [enqueued.id]
+            assert theirs.told("queue") == ours.told("queue") == ["hooks"]
+
+        perform(play, onefold)
+
+
+def test_a_failure_is_tried_again_and_the_history_tells_of_each(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            manners = (says(500, body=b"oh no\x00"), says(302), says(404), says(200))
+            async with Receiver(*manners) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver)
+                (job_id,) = await publish(onefold)
+                await ended(onefold, job_id)
+
+            assert receiver.told("attempt") == [1, 2, 3, 4]
+            assert receiver.told("fence") == [1, 2, 3, 4]
+            assert len({received.headers["webhook-id"] for received in receiver.received}) == 1
+            *failed, done = await onefold.aattempts(job_id)
+            assert done.outcome == "completed"
+            errors = [attempt.error or {} for attempt in failed]
+            assert [error["status"] for error in errors] == [500, 302, 404]
+            assert errors[0]["type"] == "PushFailed"
+            assert errors[0]["excerpt"] == "oh no"
+
+        perform(play, onefold)
+
+
+def test_without_attempts_left_it_is_a_dead_letter(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(400)) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver)
+                (job_id,) = await publish(onefold, max_attempts=3)
+                await ended(onefold, job_id)
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, len(receiver.received)) == ("dead", 3)
+            assert job.error is not None
+            assert job.error["message"] == "answered 400"
+
+        perform(play, onefold)
+
+
+def test_a_hundred_times_too_many_requests_cost_no_attempt(place: Place) -> None:
+    clock = Clock()
+    manners: list[Manner] = [
+        says((429, 503, 529)[number % 3], ("Retry-After", str(number + 1))) for number in range(100)
+    ]
+    with place.open(clock=clock) as onefold:
+
+        async def play() -> None:
+            async with Receiver(*manners, says(200)) as receiver, pushing(onefold) as courier:
+                await make_queue(onefold, receiver)
+                (job_id,) = await publish(onefold)
+                for number in range(1, 101):
+                    await until(partial(_is_deferred, onefold, job_id, fence=number))
+                    assert len(receiver.received) == number
+                    clock.advance(timedelta(seconds=number))
+                    courier.changed()
+                await ended(onefold, job_id)
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.attempt, job.fence) == ("completed", 1, 101)
+            assert set(receiver.told("attempt")) == {1}
+
+        perform(play, onefold)
+
+
+async def _is_deferred(onefold: Onefold, job_id: str, *, fence: int) -> bool:
+    job = await job_of(onefold, job_id)
+    return job.state == "queued" and job.fence == fence and job.attempt == 0
+
+
+def test_pressure_holds_the_queue_and_lets_one_probe_through(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(429), says(429), says(200)) as receiver:
+                await make_queue(onefold, receiver, concurrency=1)
+                ids = await publish(onefold, 5)
+                async with pushing(onefold) as courier:
+                    for pushes in (1, 2):
+                        await until(partial(_is_held, onefold, "backpressure", since=clock.now))
+                        assert len(receiver.received) == pushes
+                        clock.advance(timedelta(seconds=61))
+                        courier.changed()
+                    await ended(onefold, *ids)
+                    await until(lambda: _is_open(onefold))
+
+            assert len(receiver.received) == 7
+            assert [(await job_of(onefold, one)).attempt for one in ids] == [1] * 5
+
+        perform(play, onefold)
+
+
+async def _is_held(onefold: Onefold, why: str, *, since: datetime) -> bool:
+    queue = await onefold.aserved_queue("hooks")
+    assert queue is not None
+    return queue.held_why == why and queue.held_until is not None and queue.held_until > since
+
+
+async def _is_open(onefold: Onefold) -> bool:
+    queue = await onefold.aserved_queue("hooks")
+    assert queue is not None
+    return queue.held_until is None and queue.failures == 0
+
+
+def test_an_endpoint_that_is_down_is_left_alone_but_for_a_probe(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+
+        async def play() -> None:
+            is_down = True
+
+            def by(_: Received) -> Manner:
+                return says(500) if is_down else says(200)
+
+            async with Receiver(by=by) as receiver:
+                await make_queue(onefold, receiver, concurrency=1)
+                ids = await publish(onefold, 20, max_attempts=50)
+                async with pushing(onefold) as courier:
+                    for pushes, seconds in enumerate((1, 2, 4), 5):
+                        await until(partial(_is_held, onefold, "circuit", since=clock.now))
+                        assert len(receiver.received) == pushes
+                        clock.advance(timedelta(seconds=seconds))
+                        courier.changed()
+                    await until(partial(_is_held, onefold, "circuit", since=clock.now))
+                    is_down = False
+                    clock.advance(timedelta(seconds=8))
+                    courier.changed()
+                    await ended(onefold, *ids)
+                    await until(lambda: _is_open(onefold))
+
+            assert len(receiver.received) == 8 + 20
+
+        perform(play, onefold)
+
+
+def test_an_endpoint_that_hangs_does_not_starve_another(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver(hangs) as stuck, Receiver() as quick:
+                await make_queue(onefold, stuck, "stuck", timeout=600)
+                await make_queue(onefold, quick, "quick")
+                await publish(onefold, 50, queue="stuck")
+                ids = await publish(onefold, 50, queue="quick")
+                async with pushing(
+                    onefold, concurrency=10, per_queue=10, grace=timedelta(milliseconds=500)
+                ):
+                    await ended(onefold, *ids)
+
+            assert len(stuck.received) < 50
+
+        perform(play, onefold)
+
+
+def test_gone_pauses_the_queue_and_burns_no_attempt(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(410), says(200)) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver)
+                (job_id,) = await publish(onefold)
+                await until(lambda: _is_deferred(onefold, job_id, fence=1))
+                queue = await onefold.aserved_queue("hooks")
+                assert queue is not None
+                assert queue.paused
+                clock.advance(timedelta(minutes=2))
+                await onefold.aresume("hooks")
+                await ended(onefold, job_id)
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.attempt) == ("completed", 1)
+
+        perform(play, onefold)
+
+
+def test_two_couriers_deliver_once(place: Place) -> None:
+    with opened(place) as onefold, opened(place) as another:
+
+        async def play() -> None:
+            async with Receiver() as receiver:
+                await make_queue(onefold, receiver)
+                ids = await publish(onefold, 100)
+                async with pushing(onefold), pushing(another):
+                    await ended(onefold, *ids)
+                await another.aclose()
+
+            assert Counter(receiver.told("id")) == Counter(ids)
+            assert set(receiver.told("attempt")) == {1}
+
+        perform(play, onefold)
+
+
+def test_queues_come_change_and_go_while_it_runs(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with (
+                Receiver() as first,
+                Receiver() as second,
+                pushing(onefold, refresh=timedelta(minutes=1)) as courier,
+            ):
+                for receiver in (first, second):
+                    await make_queue(onefold, receiver)
+                    courier.changed()
+                    await until(partial(_knows, courier, receiver.url))
+                    (job_id,) = await publish(onefold)
+                    await ended(onefold, job_id)
+                await make_queue(onefold, None)
+                courier.changed()
+                await until(lambda: not courier._queues)
+                (left,) = await publish(onefold)
+                (taken,) = await onefold.engine.atake(
+                    ["hooks"], worker="w", lease=timedelta(minutes=1)
+                )
+                assert taken.id == left
+
+            assert (len(first.received), len(second.received)) == (1, 1)
+
+        perform(play, onefold)
+
+
+def _knows(courier: Courier, url: str) -> bool:
+    queue = courier._known.get("hooks")
+    return queue is not None and queue.configuration.endpoint == url
+
+
+def test_secrets_are_rotated_while_it_runs(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            new = Secret("whsec_" + "bmV3" * 8)
+            async with Receiver() as receiver, pushing(onefold) as courier:
+                for secrets in ((SECRET,), (new, SECRET), (new,)):
+                    await make_queue(onefold, receiver, secrets=secrets)
+                    courier.changed()
+                    await until(partial(_signs_with, courier, secrets))
+                    (job_id,) = await publish(onefold)
+                    await ended(onefold, job_id)
+
+            signed = [one.headers["webhook-signature"].split() for one in receiver.received]
+            assert [len(signatures) for signatures in signed] == [1, 2, 1]
+
+        perform(play, onefold)
+
+
+def _signs_with(courier: Courier, secrets: tuple[Secret, ...]) -> bool:
+    queue = courier._known.get("hooks")
+    return queue is not None and queue.configuration.secrets == secrets
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://127.0.0.1:9/", "http://localhost:9/", "http://127.1/"]
+)
+def test_an_endpoint_inside_is_refused_with_a_sentence(place: Place, endpoint: str) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with pushing(onefold, allow=()):
+                await make_queue(onefold, endpoint)
+                (job_id,) = await publish(onefold, max_attempts=1)
+                await ended(onefold, job_id)
+
+            job = await job_of(onefold, job_id)
+            assert job.error is not None
+            assert job.error["message"].startswith("endpoint ")
+
+        perform(play, onefold)
+
+
+# --- ack mode -------------------------------------------------------------------------------------
+
+
+def test_in_ack_mode_a_job_waits_for_its_ack(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(202, body=b"later")) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver, mode="ack")
+                (job_id,) = await publish(onefold)
+                await until(lambda: _is_awaiting(onefold, job_id))
+                job = await job_of(onefold, job_id)
+                assert job.state == "running"
+                assert job.pushed is not None
+                assert (job.pushed["status"], job.pushed["excerpt"]) == (202, "later")
+                await onefold.aacknowledge(job_id, result={"paid": True})
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.result) == ("completed", {"paid": True})
+            assert len(receiver.received) == 1
+
+        perform(play, onefold)
+
+
+async def _is_awaiting(onefold: Onefold, job_id: str) -> bool:
+    return (await job_of(onefold, job_id)).is_awaiting
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("mode", ["ack", "standard"])
+def test_an_ack_while_the_push_is_open_is_the_last_word(
+    place: Place, status: int, mode: str
+) -> None:
+    with opened(place) as onefold:
+
+        async def acks(received: Received, writer: asyncio.StreamWriter) -> None:
+            await onefold.aacknowledge(str(received.envelope["id"]), result="early")
+            await says(status)(received, writer)
+            answered.set()
+
+        answered = asyncio.Event()
+
+        async def play() -> None:
+            async with Receiver(acks) as receiver:
+                await make_queue(onefold, receiver, mode=mode)
+                async with pushing(onefold):
+                    (job_id,) = await publish(onefold)
+                    await answered.wait()
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.result, job.fence) == ("completed", "early", 1)
+            assert len(receiver.received) == 1
+
+        perform(play, onefold)
+
+
+def test_in_ack_mode_a_failure_is_a_failure(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(500), says(200)) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver, mode="ack")
+                (job_id,) = await publish(onefold)
+                await until(lambda: _is_awaiting(onefold, job_id))
+                await onefold.aacknowledge(job_id)
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.attempt, job.fence) == ("completed", 2, 2)
+
+        perform(play, onefold)
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_a_push_under_way_is_waited_for_at_the_end(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            goes = asyncio.Event()
+
+            async def waits(received: Received, writer: asyncio.StreamWriter) -> None:
+                await goes.wait()
+                await says(200)(received, writer)
+
+            async with Receiver(waits) as receiver:
+                await make_queue(onefold, receiver)
+                (job_id,) = await publish(onefold)
+                async with pushing(onefold):
+                    await until(lambda: receiver.received)
+                    asyncio.get_running_loop().call_soon(goes.set)
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.attempt) == ("completed", 1)
+
+        perform(play, onefold)
+
+
+def test_what_does_not_end_within_the_grace_is_handed_back(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver(hangs) as receiver:
+                await make_queue(onefold, receiver, timeout=600)
+                (job_id,) = await publish(onefold)
+                async with pushing(onefold, grace=timedelta(seconds=1)):
+                    await until(lambda: receiver.received)
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.attempt) == ("queued", 0)
+
+        perform(play, onefold)
