@@ -1,0 +1,101 @@
+"""Keys through the front door: what a client is told, and in which headers."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.fixtures.colours import Clock, Store, clock, pytest_pyfunc_call, store
+from tests.fixtures.served import Api, dialect
+
+__all__ = ["clock", "dialect", "pytest_pyfunc_call", "store"]
+
+JOB = {"payload": {"orderId": "9482"}}
+JOBS = "/v1/queues/payments/jobs"
+
+
+def bearer(key: str) -> dict[str, Any]:
+    return {"authorization": f"Bearer {key}"}
+
+
+async def made(api: Api, *scopes: Any, **options: Any) -> str:
+    return (await api.onefold.acreate_api_key("acme", scopes=scopes, **options)).text
+
+
+@pytest.fixture
+def api(store: Store, clock: Clock) -> Api:
+    return Api(store.open(clock=clock), anonymous=False, access_log=True)
+
+
+async def test_who_has_no_key_is_told_what_to_send(api: Api) -> None:
+    refused = await api("POST", JOBS, JOB)
+
+    assert refused.problem(401, "unauthenticated")["error"] == refused.json["detail"]
+    assert refused.headers["www-authenticate"] == 'Bearer realm="onefold"'
+    assert "Authorization: Bearer" in refused.json["detail"]
+
+
+async def test_wrong_keys_cannot_be_told_apart(api: Api) -> None:
+    key = await made(api, "publish")
+    forged = key[:-1] + ("0" if key[-1] != "0" else "1")
+    wrong = ["x", forged, f"of_{'a' * 16}_{key.rpartition('_')[2]}", await made(api, "admin")]
+    await api.onefold.arevoke_api_key(wrong[-1])
+
+    refused = [await api("POST", JOBS, JOB, **bearer(text)) for text in wrong]
+
+    bodies = [{**reply.json, "requestId": ""} for reply in refused]
+    assert [body["status"] for body in bodies] == [401] * 4
+    assert bodies == [bodies[0]] * 4
+    assert len({tuple(sorted({**r.headers, "x-request-id": ""}.items())) for r in refused}) == 1
+
+
+async def test_a_key_publishes_and_a_revoked_one_does_not(api: Api) -> None:
+    admin, key = await made(api, "admin"), await made(api, "publish")
+    assert (await api("PUT", "/v1/queues/payments", {}, **bearer(admin))).status == 201
+
+    published = await api("POST", JOBS, JOB, **bearer(key))
+    await api.onefold.arevoke_api_key(key)
+    refused = await api("POST", JOBS, JOB, **bearer(key))
+
+    assert published.status == 201
+    assert refused.status == 401
+
+
+async def test_a_missing_scope_is_named(api: Api) -> None:
+    key = await made(api, "publish")
+
+    refused = await api("PUT", "/v1/queues/payments", {}, **bearer(key))
+
+    assert refused.problem(403, "forbidden")["scope"] == "admin"
+    assert "www-authenticate" not in refused.headers
+
+
+async def test_a_used_up_key_is_told_when_to_come_back(api: Api, clock: Clock) -> None:
+    key = await made(api, "publish", rate="1/m")
+
+    replies = [await api("GET", "/v1/jobs", **bearer(key)) for _ in range(2)]
+
+    assert replies[0].status == 200
+    replies[1].problem(429, "rate_limited")
+    assert replies[1].headers["retry-after"] == "60"
+
+
+async def test_a_body_is_not_read_from_who_is_not_let_in(api: Api) -> None:
+    refused = await api("POST", JOBS, raw=b"{" * 10_000_000)
+
+    assert refused.status == 401
+
+
+async def test_no_key_is_ever_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    keys = [await made(api, "admin"), await made(api, "publish", rate="1/h")]
+
+    for key in (*keys, *keys):
+        for path in ("/v1/jobs", "/v1/queues/none", "/v1/nowhere"):
+            await api("GET", path, **bearer(key))
+            await api("GET", path, **bearer(key + "x"))
+
+    logged = caplog.text + "".join(str(vars(record)) for record in caplog.records)
+    assert "/v1/jobs" in logged
+    for key in keys:
+        assert key.rpartition("_")[2] not in logged
