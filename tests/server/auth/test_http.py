@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.colours import Clock, Store, clock, pytest_pyfunc_call, store
-from tests.fixtures.served import Api, dialect
-
-__all__ = ["clock", "dialect", "pytest_pyfunc_call", "store"]
+from tests.fixtures.colours import Clock, Store
+from tests.fixtures.served import Api
 
 JOB = {"payload": {"orderId": "9482"}}
 JOBS = "/v1/queues/payments/jobs"
@@ -70,7 +68,7 @@ async def test_a_missing_scope_is_named(api: Api) -> None:
     assert "www-authenticate" not in refused.headers
 
 
-async def test_a_used_up_key_is_told_when_to_come_back(api: Api, clock: Clock) -> None:
+async def test_a_used_up_key_is_told_when_to_come_back(api: Api) -> None:
     key = await made(api, "publish", rate="1/m")
 
     replies = [await api("GET", "/v1/jobs", **bearer(key)) for _ in range(2)]
