@@ -1,5 +1,6 @@
 """What a receiver says of a delivery: with a fence it speaks for one, without for the current."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -112,6 +113,53 @@ async def _taken(api: Api) -> int:
     """As workers take: a queue that is held, or was, is taken under its own rules."""
     taken = await api.onefold.engine.atake_controlled("payments", worker="w", lease=MINUTE)
     return len(taken.jobs)
+
+
+async def parked(api: Api) -> Job:
+    """A job that was pushed in ack mode, and answered with 202."""
+    job = await delivered(api, idempotencyKey="k")
+    exchange = {"fence": job.fence, "status": 202, "duration": 0.25, "excerpt": "later"}
+    ended = await api.onefold.engine.apark(
+        job, ack_timeout=5 * MINUTE, exchange=json.dumps(exchange)
+    )
+    assert ended.status == "accepted"
+    return job
+
+
+async def test_a_job_that_waits_for_its_ack_says_so(api: Api) -> None:
+    job = await parked(api)
+
+    shown = await api.job(job.id)
+    again = await api.publish(idempotencyKey="k")
+
+    assert (shown["status"], shown["state"]) == ("awaiting_ack", "awaiting")
+    assert shown["history"] == []
+    assert (again["id"], again["status"], again["state"]) == (job.id, "awaiting_ack", "awaiting")
+
+
+async def test_the_history_has_what_was_answered_before_the_ack(api: Api) -> None:
+    job = await parked(api)
+
+    await said(api, job, "ack", {"result": 7})
+
+    shown = await api.job(job.id)
+    (entry,) = shown["history"]
+    assert (shown["status"], shown["result"]) == ("completed", 7)
+    assert (entry["status"], entry["webhookStatusCode"]) == ("success", 202)
+    assert (entry["duration"], entry["excerpt"]) == (0.25, "later")
+
+
+async def test_without_an_ack_in_time_the_delivery_has_failed(api: Api, clock: Clock) -> None:
+    job = await parked(api)
+    clock.advance(6 * MINUTE)
+    await api.onefold.engine.arescue()
+
+    shown = await api.job(job.id)
+
+    assert (shown["status"], shown["state"], shown["attempts"]) == ("pending", "retrying", 1)
+    (entry,) = shown["history"]
+    assert (entry["status"], entry["webhookStatusCode"]) == ("failed", 202)
+    assert "ack" in entry["error"]
 
 
 async def test_a_heartbeat_extends_the_lease(api: Api, clock: Clock) -> None:
