@@ -64,6 +64,7 @@ from onefold.model.step import Step
 from onefold.model.stored_key import KeyPage, StoredKey
 from onefold.model.unique import Unique
 from onefold.model.violation import is_unique_violation
+from onefold.model.why import HeldJob, Holder, Why
 from onefold.operations.endings import Rescued, RescuedJob
 from onefold.operations.maintenance import Erased, Pruned
 from onefold.operations.queues import TakenUnderControl
@@ -100,6 +101,8 @@ __all__ = [
     "Exponential",
     "Fixed",
     "Gone",
+    "HeldJob",
+    "Holder",
     "Inserted",
     "InvalidInput",
     "Job",
@@ -145,6 +148,7 @@ __all__ = [
     "TooOld",
     "Unique",
     "UsageError",
+    "Why",
     "Within",
     "WorkFailed",
     "Worker",

@@ -315,7 +315,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Duplicates(msgspec.Struct, frozen=True):
-    """What a job's keys have suppressed."""
+    """What a key has suppressed."""
 
     count: int
     first_at: datetime | None
@@ -325,7 +325,7 @@ class Duplicates(msgspec.Struct, frozen=True):
 
 
 class Suppressed(msgspec.Struct, frozen=True):
-    """One enqueue that created nothing."""
+    """One request that came to nothing, because a key was held."""
 
     at: datetime
     request_id: str | None
