@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from onefold import Onefold
+from onefold.model.retry import Fixed
 from onefold.model.served_queue import Secret
 from onefold.push.courier import Courier
 from onefold.surfaces.http.request import Request
@@ -198,6 +199,37 @@ def test_an_endpoint_that_is_down_is_left_alone_but_for_a_probe(place: Place) ->
         perform(play, onefold)
 
 
+def test_many_pushes_that_fail_together_are_one_outage(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+
+        async def play() -> None:
+            together = asyncio.Barrier(30)
+
+            async def fails(received: Received, writer: asyncio.StreamWriter) -> None:
+                await together.wait()
+                await says(500)(received, writer)
+
+            async with Receiver(fails) as receiver:
+                await make_queue(onefold, receiver)
+                ids = await publish(onefold, 30, backoff=Fixed(timedelta(hours=1)))
+                async with pushing(onefold):
+                    for job_id in ids:
+                        await until(partial(_has_failed, onefold, job_id))
+
+            queue = await onefold.aserved_queue("hooks")
+            assert queue is not None
+            assert queue.held_until == clock.now + timedelta(seconds=1)
+            assert queue.failures == 5
+
+        perform(play, onefold)
+
+
+async def _has_failed(onefold: Onefold, job_id: str) -> bool:
+    job = await job_of(onefold, job_id)
+    return (job.state, job.attempt) == ("queued", 1)
+
+
 def test_an_endpoint_that_hangs_does_not_starve_another(place: Place) -> None:
     with opened(place) as onefold:
 
@@ -359,6 +391,18 @@ def test_in_ack_mode_a_job_waits_for_its_ack(place: Place) -> None:
 
 async def _is_awaiting(onefold: Onefold, job_id: str) -> bool:
     return (await job_of(onefold, job_id)).is_awaiting
+
+
+def test_a_beat_that_was_under_way_does_not_shorten_the_ack_timeout(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+        onefold.enqueue("charge", {})
+        (job,) = onefold.engine.take(worker="w", lease=timedelta(minutes=1))
+        onefold.engine.park(job, ack_timeout=timedelta(minutes=5))
+
+        (beat,) = onefold.engine.heartbeat([job], lease=timedelta(minutes=1))
+
+        assert beat.lease_until == clock.now + timedelta(minutes=5)
 
 
 @pytest.mark.parametrize("status", [200, 500])

@@ -7,14 +7,17 @@ to say nothing where all is well: a push that ends well must not cost a write.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from onefold.errors import OnefoldError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Callable, Sequence
+    from datetime import datetime
 
     from onefold.calls.engine import Engine
     from onefold.model.served_queue import ServedQueue
@@ -40,17 +43,24 @@ def hold_after(failures: int) -> timedelta:
 class Breaker:
     """What the pushes of this process say of their endpoints."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, now: Callable[[], datetime]) -> None:
         """Nothing is known yet."""
         self._engine = engine
+        self._now = now
         self._suspects: set[str] = set()
         """Queues that are held, or have failures, as far as we know."""
+        self._held: dict[str, datetime] = {}
+        """Until when."""
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Failures of one endpoint are told one after the other."""
 
-    def learn(self, queues: Iterable[ServedQueue]) -> None:
+    def learn(self, queues: Sequence[ServedQueue]) -> None:
         """What others have said meanwhile."""
-        self._suspects = {
-            queue.queue for queue in queues if queue.failures or queue.held_until is not None
-        }
+        held = {queue.queue: queue.held_until for queue in queues}
+        self._held = {queue: until for queue, until in held.items() if until is not None}
+        self._suspects = {queue.queue for queue in queues if queue.failures} | self._held.keys()
+        for queue in [queue for queue, turn in self._turns.items() if not turn.locked()]:
+            del self._turns[queue]
 
     async def well(self, queue: str) -> None:
         """The endpoint has answered for itself, whatever it said."""
@@ -69,14 +79,19 @@ class Breaker:
         await _said(queue, self._engine.ahold(queue, after=after, why="backpressure"))
 
     async def _count(self, queue: str) -> None:
-        failures = await self._engine.afailed(queue)
-        if hold := hold_after(failures):
-            log.warning(
-                "The endpoint of the queue %r has failed %d times in a row: it is left alone for"
-                " %g s, and one job goes first then.",
-                queue, failures, hold.total_seconds(),
-            )  # fmt: skip
-            await self._engine.ahold(queue, after=hold, why="circuit")
+        """What was under way when the queue was held fails of the same, and counts no more."""
+        async with self._turns[queue]:
+            until = self._held.get(queue)
+            if until is not None and until > self._now():
+                return
+            failures = await self._engine.afailed(queue)
+            if hold := hold_after(failures):
+                log.warning(
+                    "The endpoint of the queue %r has failed %d times in a row: it is left alone"
+                    " for %g s, and one job goes first then.",
+                    queue, failures, hold.total_seconds(),
+                )  # fmt: skip
+                self._held[queue] = await self._engine.ahold(queue, after=hold, why="circuit")
 
 
 async def _said(queue: str, word: Awaitable[object]) -> None:

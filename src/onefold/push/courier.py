@@ -29,10 +29,12 @@ from onefold.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from datetime import datetime
     from types import TracebackType
     from typing import Self
 
     from onefold.app import Onefold
+    from onefold.calls.procedure import Conductor
     from onefold.model.served_queue import ServedQueue
     from onefold.push.resolver import Lookup
 
@@ -91,12 +93,19 @@ class Courier:
         self._lookup = lookup
         self._queues: dict[str, int | None] = {}
         self._known: dict[str, ServedQueue] = {}
-        self._breaker = Breaker(onefold.engine)
+        self._breaker = Breaker(onefold.engine, self._now)
         self._told = asyncio.Event()
         self._pushing: Pushing
         self._worker: Worker
         self._refreshing: asyncio.Task[None] | None = None
         self._stack = AsyncExitStack()
+
+    @property
+    def _conductor(self) -> Conductor:
+        return self._onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+    def _now(self) -> datetime:
+        return from_micros(self._conductor.now())
 
     def changed(self) -> None:
         """Queues are others now: look at once. Only in the courier's event loop."""
@@ -104,7 +113,6 @@ class Courier:
 
     async def __aenter__(self) -> Self:
         """Push in the background. What keeps it from beginning is raised here."""
-        conductor = self._onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         async with self._stack:
             sender = Sender(
                 self._policy, connections=self._settings.connections, lookup=self._lookup
@@ -114,11 +122,11 @@ class Courier:
                 self._onefold.engine,
                 sender,
                 self._breaker,
-                now=lambda: from_micros(conductor.now()),
+                now=self._now,
                 pause=self._onefold.apause,
             )
             await self._refresh()
-            self._worker = Worker(conductor, self._pushing, self._worker_settings(), _nothing)
+            self._worker = Worker(self._conductor, self._pushing, self._worker_settings(), _nothing)
             await self._stack.enter_async_context(self._worker)
             self._refreshing = asyncio.create_task(self._keep_fresh())
             self._stack.push_async_callback(self._rest)

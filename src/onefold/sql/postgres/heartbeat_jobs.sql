@@ -13,7 +13,11 @@ with held as materialized (
     for update of j skip locked
 )
 update onefold.job as j
-set lease_until = clock.now + :lease::bigint
+-- One that waits for its ack has a lease of its own, which a beat that was under way must not shorten.
+set lease_until = case
+    when j.awaiting = j.fence then greatest(j.lease_until, clock.now + :lease::bigint)
+    else clock.now + :lease::bigint
+end
 from
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now),
