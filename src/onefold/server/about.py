@@ -41,8 +41,8 @@ def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> tuple[
     found = [
         _open("/healthz", "health", "Does the process live?", healthz, {200: Health}),
         _open("/readyz", "readiness", "Can it work?", readyz, {200: Health, 503: Health}),
-        _open("/v1/openapi.json", "openapi", "This document.", openapi, {200: "application/json"}),
-        _open("/v1/docs", "reference", "The same for people.", reference, {200: "text/html"}),
+        _open("/v1/openapi.json", "openapi", "This document", openapi, {200: "application/json"}),
+        _open("/v1/docs", "reference", "The same for people", reference, {200: "text/html"}),
     ]
     if metrics is not None:
         found.append(
@@ -50,7 +50,7 @@ def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> tuple[
                 method="GET",
                 path="/metrics",
                 name="metrics",
-                summary="What Prometheus reads.",
+                summary="What Prometheus reads",
                 endpoint=metrics.endpoint,
                 scope="admin",
                 answers={200: "text/plain"},
