@@ -251,6 +251,15 @@ def test_each_shard_is_asked_for_its_own_keys() -> None:
     assert run.result == [None] * 20
 
 
+def test_a_shard_that_has_none_of_them_is_not_asked() -> None:
+    run = Steps(read(SPREAD, [A]))
+
+    asked = run.answer("read_api_keys")
+
+    assert asked.rows == [(home_of(SPREAD, A), A)]
+    assert run.result == [None]
+
+
 def test_a_charge_grants_what_is_left_and_tells_the_rest_to_wait() -> None:
     run = Steps(charge(SQL, [A, A, B, A, C]))
     tenth = SECOND // 10

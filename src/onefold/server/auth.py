@@ -177,8 +177,3 @@ def _stranger(said: str) -> Refused:
             f" {said}. Nothing was done. Make a key: onefold apikeys create --scope admin.",
         )
     )
-
-
-def has_api_keys(onefold: Onefold) -> bool:
-    """Whether a server here asks for keys; one that does not must only be reached from here."""
-    return onefold.has_api_keys()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onefold import Onefold
-from onefold.server.auth import ANONYMOUS, ANYBODY, Authority, Caller, has_api_keys
+from onefold.server.auth import ANONYMOUS, ANYBODY, Authority, Caller
 from onefold.server.loopback import is_loopback
 from onefold.surfaces.http.problem import Problem, Refused
 from tests.fixtures.place import Place
@@ -278,11 +278,3 @@ def test_only_this_machine_can_reach_these(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.5", "example.com", "*"])
 def test_others_can_reach_these(host: str) -> None:
     assert not is_loopback(host)
-
-
-def test_whether_a_server_asks_for_keys_is_known_before_it_starts(place: Place) -> None:
-    with place.open() as onefold:
-        assert has_api_keys(onefold) is False
-    made(place)
-    with place.open() as onefold:
-        assert has_api_keys(onefold) is True
