@@ -20,6 +20,7 @@ from onefold.server.metrics import HttpMetrics
 from onefold.server.outgoing import problem_response, send_response
 from onefold.server.settings import ServerSettings
 from onefold.server.state import Server
+from onefold.server.stopping import draining_at_signals
 from onefold.server.table import ROUTES
 from onefold.server.wire import headers_of
 
@@ -88,6 +89,7 @@ class ServerApp:
                     allow=server.settings.push_allow,
                 )
                 server.courier = await stack.enter_async_context(Courier(server.onefold, settings))
+            stack.enter_context(draining_at_signals(server.drain))
             try:
                 yield
             finally:
