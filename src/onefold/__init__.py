@@ -26,6 +26,7 @@ from onefold.errors import (
     OnefoldError,
     OutcomeUnknown,
     ProcessDied,
+    QueueNotEmpty,
     ResultTimeout,
     ScheduleNotFound,
     SchemaOutdated,
@@ -60,6 +61,7 @@ from onefold.model.queue import Outlook, QueueSettings
 from onefold.model.retention import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
+from onefold.model.served_queue import QueueConfiguration, QueueCounts, ServedQueue
 from onefold.model.step import Step
 from onefold.model.stored_key import KeyPage, StoredKey
 from onefold.model.unique import Unique
@@ -123,6 +125,9 @@ __all__ = [
     "Page",
     "ProcessDied",
     "Pruned",
+    "QueueConfiguration",
+    "QueueCounts",
+    "QueueNotEmpty",
     "QueueSettings",
     "Rate",
     "Rescued",
@@ -135,6 +140,7 @@ __all__ = [
     "ScheduleNotFound",
     "SchemaOutdated",
     "SerializationConflict",
+    "ServedQueue",
     "ShardsDiffer",
     "Step",
     "StepFailed",

@@ -203,6 +203,7 @@ def test_an_erase_removes_claims_first_and_then_jobs_with_their_notes() -> None:
     run = Steps(erase(SQL, "acme"))
 
     run.answer("erase_schedules")
+    run.answer("erase_served_queues", [("payments",)])
     claims = run.answer("erase_claims", CLAIMS)
     jobs = run.answer("erase_jobs", [(B,)])
     named = run.answer("delete_jobs", [(A, "acme")])
@@ -215,7 +216,7 @@ def test_an_erase_removes_claims_first_and_then_jobs_with_their_notes() -> None:
     assert notes == [[(0, B), (0, A)]] * 2
     assert set(history.rows) == {(0, A), (0, B)}
     assert set(steps.rows) == {(0, "acme", A), (0, "acme", B)}
-    assert run.result == Erased(jobs=2, claims=3)
+    assert run.result == Erased(jobs=2, claims=3, queues=1)
 
 
 def test_an_erase_of_a_key_that_nobody_has_removes_nothing() -> None:

@@ -50,6 +50,36 @@ def test_a_name_that_cannot_be_stored_is_refused(value: object, reason: str) -> 
     assert (caught.value.field, caught.value.reason) == ("kind", reason)
 
 
+@pytest.mark.parametrize(
+    ("queue", "parts"),
+    [
+        ("payments", ("", "payments")),
+        ("{acme}payments", ("acme", "payments")),
+        ("{a.b-c_1}" + "ß" * 200, ("a.b-c_1", "ß" * 200)),
+        ("{" + "a" * 64 + "}x", ("a" * 64, "x")),
+    ],
+)
+def test_a_queue_may_be_a_tenants(queue: str, parts: tuple[str, str]) -> None:
+    assert names.queue(queue, "queue") == queue
+    assert names.parted(queue) == parts
+
+
+@pytest.mark.parametrize(
+    "queue",
+    ["{}x", "{Acme}x", "{-a}x", "{acme}", "{acme}{b}x", "{acme}a,b", "{" + "a" * 65 + "}x",
+     "{acme}" + "x" * 201, "x{acme}", "{acme", 7],
+)  # fmt: skip
+def test_braces_in_a_queue_are_a_tenants_alone(queue: object) -> None:
+    with pytest.raises(InvalidInput, match="queue must"):
+        names.queue(queue, "queue")
+
+
+@pytest.mark.parametrize("value", ["", "Acme", "a" * 65, ".a", "a b", None])
+def test_a_tenant_of_the_server_is_a_slug(value: object) -> None:
+    with pytest.raises(InvalidInput, match="tenant must be 1 to 64 lower-case"):
+        names.tenant(value, "tenant")
+
+
 def test_a_refused_name_is_refused_again() -> None:
     for field in ("kind", "queue"):
         for _ in range(2):

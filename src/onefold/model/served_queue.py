@@ -259,8 +259,10 @@ _SECRET: Final = re.compile(r"whsec_(?=.{32,88}$)[A-Za-z0-9+/]{32,86}={0,2}")
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
-    if not isinstance(headers, Mapping) or len(headers) > HEADERS:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput("headers", f"must be a mapping of at most {HEADERS} headers")
+    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("headers", f"must be a mapping, got {headers!r}")
+    if len(headers) > HEADERS:
+        raise InvalidInput("headers", f"must be at most {HEADERS}, got {len(headers)}")
     for name, value in headers.items():
         if not _HEADER.fullmatch(names.text(name, "headers")):
             raise InvalidInput("headers", f"must have names of HTTP, got {name!r}")
@@ -287,7 +289,7 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     rate: str | None = None
     keep: dict[str, int] | None = None
     secrets: tuple[tuple[str, int | None], ...] = ()
-    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    headers: dict[str, str] | None = None
     paused_reason: str | None = None
 
 
@@ -308,7 +310,7 @@ def encode_configuration(configuration: QueueConfiguration) -> str:
         configuration.rate,
         stored_keep(configuration.retention),
         tuple((text, _micros(expires_at)) for text, expires_at in configuration.secrets),
-        dict(configuration.headers),
+        dict(configuration.headers) or None,
         configuration.paused_reason,
     )
     return msgspec.json.encode(stored).decode()
@@ -329,7 +331,7 @@ def read_configuration(text: str) -> QueueConfiguration:
         rate=stored.rate,
         retention=None if stored.keep is None else _retention(stored.keep),
         secrets=tuple(Secret(text, _moment(at)) for text, at in stored.secrets),
-        headers=stored.headers,
+        headers=stored.headers or {},
         paused_reason=stored.paused_reason,
     )
 

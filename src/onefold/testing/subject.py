@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from onefold.app import Onefold
 from onefold.calls.jobs import EMPTY
 from onefold.testing.clock import Clock
+from onefold.testing.subject_pushes import PushEngineCalls, PushSubject
 from onefold.testing.subject_queues import QueueEngineCalls, QueueSubject
 from onefold.testing.subject_schedules import ScheduleSubject
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 LEASE: Final = timedelta(seconds=60)
 
 
-class Subject(ScheduleSubject, QueueSubject):
+class Subject(ScheduleSubject, QueueSubject, PushSubject):
     """One way of making Onefold's calls."""
 
     def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
@@ -239,7 +240,7 @@ class Subject(ScheduleSubject, QueueSubject):
         return taken[0]
 
 
-class EngineCalls(QueueEngineCalls):
+class EngineCalls(QueueEngineCalls, PushEngineCalls):
     """`Onefold.engine`, in a subject's colour. The engine's transactions are always its own."""
 
     def __init__(self, subject: Subject) -> None:

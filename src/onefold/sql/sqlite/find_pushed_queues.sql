@@ -2,8 +2,11 @@
 select
     s.tenant, s.name, s.settings, s.created_at, s.updated_at, coalesce(q.paused, false), q.held_until,
     q.held_why, coalesce(q.failures, 0)
-from onefold_served_queue as s
+from (
+    select served.tenant, served.name, served.settings, served.created_at, served.updated_at
+    from onefold_served_queue as served
+    where served.shard = :shard and json_extract(served.settings, '$.endpoint') is not null
+) as s
 left join onefold_queue as q
-    on q.shard = s.shard
+    on q.shard = :shard
     and q.name = case when s.tenant = '' then s.name else '{' || s.tenant || '}' || s.name end
-where s.shard = :shard and json_extract(s.settings, '$.endpoint') is not null

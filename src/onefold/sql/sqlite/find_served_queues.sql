@@ -3,14 +3,18 @@
 select
     s.tenant, s.name, s.settings, s.created_at, s.updated_at, coalesce(q.paused, false), q.held_until,
     q.held_why, coalesce(q.failures, 0)
-from onefold_served_queue as s
+from (
+    select served.tenant, served.name, served.settings, served.created_at, served.updated_at
+    from onefold_served_queue as served
+    where
+        served.shard = :shard
+        and served.tenant = :tenant
+        and (:served is null or served.name = :served)
+        and (:after is null or served.name > :after)
+    order by served.name
+    limit :limit
+) as s
 left join onefold_queue as q
-    on q.shard = s.shard
+    on q.shard = :shard
     and q.name = case when s.tenant = '' then s.name else '{' || s.tenant || '}' || s.name end
-where
-    s.shard = :shard
-    and s.tenant = :tenant
-    and (:served is null or s.name = :served)
-    and (:after is null or s.name > :after)
 order by s.name
-limit :limit

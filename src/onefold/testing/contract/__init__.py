@@ -29,12 +29,14 @@ from typing import Final
 import pytest
 
 MODULES: Final = (
+    "acks",
     "answers",
     "bad_input",
     "batches",
     "claims",
     "deliveries",
     "endings",
+    "gates",
     "history",
     "groups",
     "leases",
@@ -47,6 +49,7 @@ MODULES: Final = (
     "retention",
     "schedules",
     "scopes",
+    "served_queues",
     "shards",
     "suppressed",
     "takes",
@@ -55,12 +58,14 @@ MODULES: Final = (
 # Before they are imported: pytest then shows what was compared.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in MODULES))
 
+from onefold.testing.contract.acks import *  # noqa: E402, F403
 from onefold.testing.contract.answers import *  # noqa: E402, F403
 from onefold.testing.contract.bad_input import *  # noqa: E402, F403
 from onefold.testing.contract.batches import *  # noqa: E402, F403
 from onefold.testing.contract.claims import *  # noqa: E402, F403
 from onefold.testing.contract.deliveries import *  # noqa: E402, F403
 from onefold.testing.contract.endings import *  # noqa: E402, F403
+from onefold.testing.contract.gates import *  # noqa: E402, F403
 from onefold.testing.contract.groups import *  # noqa: E402, F403
 from onefold.testing.contract.history import *  # noqa: E402, F403
 from onefold.testing.contract.leases import *  # noqa: E402, F403
@@ -73,6 +78,7 @@ from onefold.testing.contract.rerun import *  # noqa: E402, F403
 from onefold.testing.contract.retention import *  # noqa: E402, F403
 from onefold.testing.contract.schedules import *  # noqa: E402, F403
 from onefold.testing.contract.scopes import *  # noqa: E402, F403
+from onefold.testing.contract.served_queues import *  # noqa: E402, F403
 from onefold.testing.contract.shards import *  # noqa: E402, F403
 from onefold.testing.contract.suppressed import *  # noqa: E402, F403
 from onefold.testing.contract.takes import *  # noqa: E402, F403

@@ -1,0 +1,137 @@
+"""Processes that hold, open, probe and answer at once: one probe, one word, no hold forgotten."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from onefold import Limit, NewJob, Onefold, QueueConfiguration, WrongState
+from tests.fixtures.place import Place
+from tests.fixtures.shards import found
+from tests.fixtures.soak import repetitions
+from tests.race.crew import Crew, Racer, values
+
+HOUR: Final = timedelta(hours=1)
+NOW: Final = timedelta(0)
+ENDPOINT: Final = "https://example.com/hook"
+OVER: Final = "select count(*) from {job} where state in (0, 1)"
+RUNNING: Final = "select count(*) from {job} where state = 1"
+
+
+@pytest.fixture(params=[1, 4], ids=["whole", "spread"])
+def raced(request: pytest.FixtureRequest, empty: Place) -> Place:
+    """Each database in turn, with one shard and with four."""
+    found(empty, request.param)
+    return empty
+
+
+def fill(onefold: Onefold, count: int) -> list[str]:
+    jobs = [NewJob("race", queue="mine", unique_key=f"race {n}") for n in range(count)]
+    return [answer.id for answer in onefold.enqueue_many(jobs)]
+
+
+def probe_until_empty(racer: Racer) -> list[Any]:
+    """Take as much as there is of a queue that nobody opens; the most that was seen to run."""
+    ran: list[str] = []
+    most = 0
+    engine = racer.onefold.engine
+    job = racer.place.table("job")
+    with racer.place.connection() as connection:
+        while True:
+            taken = engine.take_controlled("mine", limit=9, worker="w", lease=HOUR).jobs
+            most = max(most, connection.execute(RUNNING.format(job=job)).fetchone()[0])
+            ran += [each.id for each in taken]
+            engine.finish(taken)
+            if not taken and not connection.execute(OVER.format(job=job)).fetchone()[0]:
+                return [ran, most]
+
+
+def test_there_is_one_probe_on_all_machines(raced: Place, crew: Crew) -> None:
+    with raced.open() as onefold:
+        ids = fill(onefold, repetitions(60, soak=2_000))
+        onefold.engine.hold("mine", after=NOW, why="circuit")
+
+    answers = values(crew.race(raced, probe_until_empty))
+
+    assert max(answer[1] for answer in answers) == 1
+    assert sorted(job_id for answer in answers for job_id in answer[0]) == sorted(ids)
+
+
+def say_something(racer: Racer, job_id: str) -> str:
+    """Each has another word about the same delivery, and none says which it means."""
+    calls = racer.onefold
+    try:
+        match racer.rank:
+            case 0:
+                ended = calls.acknowledge(job_id)
+            case 1:
+                ended = calls.nack(job_id, retryable=False)
+            case 2:
+                ended = calls.defer_job(job_id, after=HOUR, hold_queue=True)
+            case _:
+                ended = calls.acknowledge(job_id)
+    except WrongState:
+        return "refused"
+    return ended.status
+
+
+def test_one_word_counts_of_those_that_come_at_once(raced: Place, crew: Crew) -> None:
+    for _ in range(repetitions(8, soak=300)):
+        with raced.open() as onefold:
+            job_id = onefold.enqueue("race", queue="mine").id
+            (job,) = onefold.engine.take(["mine"], worker="w", lease=HOUR)
+            onefold.engine.park(job, ack_timeout=HOUR)
+
+        said = Counter(values(crew.race(raced, say_something, job_id)))
+
+        assert said["accepted"] == 1
+        assert said["already"] <= 1
+        with raced.open() as onefold:
+            ended = onefold.get(job_id)
+            assert ended is not None
+            held = {queue.name: queue.held_until for queue in onefold.queues()}.get("mine")
+            # The hold is the defer's, and was written with it or not at all.
+            assert (held is not None) == (ended.state == "queued")
+            onefold.engine.open("mine", force=True)
+            onefold.delete(job_id)
+
+
+def hold_and_limit(racer: Racer) -> None:
+    """Two say how the queue is held, two how it is limited."""
+    onefold = racer.onefold
+    for turn in range(6):
+        match racer.rank:
+            case 0:
+                onefold.engine.hold("mine", after=HOUR, why="deferred", force=turn % 2 == 0)
+            case 1:
+                onefold.engine.open("mine", force=True)
+            case 2:
+                onefold.set_limits("mine", limit=Limit(concurrency=1 + turn))
+            case _:
+                onefold.clear_limits("mine")
+
+
+def test_a_queue_is_controlled_while_it_is_held_or_limited(raced: Place, crew: Crew) -> None:
+    for _ in range(repetitions(4, soak=100)):
+        values(crew.race(raced, hold_and_limit))
+
+        rows = raced.rows("select controlled, held_until, concurrency from {queue}")
+        assert rows
+        for controlled, held_until, concurrency in rows:
+            assert bool(controlled) == (held_until is not None or concurrency is not None)
+        # All shards are told the same.
+        assert len({(bool(row[0]), row[1], row[2]) for row in rows}) == 1
+
+
+def make_a_queue(racer: Racer, name: str) -> str:
+    said = QueueConfiguration(endpoint=ENDPOINT, max_attempts=1 + racer.rank)
+    (secret,) = racer.onefold.save_served_queue(name, said).configuration.secrets
+    return secret.text
+
+
+def test_all_who_make_a_queue_at_once_are_told_the_same_secret(raced: Place, crew: Crew) -> None:
+    for turn in range(repetitions(6, soak=200)):
+        told = values(crew.race(raced, make_a_queue, f"queue {turn}"))
+
+        assert len(set(told)) == 1
