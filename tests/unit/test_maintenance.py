@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from onefold.model.claim import ClaimKey
 from onefold.model.identity import new_id, shard_of
 from onefold.operations.jobs import RECENT_DUPLICATES
 from onefold.operations.maintenance import (
@@ -68,7 +69,9 @@ def test_claims_whose_time_is_over_are_forgotten() -> None:
     gone = run.answer("delete_claims", [("owner-a",), ("owner-b",)])
     steps = run.answer("find_job_claims", [("", "step", "of a", "1:charge#1")])
     gone_too = run.answer("delete_job_claims")
+    notes = [run.answer(name).rows for name in ("delete_duplicates", "delete_tallies")]
 
+    assert notes == [[(0, ClaimKey(*row[1:5]).notes) for row in rows]] * 2
     assert [row[:2] for row in steps.rows] == [(0, ""), (0, "")]
     assert gone_too.rows == [(0, "", "step", "of a", "1:charge#1")]
     assert look.parameters == {"shard": 0, "limit": 50, "start": 5}
@@ -205,11 +208,13 @@ def test_an_erase_removes_claims_first_and_then_jobs_with_their_notes() -> None:
     run.answer("erase_schedules")
     run.answer("erase_served_queues", [("payments",)])
     claims = run.answer("erase_claims", CLAIMS)
+    kept_away = [run.answer(name).rows for name in ("delete_duplicates", "delete_tallies")]
     jobs = run.answer("erase_jobs", [(B,)])
     named = run.answer("delete_jobs", [(A, "acme")])
     notes = [run.answer(name).rows for name in ("delete_duplicates", "delete_tallies")]
     history, steps = run.answer("delete_attempts"), run.answer("find_job_claims")
 
+    assert kept_away == [[(0, ClaimKey("acme", "once", "", "a").notes)]] * 2
     assert jobs.parameters == {"shard": 0, "tenant": "acme", "key": None}
     assert claims.parameters == {**jobs.parameters, **ALL}
     assert named.rows == [(0, A)]
@@ -256,6 +261,10 @@ def test_an_erase_of_a_scope_removes_claims_and_their_steps_on_every_shard() -> 
             "shard": shard, "tenant": "acme", "key": None, "scope": "u", "surface": None
         }  # fmt: skip
         run.answer("find_job_claims", [("acme", "step", "s", "1:charge#1")] * shard)
-    run.answer("delete_job_claims")
+        if shard:
+            run.answer("delete_job_claims")
+        notes = ClaimKey("acme", "http", "u", f"k{shard}").notes
+        assert run.answer("delete_duplicates").rows == [(shard, notes)]
+        assert run.answer("delete_tallies").rows == [(shard, notes)]
 
     assert run.result == Erased(claims=3)

@@ -212,6 +212,9 @@ async def test_steps_of_one_name_are_told_apart_by_key_or_place(api: Api) -> Non
     second = await api("GET", f"/v1/jobs/{job.id}/steps/charge?occurrence=2")
 
     assert [step["label"] for step in listed] == ["charge", "charge#2", "charge[o-7]"]
+    for more, label in zip(places, ("sent", "sent#2", "sent[o-7]"), strict=True):
+        failed = await put(api, job, "fail", "sent", error=FAILURE, **more)
+        assert failed.json["label"] == label
     assert (keyed.json["result"], second.json["result"]) == (3, 2)
 
 
