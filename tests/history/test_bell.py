@@ -117,3 +117,19 @@ def test_where_nobody_is_to_be_woken_nobody_rings(postgres_place: Place, bell: B
         onefold.engine.hand_back(take(onefold))
 
     assert bell.heard() == []
+
+
+def test_an_opened_queue_rings_and_one_that_was_open_does_not(
+    postgres_place: Place, bell: Bell
+) -> None:
+    with postgres_place.open() as onefold:
+        onefold.engine.hold("mail", after=HOUR, why="circuit")
+        assert bell.heard() == []
+
+        assert not onefold.engine.open("mail")
+        assert bell.heard() == []
+        assert onefold.engine.open("mail", force=True)
+        assert bell.heard() == ["mail"]
+        onefold.engine.failed("mail")
+        assert onefold.engine.open("mail")
+        assert bell.heard() == []

@@ -1,0 +1,66 @@
+"""What listeners are told of deliveries that a worker answers for by a callback."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Job
+from onefold.events import Event, JobEnded
+from tests.fixtures.colours import Coloured
+from tests.telemetry.conftest import take_one
+
+SOON = timedelta(seconds=1)
+
+
+def told(onefold: Coloured) -> list[Event]:
+    events: list[Event] = []
+    onefold.target.subscribe(events.append)
+    return events
+
+
+async def pushed(onefold: Coloured, **options: Any) -> Job:
+    await onefold.enqueue("email", **options)
+    return take_one(onefold.target)
+
+
+@pytest.mark.parametrize(
+    ("word", "options", "outcome", "error_type"),
+    [
+        ("acknowledge", {}, "completed", None),
+        ("nack", {}, "retried", "Nack"),
+        ("nack", {"retryable": False}, "dead", "Nack"),
+        ("defer_job", {"after": SOON}, "deferred", None),
+    ],
+)
+async def test_a_callback_tells_how_the_delivery_has_ended(
+    onefold: Coloured, word: str, options: dict[str, Any], outcome: str, error_type: str | None
+) -> None:
+    job = await pushed(onefold)
+    events = told(onefold)
+
+    await getattr(onefold, word)(job.id, **options)
+
+    (event,) = events
+    assert isinstance(event, JobEnded)
+    assert (event.job.id, event.outcome, event.error_type) == (job.id, outcome, error_type)
+    assert event.duration >= timedelta(0)
+
+
+async def test_a_repeated_callback_tells_nothing(onefold: Coloured) -> None:
+    job = await pushed(onefold)
+    await onefold.acknowledge(job.id)
+    events = told(onefold)
+
+    await onefold.acknowledge(job.id)
+
+    assert events == []
+
+
+async def test_a_heartbeat_tells_nothing(onefold: Coloured) -> None:
+    job = await pushed(onefold)
+    events = told(onefold)
+
+    await onefold.heartbeat_job(job.id)
+
+    assert events == []

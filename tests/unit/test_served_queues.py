@@ -1,0 +1,75 @@
+"""What happens to queues of the server between two statements, or between two transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from onefold.calls.served_queues import BATCH, ROUNDS, ServedQueueCalls
+from onefold.errors import QueueNotEmpty
+from onefold.model.identity import new_id
+from onefold.model.served_queue import (
+    QueueConfiguration,
+    encode_configuration,
+    new_secret,
+    read_configuration,
+)
+from onefold.operations.served_queues import empty, save
+from onefold.operations.statement import Sql
+from tests.fixtures.rows import NOW, locked_row
+from tests.fixtures.steps import Steps
+
+SQL = Sql("postgres", notifies=False)
+SAID = QueueConfiguration(endpoint="https://example.com/hook")
+
+
+def test_a_queue_that_somebody_has_just_made_keeps_their_secret() -> None:
+    theirs, ours = new_secret(), new_secret()
+    stored = encode_configuration(QueueConfiguration(secrets=(theirs,)))
+    run = Steps(save(SQL, "acme", "payments", SAID, secret=ours))
+
+    run.answer("lock_served_queue")
+    made = run.answer("insert_served_queue", []).parameters["settings"]
+    run.answer("lock_served_queue", [(stored,)])
+    changed = run.answer("update_served_queue").parameters["settings"]
+    run.answer("find_gate")
+    run.answer(
+        "find_served_queues",
+        [("acme", "payments", changed, NOW, NOW, False, None, None, 0)],
+    )
+
+    assert read_configuration(made).secrets == (ours,)
+    assert run.result.configuration.secrets == (theirs,)
+
+
+def test_a_queue_is_emptied_a_batch_at_a_time() -> None:
+    ids = [new_id(0), new_id(0)]
+    run = Steps(empty(Sql("postgres", shards=4), "payments", limit=2))
+
+    found = run.answer("find_live_jobs", [(job_id, "") for job_id in ids])
+    run.answer("lock_deliveries", [locked_row(job_id) for job_id in ids])
+    run.answer("delete_jobs", [(job_id, "") for job_id in ids])
+    for name in ("delete_duplicates", "delete_tallies", "delete_attempts", "find_job_claims"):
+        run.answer(name)
+
+    assert found.parameters == {"shard": 0, "queue": "payments", "limit": 2}
+    assert run.result == 2
+
+
+class Calls(ServedQueueCalls):
+    """A tenant's calls, of which a test is the database."""
+
+    def __init__(self) -> None:
+        self._tenant = "acme"
+        self.steps = self._delete_queue("payments", force=True)
+
+
+def test_a_queue_that_is_never_empty_is_left_alone_in_the_end() -> None:
+    steps = Calls().steps
+    next(steps)
+    for _ in range(ROUNDS):
+        steps.throw(QueueNotEmpty("payments"))
+        steps.send(BATCH)
+        steps.send(BATCH - 1)
+
+    with pytest.raises(QueueNotEmpty):
+        steps.throw(QueueNotEmpty("payments"))
