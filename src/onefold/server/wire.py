@@ -115,8 +115,8 @@ def _malformed(body: bytes, message: str) -> str:
         json.loads(body)
     except json.JSONDecodeError as error:
         return f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-    except (ValueError, RecursionError):
-        pass
+    except (ValueError, RecursionError) as error:
+        return f"is not JSON: {message} ({error})"
     return f"is not JSON: {message}"
 
 
