@@ -69,7 +69,7 @@ class Served:
     def _answers(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=1) as response:
-                return json.loads(response.read()).get("status") == "ok"
+                return bool(json.loads(response.read()).get("status") == "ok")
         except (OSError, urllib.error.URLError, ValueError):
             return False
 

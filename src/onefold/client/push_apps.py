@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from onefold.client.verdict import ACCEPTED
 from onefold.surfaces.webhooks import asgi, wsgi
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from onefold.client.receiver import Receiver
     from onefold.surfaces.http.answer import Answer
     from onefold.surfaces.http.request import Request
     from onefold.surfaces.webhooks.asgi import Receive, Scope, Send
+
+log: logging.Logger = logging.getLogger("onefold.client")
 
 
 class AsgiReceiver:
@@ -49,6 +54,8 @@ class WsgiReceiver:
     def __init__(self, receiver: Receiver) -> None:
         """Made by `Receiver.wsgi`."""
         self._receiver = receiver
+        self._threads: ThreadPoolExecutor | None = None
+        self._mutex = threading.Lock()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Receive one request."""
@@ -59,24 +66,26 @@ class WsgiReceiver:
             assert refused is not None
             return _said(refused, start_response, head=request.method == "HEAD")
         if self._receiver.mode == "ack":
-            _said(ACCEPTED, start_response)
-            return _Afterwards(self._receiver, request, body)
+            self._workers().submit(self._work, request, body)
+            return _said(ACCEPTED, start_response)
         return _said(self._receiver.receive(request, body), start_response)
 
+    def _work(self, request: Request, body: bytes) -> None:
+        try:
+            self._receiver.receive(request, body)
+        except Exception:
+            # Nobody asks a thread of ours how it went.
+            log.exception("A pushed job could not be received.")
 
-class _Afterwards:
-    """An empty body. The server closes it when the answer is sent: then the work begins."""
+    def _workers(self) -> ThreadPoolExecutor:
+        """Made in the process that needs them.
 
-    def __init__(self, receiver: Receiver, request: Request, body: bytes) -> None:
-        self._receiver = receiver
-        self._request = request
-        self._body = body
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter([b""])
-
-    def close(self) -> None:
-        self._receiver.receive(self._request, self._body)
+        Not in `close()` of the answer: some servers send nothing before that has come to its end.
+        """
+        with self._mutex:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(thread_name_prefix="onefold-receiver")
+            return self._threads
 
 
 def _said(answer: Answer, start_response: StartResponse, *, head: bool = False) -> list[bytes]:

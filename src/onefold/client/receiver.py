@@ -115,7 +115,10 @@ class Receiver:
 
     @property
     def wsgi(self) -> WsgiReceiver:
-        """The endpoint as a WSGI application, for a plain handler."""
+        """The endpoint as a WSGI application, for a plain handler. In ack mode threads do the work.
+
+        Make it once: `application = receiver.wsgi`.
+        """
         if isinstance(self._client, AsyncClient):
             raise UsageError("A WSGI endpoint cannot await: give it a Client, not an AsyncClient.")
         return WsgiReceiver(self)

@@ -1,0 +1,300 @@
+"""Every call of both clients against the server itself: the in-process names, values and errors."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from onefold import (
+    AlreadyEnqueued,
+    Busy,
+    Exponential,
+    Fixed,
+    InvalidInput,
+    JobNotFound,
+    KeyReused,
+    LeaseLost,
+    NewJob,
+    Onefold,
+    Retention,
+    WrongState,
+)
+from onefold.claims import Mismatch, Replay, Won
+from onefold.client import NotAuthorized, QueueNotFound
+from onefold.client.flows import jobs as job_flows
+from onefold.server import create_app
+from onefold.server.settings import ServerSettings
+from tests.client.conftest import Connect
+from tests.client.running import running
+
+NOBODY = "0199d0a0-0000-7000-8000-000000000001"
+LEASE = timedelta(seconds=60)
+
+
+class Stage(NamedTuple):
+    """A server's database, and a client of the server."""
+
+    onefold: Onefold
+    client: Any
+    url: str
+
+    def taken(self, **options: Any) -> Any:
+        """A job that somebody has taken."""
+        self.client.enqueue("mail", {"n": 1}, queue="email", **options)
+        (job,) = self.onefold.engine.take(["email"], limit=1, worker="w", lease=LEASE)
+        return job
+
+
+@pytest.fixture
+def stage(sqlite_url: str, connect: Connect) -> Iterator[Stage]:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+        app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
+        with running(app) as url:
+            client = connect(url)
+            client.save_queue("email")
+            yield Stage(onefold, client, url)
+
+
+def test_a_job_is_looked_at_found_cancelled_replayed_and_deleted(stage: Stage) -> None:
+    client = stage.client
+    made = client.enqueue(
+        "mail", {"to": 2**70}, queue="email", priority=3, tags=["a"], unique_key="u", group_key="g"
+    )
+
+    job = client.get(made.id)
+    assert (job.id, job.kind, job.queue, job.payload) == (made.id, "mail", "email", {"to": 2**70})
+    assert (job.state, job.status, job.attempt, job.fence) == ("queued", "ready", 0, 0)
+    assert (job.priority, job.tags, job.unique_key, job.group_key) == (3, ("a",), "u", "g")
+    assert (job.is_awaiting, job.history, job.error) == (False, (), None)
+    assert job.created_at is not None
+    assert job.run_at is not None
+    assert "2**70" not in repr(job)
+    assert client.get(NOBODY) is None
+    assert [found.id for found in client.find(queue="email", tag="a")] == [made.id]
+    assert client.cancel(made.id, reason="not wanted") is True
+    assert client.cancel(made.id) is False
+    assert client.get(made.id).state == "cancelled"
+    assert client.replay(made.id).inserted
+    assert client.delete(made.id) is True
+    assert client.delete(made.id) is False
+    with pytest.raises(JobNotFound):
+        client.cancel(NOBODY)
+
+
+def test_duplicates_are_answered_and_raised_as_in_process(stage: Stage) -> None:
+    client = stage.client
+    first = client.enqueue("mail", {"n": 1}, queue="email", unique_key="u")
+
+    again = client.enqueue("mail", {"n": 2}, queue="email", unique_key="u")
+    assert (again.id, again.duplicate, again.mismatch) == (first.id, True, True)
+    with pytest.raises(AlreadyEnqueued) as raised:
+        client.enqueue("mail", {"n": 1}, queue="email", unique_key="u", on_duplicate="raise")
+    assert (raised.value.holder_id, raised.value.key) == (first.id, "u")
+    with pytest.raises(KeyReused):
+        client.enqueue("mail", {"n": 3}, queue="email", unique_key="u", on_mismatch="raise")
+    replaced = client.enqueue(
+        "mail", {"n": 4}, queue="email", unique_key="u", on_duplicate="replace"
+    )
+    assert replaced.replaced
+    assert client.get(first.id).payload == {"n": 4}
+
+
+def test_options_reach_the_job(stage: Stage) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    made = stage.client.enqueue(
+        "mail",
+        queue="email",
+        run_at=later,
+        max_attempts=3,
+        unique_key="u",
+        unique_for=timedelta(minutes=5),
+        across_kinds=True,
+        expires_at=later + timedelta(hours=1),
+        timeout=timedelta(seconds=7),
+        metadata={"by": "me"},
+        store_result=True,
+        request_id="r1",
+    )
+
+    job = stage.onefold.get(made.id)
+    assert job is not None
+    assert (job.status, job.max_attempts, job.unique_kind) == ("scheduled", 3, "")
+    assert (job.timeout, job.metadata) == (timedelta(seconds=7), {"by": "me"})
+    assert abs(job.run_at - later) < timedelta(milliseconds=1)
+
+
+def test_many_are_stored_and_found_page_by_page(stage: Stage) -> None:
+    many = stage.client.enqueue_many(
+        [NewJob("mail", {"n": n}, queue="email", unique_key=f"u{n % 4}") for n in range(6)]
+    )
+
+    assert (many.inserted, many.skipped) == (4, 2)
+    assert many[4].id == many[0].id
+    page = stage.client.find(status=["queued"], limit=3)
+    rest = stage.client.find(limit=3, after=page.next)
+    assert (len(page), len(rest), rest.next) == (3, 1, None)
+    newest = stage.client.find(newest_first=True)
+    assert [job.id for job in newest] == [job.id for job in (*page, *rest)][::-1]
+
+
+def test_a_bad_item_is_named_and_nothing_is_stored(stage: Stage) -> None:
+    good = NewJob("mail", queue="email")
+    with pytest.raises(InvalidInput) as refused:
+        stage.client.enqueue_many([good, NewJob("mail", queue="email", max_attempts=1000)])
+
+    assert (refused.value.field, refused.value.item) == ("max_attempts", 1)
+    assert len(stage.client.find()) == 0
+
+
+def test_an_unknown_queue_is_told_apart(stage: Stage) -> None:
+    with pytest.raises(QueueNotFound, match="Make it first"):
+        stage.client.enqueue("mail", queue="nobody")
+
+
+def test_dead_letters_go_round_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_flows, "REPLAYED", 2)
+    client = stage.client
+    client.enqueue_many([NewJob("mail", {"n": n}, queue="email") for n in range(5)])
+    for job in stage.onefold.engine.take(["email"], limit=5, worker="w", lease=LEASE):
+        client.nack(job.id, retryable=False, reason="broken", fence=job.fence)
+
+    assert len(client.replay_many(queue="email", limit=3)) == 3
+    assert len(client.replay_many(queue="email", reason="broken")) == 2
+    assert len(client.replay_many(queue="email")) == 0
+    with pytest.raises(InvalidInput, match="queue"):
+        client.replay_many()
+    with pytest.raises(InvalidInput, match="must be dead"):
+        client.replay_many(queue="email", status="cancelled")
+    with pytest.raises(InvalidInput, match="limit"):
+        client.replay_many(queue="email", limit=0)
+
+
+def test_a_delivery_is_acknowledged_once_and_a_stale_fence_is_told(stage: Stage) -> None:
+    client, job = stage.client, stage.taken()
+
+    assert client.heartbeat_job(job.id, fence=job.fence, lease=timedelta(seconds=90)) == "accepted"
+    with pytest.raises(LeaseLost):
+        client.acknowledge(job.id, fence=job.fence + 1)
+    assert client.acknowledge(job.id, fence=job.fence, result={"sent": 1}) == "accepted"
+    assert client.acknowledge(job.id, fence=job.fence) == "already"
+    done = client.get(job.id)
+    assert (done.state, done.history[0].outcome) == ("completed", "completed")
+
+
+def test_a_delivery_is_deferred_or_fails(stage: Stage) -> None:
+    client, job = stage.client, stage.taken()
+
+    client.defer_job(job.id, after=timedelta(0), reason="busy", fence=job.fence)
+    (again,) = stage.onefold.engine.take(["email"], limit=1, worker="w", lease=LEASE)
+    assert (again.id, again.attempt) == (job.id, 1)
+    client.nack(job.id, reason="no paper", fence=again.fence)
+    seen = client.get(job.id)
+    assert (seen.status, [entry.status for entry in seen.history]) == (
+        "retrying",
+        ["deferred", "nacked"],
+    )
+    with pytest.raises(JobNotFound):
+        client.nack(NOBODY)
+    with pytest.raises(InvalidInput):
+        client.nack(job.id, fence=-1)
+
+
+def test_a_job_that_was_never_delivered_cannot_be_acknowledged(stage: Stage) -> None:
+    made = stage.client.enqueue("mail", queue="email")
+    with pytest.raises(WrongState):
+        stage.client.acknowledge(made.id)
+
+
+def test_a_key_is_claimed_settled_renewed_and_released(stage: Stage) -> None:
+    client = stage.client
+    won = client.claim("import", "k", fingerprint="f", lease=timedelta(seconds=30))
+    assert isinstance(won, Won)
+    assert (won.claim.key.scope, won.claim.guarantee) == ("import", "at most once")
+    busy = client.claim("import", "k", fingerprint="f")
+    assert isinstance(busy, Busy)
+    assert timedelta(0) < busy.retry_after <= timedelta(seconds=30)
+    assert isinstance(client.claim("import", "k", fingerprint="g"), Mismatch)
+    assert client.renew(won.claim, lease=timedelta(seconds=60)) > won.claim.lease_until
+    client.settle(won.claim, {"n": 1})
+    replay = client.claim("import", "k", fingerprint="f")
+    assert isinstance(replay, Replay)
+    assert replay.result == {"n": 1}
+    other = client.claim("import", "other", takeover="rerun", retention=timedelta(hours=1))
+    assert client.release(other.claim) is True
+    assert client.release(other.claim) is False
+    assert client.renew(other.claim) is None
+    with pytest.raises(LeaseLost):
+        client.settle(other.claim)
+    with pytest.raises(InvalidInput, match="result"):
+        client.settle(other.claim, {1j})
+    with pytest.raises(InvalidInput, match="claim"):
+        client.settle("no claim")
+
+
+def test_queues_are_saved_paused_counted_and_removed(stage: Stage) -> None:
+    client = stage.client
+    saved = client.save_queue(
+        "payments",
+        endpoint="https://example.com/jobs",
+        mode="ack",
+        max_attempts=5,
+        backoff=Fixed(timedelta(seconds=3)),
+        rate="100/m",
+        concurrency=4,
+        timeout=timedelta(seconds=5),
+        ack_timeout=timedelta(minutes=10),
+        ack_timeout_action="dead",
+        retention=Retention(dead=timedelta(days=3)),
+        headers={"X-Shop": "1"},
+    )
+    assert (saved.mode, saved.max_attempts, saved.rate, saved.concurrency) == ("ack", 5, "100/m", 4)
+    assert (saved.timeout, saved.ack_timeout, saved.ack_timeout_action) == (5.0, 600.0, "dead")
+    assert saved.signing_secret.startswith("whsec_")
+    assert saved.signing_secret not in repr(saved)
+    fresh = client.rotate_secret("payments", overlap=timedelta(hours=1))
+    assert fresh not in {saved.signing_secret, None}
+
+    client.save_queue("payments", backoff=Exponential(cap=timedelta(minutes=1)))
+    client.pause("payments")
+    client.enqueue("charge", queue="payments")
+    seen = client.queue("payments")
+    assert (seen.paused, seen.counts.ready) == (True, 1)
+    client.resume("payments")
+    assert [queue.name for queue in client.queues()] == ["email", "payments"]
+    page = client.queues(limit=1)
+    assert [queue.name for queue in client.queues(after=page.next)] == ["payments"]
+    assert client.queue("nobody") is None
+    assert client.delete_queue("payments", force=True) is True
+    assert client.delete_queue("payments") is False
+
+
+def test_keys_are_listed_asked_about_and_forced(stage: Stage) -> None:
+    client = stage.client
+    made = client.enqueue("mail", {"n": 1}, queue="email", unique_key="order:1")
+    client.enqueue("mail", {"n": 1}, queue="email", unique_key="order:1", request_id="r-2")
+
+    (holder,) = client.why("order:1", surface="job", payload={"n": 1})
+    assert (holder.job.id, holder.matches, holder.suppressed.count) == (made.id, True, 1)
+    assert holder.suppressed.recent[0].request_id == "r-2"
+    client.claim("import", "k")
+    (key,) = client.keys(surface="once", state="held")
+    assert (key.surface, key.scope, key.key, key.state) == ("once", "import", "k", "held")
+    assert client.force_settle("import", "k", {"n": 2}) is True
+    assert client.claim("import", "k").result == {"n": 2}
+    assert client.force_release("import", "k") is True
+    assert isinstance(client.claim("import", "k"), Won)
+
+
+def test_an_api_key_is_asked_for_once_there_is_one(stage: Stage, connect: Connect) -> None:
+    text = stage.onefold.create_api_key("acme", scopes=["publish"]).text
+
+    with pytest.raises(NotAuthorized) as refused:
+        stage.client.enqueue("mail", queue="email")
+    assert refused.value.answered == 401
+    with pytest.raises(NotAuthorized) as refused:
+        connect(stage.url, api_key=text).save_queue("email")
+    assert refused.value.answered == 403
+    with pytest.raises(QueueNotFound):
+        connect(stage.url, api_key=text).enqueue("mail", queue="email")

@@ -1,0 +1,288 @@
+"""`once`, `lock` and `step` over HTTP, each in its own colour."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from onefold import Busy, InvalidInput, KeyReused, LeaseLost, Onefold, OutcomeUnknown
+from onefold.client import AsyncClient, Client
+from onefold.errors import UsageError
+from onefold.server import create_app
+from onefold.server.settings import ServerSettings
+from tests.client.running import running
+
+LEASE = timedelta(seconds=60)
+
+
+class Stage(NamedTuple):
+    """A server's database, and where the server is."""
+
+    onefold: Onefold
+    url: str
+
+    def taken(self) -> Any:
+        with Client(self.url) as client:
+            client.enqueue("mail", {"n": 1}, queue="email")
+        return self.taken_again()
+
+    def taken_again(self) -> Any:
+        (job,) = self.onefold.engine.take(["email"], limit=1, worker="w", lease=LEASE)
+        return job
+
+
+@pytest.fixture
+def stage(sqlite_url: str) -> Iterator[Stage]:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+        app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
+        with running(app) as url:
+            with Client(url) as client:
+                client.save_queue("email")
+            yield Stage(onefold, url)
+
+
+def test_once_runs_once_and_gives_the_result_again(stage: Stage) -> None:
+    with Client(stage.url) as client:
+        with client.once("import", "a") as first:
+            assert first is not None
+            assert first.won
+            first.result = {"rows": 3}
+        with client.once("import", "a") as second:
+            assert second is not None
+            assert (second.replayed, second.result) == (True, {"rows": 3})
+
+
+def test_a_failure_gives_the_key_back(stage: Stage) -> None:
+    with Client(stage.url) as client:
+        with pytest.raises(ZeroDivisionError), client.once("import", "a"):
+            raise ZeroDivisionError
+        with client.once("import", "a") as again:
+            assert again is not None
+            assert again.won
+
+
+def test_a_busy_key_is_raised_skipped_or_waited_for(stage: Stage) -> None:
+    with Client(stage.url) as client, client.once("import", "a"):
+        with pytest.raises(Busy), client.once("import", "a"):
+            pass
+        with client.once("import", "a", busy="skip") as skipped:
+            assert skipped is None
+        with pytest.raises(Busy), client.once("import", "a", wait=timedelta(milliseconds=20)):
+            pass
+
+
+def test_another_request_under_the_key_and_a_vanished_one_are_raised(stage: Stage) -> None:
+    with Client(stage.url) as client:
+        with client.once("import", "a", fingerprint="f"):
+            pass
+        with pytest.raises(KeyReused), client.once("import", "a", fingerprint="g"):
+            pass
+        client.claim("import", "b", lease=timedelta(milliseconds=1))
+        while isinstance(client.claim("import", "b"), Busy):
+            pass
+        with pytest.raises(OutcomeUnknown) as unknown, client.once("import", "b"):
+            pass
+        assert unknown.value.since is not None
+
+
+def test_functions_are_decorated(stage: Stage) -> None:
+    calls: list[int] = []
+    with Client(stage.url) as client:
+
+        @client.once("square")
+        def square(number: int, by: int = 2) -> int:
+            calls.append(number)
+            return int(number**by)
+
+        def cubes(number: int) -> str:
+            return f"cube:{number}"
+
+        @client.once("cube", cubes)
+        def cube(number: int) -> int:
+            calls.append(number)
+            return number**3
+
+        assert [square(3), square(number=3), square(3, 2), cube(2), cube(2)] == [9, 9, 9, 8, 8]
+        assert calls == [3, 2]
+        with pytest.raises(InvalidInput, match="cannot be made of the arguments"):
+            square({1j})  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        with pytest.raises(InvalidInput, match="must be a string"), client.once("x"):
+            pass
+        wrong: list[Any] = [{"busy": "wait"}, {"wait": 3}, {"verify": len}]
+        for options in wrong:
+            with pytest.raises(InvalidInput):
+                client.once("x", "y", **options)
+
+
+def test_coroutine_functions_are_decorated_too(stage: Stage) -> None:
+    calls: list[int] = []
+
+    async def use() -> list[int | None]:
+        async with AsyncClient(stage.url) as client:
+
+            @client.once("square")
+            async def square(number: int) -> int:
+                calls.append(number)
+                return number**2
+
+            plain: Any = len
+            with pytest.raises(InvalidInput, match="coroutine functions"):
+                client.once("x")(plain)
+            async with client.once("import", "a") as first:
+                assert first is not None
+                first.result = 1
+                async with client.once("import", "a", busy="skip") as skipped:
+                    assert skipped is None
+            with pytest.raises(ZeroDivisionError):
+                async with client.once("import", "b"):
+                    raise ZeroDivisionError
+            return [await square(3), await square(3)]
+
+    assert asyncio.run(use()) == [9, 9]
+    assert calls == [3]
+    with Client(stage.url) as client, pytest.raises(InvalidInput, match="plain functions"):
+
+        @client.once("x")
+        async def wrong() -> None: ...
+
+
+def test_a_lock_is_held_by_one_with_a_growing_fence(stage: Stage) -> None:
+    with Client(stage.url) as client:
+        with client.lock("report") as lock:
+            first = lock.fence
+            lock.check()
+            assert (lock.is_held, lock.lost) == (True, False)
+            with pytest.raises(UsageError, match="in use"):
+                lock.acquire()
+            with pytest.raises(Busy), client.lock("report"):
+                pass
+            with pytest.raises(Busy), client.lock("report", wait=timedelta(milliseconds=20)):
+                pass
+        assert (lock.is_held, lock.lost, lock.release()) == (False, True, False)
+        with pytest.raises(LeaseLost):
+            lock.check()
+        with pytest.raises(LeaseLost):
+            _ = lock.fence
+        with client.lock("report", wait=timedelta(seconds=5)) as again:
+            assert again.fence > first
+
+
+def test_a_lock_is_kept_up_for_longer_than_its_time(stage: Stage) -> None:
+    ttl = timedelta(milliseconds=600)
+    with Client(stage.url) as client, Client(stage.url) as rival:
+        with client.lock("report", ttl=ttl) as lock, pytest.raises(Busy):
+            # The rival waits three times as long as the lock lasts without a heartbeat.
+            rival.lock("report", wait=3 * ttl).acquire()
+        assert not lock.is_held
+
+
+def test_a_lock_that_an_operator_took_is_lost(stage: Stage) -> None:
+    with Client(stage.url) as client, client.lock("report", ttl=timedelta(seconds=30)) as lock:
+        assert client.force_release("", "report", surface="lock")
+        with pytest.raises(LeaseLost):
+            lock.renew()
+        assert lock.lost
+
+
+def test_a_lock_is_for_tasks_too(stage: Stage) -> None:
+    async def use() -> None:
+        async with AsyncClient(stage.url) as client, AsyncClient(stage.url) as rival:
+            ttl = timedelta(milliseconds=600)
+            async with client.lock("report", ttl=ttl) as lock:
+                with pytest.raises(Busy):
+                    await rival.lock("report", wait=3 * ttl).acquire()
+                await lock.renew()
+                assert not lock.lost
+            assert not lock.is_held
+            async with rival.lock("report"):
+                pass
+
+    asyncio.run(use())
+
+
+def test_a_step_is_done_once_per_job(stage: Stage) -> None:
+    job, calls = stage.taken(), list[int]()
+
+    def charge(amount: int) -> dict[str, int]:
+        calls.append(amount)
+        return {"charged": amount}
+
+    def nothing() -> None:
+        """Gives nothing, which is a result, too."""
+
+    with Client(stage.url) as client:
+        for _ in range(2):
+            steps = client.steps(job.id, fence=job.fence)
+            assert steps.step("charge", charge, 5) == {"charged": 5}
+            assert steps.step("charge", charge, 7) == {"charged": 7}
+            assert steps.using(key="tip").step("charge", charge, 1) == {"charged": 1}
+            assert steps.step("nothing", nothing) is None
+        assert calls == [5, 7, 1]
+        with pytest.raises(KeyReused):
+            client.steps(job.id, fence=job.fence).step("charge", charge, 6)
+        with pytest.raises(LeaseLost):
+            client.steps(job.id, fence=job.fence + 1).step("mail", charge, 1)
+        with pytest.raises(InvalidInput):
+            client.steps(job.id, fence=0)
+
+
+def test_a_step_that_failed_is_tried_again(stage: Stage) -> None:
+    job, tries = stage.taken(), list[int]()
+
+    def flaky() -> int:
+        tries.append(1)
+        if len(tries) < 2:
+            raise ZeroDivisionError
+        return len(tries)
+
+    with Client(stage.url) as client:
+        steps = client.steps(job.id, fence=job.fence).using(unsafe=True)
+        with pytest.raises(ZeroDivisionError):
+            steps.step("flaky", flaky)
+        assert steps.step("flaky", flaky) == 2
+        with pytest.raises(InvalidInput, match="JSON") as lost:
+            steps.step("unstorable", lambda: {1j})
+        assert "was done" in lost.value.__notes__[0]
+        with pytest.raises(OutcomeUnknown):
+            client.steps(job.id, fence=job.fence).using(unsafe=True).step(
+                "unstorable", lambda: None
+            )
+
+
+def test_a_step_is_for_tasks_too(stage: Stage) -> None:
+    job, calls = stage.taken(), list[int]()
+
+    async def charge(amount: int) -> int:
+        calls.append(amount)
+        return amount
+
+    async def fails() -> None:
+        raise ZeroDivisionError
+
+    async def use() -> None:
+        async with AsyncClient(stage.url) as client:
+            for _ in range(2):
+                steps = client.steps(job.id, fence=job.fence)
+                assert await steps.step("charge", charge, 5) == 5
+                assert await steps.using(key="tip").step("charge", charge, 1) == 1
+            with pytest.raises(ZeroDivisionError):
+                await client.steps(job.id, fence=job.fence).step("fails", fails)
+
+    asyncio.run(use())
+    assert calls == [5, 1]
+
+
+def test_a_step_whose_failure_cannot_be_told_says_so(stage: Stage) -> None:
+    job = stage.taken()
+
+    def lost() -> None:
+        stage.onefold.engine.retry([job], after=timedelta(0))
+        stage.taken_again()
+        raise ZeroDivisionError
+
+    with Client(stage.url) as client, pytest.raises(ZeroDivisionError) as failed:
+        client.steps(job.id, fence=job.fence).step("lost", lost)
+    assert "could not be given back" in failed.value.__notes__[0]

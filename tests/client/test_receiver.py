@@ -1,0 +1,499 @@
+"""A receiver of pushed jobs: what is signed is run once, and the server is told how it went."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from onefold import Bury, Busy, Cancel, Defer, Onefold, Retry
+from onefold.client import AsyncClient, Client, PushedJob, Receiver
+from onefold.errors import ConflictingOptions, InvalidInput, UsageError
+from onefold.surfaces.http.answer import Answer
+from onefold.surfaces.http.request import Request
+from onefold.surfaces.webhooks import sign
+from tests.client.running import running_wsgi
+from tests.client.scripted import Asked, Scripted, answer, problem, refusing
+
+SECRET = "whsec_" + "c2VjcmV0" * 4
+OLD = "whsec_" + "b2xkb2xk" * 4
+JOB = "0199d0a0-0000-7000-8000-000000000001"
+
+Handler = Callable[[PushedJob], Any]
+
+
+def body_of(**members: Any) -> bytes:
+    job = {
+        "id": JOB,
+        "queue": "payments",
+        "payload": {"amount": 5},
+        "attempt": 1,
+        "maxAttempts": 8,
+        "createdAt": "2026-11-15T10:00:00.000Z",
+        "kind": "charge",
+        "fence": 1,
+    }
+    return json.dumps({**job, **members}).encode()
+
+
+def signed(body: bytes, *, secret: str = SECRET, job_id: str = JOB) -> Request:
+    headers = sign(secret, id=job_id, body=body, now=datetime.now(UTC))
+    return Request(method="POST", path="/jobs", headers=headers)
+
+
+@pytest.fixture(params=["sync", "async"])
+def colour(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def onefold(sqlite_url: str) -> Iterator[Onefold]:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+        yield onefold
+
+
+class Endpoint:
+    """A receiver of one colour, and what its handler saw."""
+
+    def __init__(self, colour: str, **options: Any) -> None:
+        self._colour = colour
+        self.receiver = Receiver((SECRET, OLD), **options)
+        self.seen: list[PushedJob] = []
+        self.act: Handler = lambda _: None
+        self.receiver.process(self._ahandle if colour == "async" else self._handle)
+
+    def _handle(self, job: PushedJob) -> Any:
+        self.seen.append(job)
+        return self.act(job)
+
+    async def _ahandle(self, job: PushedJob) -> Any:
+        return self._handle(job)
+
+    def send(self, **members: Any) -> Answer:
+        """A push, answered."""
+        body = body_of(**members)
+        request = signed(body)
+        refused = self.receiver.check(request, body)
+        if refused is not None:
+            return refused
+        if self._colour == "async":
+            return asyncio.run(self.receiver.areceive(request, body))
+        return self.receiver.receive(request, body)
+
+
+def raising(error: Exception) -> Handler:
+    def act(_: PushedJob) -> Any:
+        raise error
+
+    return act
+
+
+def always_new(_: PushedJob) -> bool:
+    return True
+
+
+def nothing(_: PushedJob) -> None:
+    """Does nothing."""
+
+
+def paid(_: PushedJob) -> dict[str, int]:
+    return {"paid": 1}
+
+
+def header(told: Answer, name: str) -> str | None:
+    return {key.lower(): value for key, value in told.headers}.get(name.lower())
+
+
+def test_a_job_is_run_once_however_often_it_comes(colour: str, onefold: Onefold) -> None:
+    endpoint = Endpoint(colour, dedupe=onefold)
+
+    answers = [endpoint.send(attempt=n, fence=n) for n in (1, 2, 3)]
+
+    assert [told.status for told in answers] == [200, 200, 200]
+    (job,) = endpoint.seen
+    assert (job.id, job.queue, job.kind, job.payload) == (JOB, "payments", "charge", {"amount": 5})
+    assert (job.attempt, job.max_attempts, job.fence) == (1, 8, 1)
+    assert job.created_at == datetime(2026, 11, 15, 10, tzinfo=UTC)
+    assert job.key("stripe") == f"{JOB}:stripe"
+    assert "amount" not in repr(job)
+
+
+def test_what_failed_is_undone_and_comes_again(colour: str, onefold: Onefold) -> None:
+    endpoint = Endpoint(colour, dedupe=onefold)
+    endpoint.act = raising(ZeroDivisionError("by nought"))
+    assert endpoint.send().status == 500
+    endpoint.act = lambda _: None
+    assert endpoint.send(attempt=2, fence=2).status == 200
+    assert [job.attempt for job in endpoint.seen] == [1, 2]
+
+
+def test_the_handlers_rows_and_the_memory_are_one_commit(onefold: Onefold) -> None:
+    endpoint = Endpoint("sync", dedupe=onefold)
+
+    def enqueue(job: PushedJob) -> None:
+        job.within().enqueue("receipt", {"n": 1})
+        if job.attempt == 1:
+            raise ZeroDivisionError
+
+    endpoint.act = enqueue
+    endpoint.send(attempt=1)
+    assert len(onefold.find()) == 0
+    endpoint.send(attempt=2)
+    endpoint.send(attempt=3)
+    assert len(onefold.find()) == 1
+
+
+def test_a_fresh_replay_is_run_again(colour: str, onefold: Onefold) -> None:
+    endpoint = Endpoint(colour, dedupe=onefold)
+    endpoint.send()
+    endpoint.send(generation=1)
+    endpoint.send(generation=1, fence=2)
+
+    assert [job.key("a") for job in endpoint.seen] == [f"{JOB}:a", f"{JOB}:1:a"]
+
+
+def test_the_same_id_with_another_payload_is_refused(colour: str, onefold: Onefold) -> None:
+    endpoint = Endpoint(colour, dedupe=onefold)
+    endpoint.send()
+
+    assert endpoint.send(payload={"amount": 500}).status == 500
+    assert len(endpoint.seen) == 1
+
+
+@pytest.mark.parametrize("style", ["returned", "raised"])
+@pytest.mark.parametrize(
+    ("outcome", "status", "wait"),
+    [
+        (Defer(timedelta(seconds=30)), 503, "30"),
+        (Retry(timedelta(seconds=9)), 500, "9"),
+        (Retry(), 500, None),
+        (Bury("never"), 500, None),
+        (Cancel("not wanted"), 200, None),
+    ],
+)
+def test_a_handler_ends_as_that_of_any_job(
+    colour: str, onefold: Onefold, *, outcome: Exception, status: int, wait: str | None, style: str
+) -> None:
+    endpoint = Endpoint(colour, dedupe=onefold)
+    endpoint.act = raising(outcome) if style == "raised" else lambda _: outcome
+
+    told = endpoint.send()
+
+    assert (told.status, header(told, "Retry-After")) == (status, wait)
+    endpoint.send(attempt=2)
+    assert len(endpoint.seen) == 2
+
+
+def test_somebody_else_at_work_is_no_failure(colour: str, onefold: Onefold) -> None:
+    endpoint = Endpoint(colour, dedupe=onefold)
+    endpoint.act = raising(Busy(key="k", retry_after=timedelta(seconds=4)))
+
+    told = endpoint.send()
+
+    assert (told.status, header(told, "Retry-After")) == (503, "4")
+
+
+def test_a_delivery_beside_one_at_work_is_told_to_come_later(
+    onefold: Onefold, sqlite_url: str
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+    hasty = Onefold(sqlite_url, busy_timeout=timedelta(milliseconds=50))
+    endpoint = Endpoint("sync", dedupe=hasty)
+
+    def slow(_: PushedJob) -> None:
+        begun.set()
+        assert over.wait(30)
+
+    endpoint.act = slow
+    first = threading.Thread(target=endpoint.send)
+    first.start()
+    assert begun.wait(30)
+    told = endpoint.send(attempt=2, fence=2)
+    over.set()
+    first.join()
+    hasty.close()
+
+    assert told.status == 503
+    assert header(told, "Retry-After") is not None
+    assert len(endpoint.seen) == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        signed(body_of(), secret="whsec_" + "d3Jvbmch" * 4),
+        signed(body_of() + b" "),
+        signed(body_of(), job_id="msg_1"),
+        Request(method="POST", path="/jobs"),
+    ],
+    ids=["secret", "body", "another id", "none"],
+)
+def test_what_is_not_signed_by_the_server_is_not_run(onefold: Onefold, request_: Request) -> None:
+    endpoint = Endpoint("sync", dedupe=onefold)
+
+    told = endpoint.receiver.check(request_, body_of())
+
+    assert told is not None
+    assert told.status == 401
+
+
+def test_a_body_that_is_no_job_is_refused(onefold: Onefold) -> None:
+    endpoint = Endpoint("sync", dedupe=onefold)
+    for body in (b"[]", b"{}", b"\xff"):
+        told = endpoint.receiver.check(signed(body), body)
+        assert told is not None
+        assert told.status == 401
+
+
+def test_an_old_secret_is_good_while_it_is_rotated(onefold: Onefold) -> None:
+    endpoint = Endpoint("sync", dedupe=onefold)
+    assert endpoint.receiver.check(signed(body_of(), secret=OLD), body_of()) is None
+
+
+def test_without_a_database_a_function_says_what_is_new(colour: str) -> None:
+    seen: set[str] = set()
+
+    def is_new(job: PushedJob) -> bool:
+        known = job.id in seen
+        seen.add(job.id)
+        return not known
+
+    async def is_new_later(job: PushedJob) -> bool:
+        return is_new(job)
+
+    for remember in (is_new, is_new_later) if colour == "async" else (is_new,):
+        seen.clear()
+        endpoint = Endpoint(colour, dedupe=remember)
+        assert [endpoint.send().status for _ in range(2)] == [200, 200]
+        assert len(endpoint.seen) == 1
+        with pytest.raises(UsageError, match="no Onefold"):
+            endpoint.seen[0].within()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"), [(Defer(timedelta(seconds=3)), 503), (ZeroDivisionError(), 500)]
+)
+def test_without_a_database_a_handler_ends_the_same(
+    colour: str, outcome: Exception, status: int
+) -> None:
+    endpoint = Endpoint(colour, dedupe=always_new)
+    endpoint.act = raising(outcome)
+
+    assert endpoint.send().status == status
+
+
+class Told:
+    """What a server was told, and a client that tells it."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self._answers = list(answers)
+        self.server = Scripted(self._answer)
+        self.is_told = threading.Event()
+
+    def _answer(self, asked: Asked) -> bytes:
+        self.is_told.set()
+        return self._answers.pop(0) if self._answers else answer(200, {"id": JOB, "accepted": True})
+
+    @property
+    def words(self) -> list[tuple[str, dict[str, Any]]]:
+        return [
+            (asked.path.rpartition("/")[2], json.loads(asked.body)) for asked in self.server.asked
+        ]
+
+
+ONCE: dict[str, Any] = {"tries": 1}
+
+
+def telling(colour: str, url: str) -> Client | AsyncClient:
+    return AsyncClient(url, **ONCE) if colour == "async" else Client(url, **ONCE)
+
+
+@pytest.mark.parametrize(
+    ("act", "word", "members"),
+    [
+        (paid, "ack", {"fence": 1, "result": {"paid": 1}}),
+        (nothing, "ack", {"fence": 1}),
+        (
+            raising(Defer(timedelta(seconds=3))),
+            "defer",
+            {"fence": 1, "retryAfter": 3.0, "scope": "job"},
+        ),
+        (raising(Bury("never")), "nack", {"fence": 1, "retryable": False, "reason": "never"}),
+        (
+            raising(ZeroDivisionError("by nought")),
+            "nack",
+            {"fence": 1, "retryable": True, "reason": "ZeroDivisionError: by nought"},
+        ),
+        (raising(Cancel("not wanted")), "cancel", {"reason": "not wanted"}),
+    ],
+)
+def test_in_ack_mode_the_server_is_told_in_words(
+    colour: str, onefold: Onefold, act: Handler, word: str, members: dict[str, Any]
+) -> None:
+    told = Told()
+    with told.server as server:
+        client = telling(colour, server.url)
+        endpoint = Endpoint(colour, dedupe=onefold, mode="ack", client=client)
+        endpoint.act = act
+        body = body_of()
+
+        async def receive() -> None:
+            await endpoint.receiver.areceive(signed(body), body)
+            assert isinstance(client, AsyncClient)
+            await client.close()
+
+        if isinstance(client, Client):
+            endpoint.receiver.receive(signed(body), body)
+            client.close()
+        else:
+            asyncio.run(receive())
+
+    assert told.words == [(word, members)]
+
+
+def test_a_redelivery_of_what_is_done_is_acknowledged_under_its_own_fence(onefold: Onefold) -> None:
+    told = Told(problem(409, "lease_lost", subject="it", fence=1))
+    with told.server as server, Client(server.url) as client:
+        endpoint = Endpoint("sync", dedupe=onefold, mode="ack", client=client)
+        assert endpoint.send(fence=1).status == 200
+        assert endpoint.send(fence=2, attempt=2).status == 200
+
+    assert [members["fence"] for _, members in told.words] == [1, 2]
+    assert len(endpoint.seen) == 1
+
+
+def test_who_cannot_tell_the_server_leaves_it_to_the_redelivery(
+    colour: str, onefold: Onefold
+) -> None:
+    with refusing() as url:
+        client = Client(url, **ONCE)
+        endpoint = Endpoint(colour, dedupe=onefold, mode="ack", client=client)
+        assert endpoint.send().status == 500
+        endpoint = Endpoint(colour, dedupe=onefold, client=client, name="other")
+        endpoint.act = raising(Bury("never"))
+        assert endpoint.send().status == 500
+        client.close()
+
+
+def test_in_standard_mode_a_client_says_what_an_answer_cannot(onefold: Onefold) -> None:
+    told = Told()
+    with told.server as server, Client(server.url) as client:
+        endpoint = Endpoint("sync", dedupe=onefold, client=client)
+        assert endpoint.send().status == 200
+        endpoint.act = raising(Bury("never"))
+        assert endpoint.send(id=JOB, generation=1).status == 200
+
+    assert told.words == [("nack", {"fence": 1, "retryable": False, "reason": "never"})]
+
+
+def test_an_asgi_application_answers(onefold: Onefold) -> None:
+    endpoint = Endpoint("async", dedupe=onefold)
+
+    async def talk() -> list[int]:
+        transport = httpx.ASGITransport(endpoint.receiver.asgi)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as http:
+            body = body_of()
+            headers = dict(signed(body).headers)
+            told = [await http.post("/jobs", content=body, headers=headers) for _ in range(2)]
+            told.append(await http.post("/jobs", content=body))
+            told.append(await http.get("/jobs"))
+            told.append(await http.post("/jobs", content=b"x" * (2 * 1024 * 1024 + 1)))
+            return [one.status_code for one in told]
+
+    assert asyncio.run(talk()) == [200, 200, 401, 405, 413]
+    assert len(endpoint.seen) == 1
+
+
+def test_an_asgi_application_in_ack_mode_answers_first_and_works_afterwards(
+    onefold: Onefold,
+) -> None:
+    told, order = Told(), list[str]()
+
+    async def talk(url: str) -> None:
+        body = body_of()
+        async with AsyncClient(url) as client:
+            endpoint = Endpoint("async", dedupe=onefold, mode="ack", client=client)
+            endpoint.act = lambda _: order.append("worked")
+
+            async def receive() -> dict[str, Any]:
+                return {"type": "http.request", "body": body}
+
+            async def send(message: Any) -> None:
+                order.append(f"{message['type']} {message.get('status', '')}".strip())
+
+            headers = [(name.encode(), value.encode()) for name, value in signed(body).headers]
+            scope: dict[str, Any] = {
+                "type": "http",
+                "method": "POST",
+                "path": "/",
+                "headers": headers,
+            }
+            await endpoint.receiver.asgi(scope, receive, send)
+            await endpoint.receiver.asgi({"type": "lifespan"}, receive, send)
+
+    with told.server as server:
+        asyncio.run(talk(server.url))
+
+    assert order == ["http.response.start 202", "http.response.body", "worked"]
+    assert [word for word, _ in told.words] == ["ack"]
+
+
+def test_a_wsgi_application_answers(onefold: Onefold) -> None:
+    endpoint = Endpoint("sync", dedupe=onefold)
+    body = body_of()
+    with running_wsgi(endpoint.receiver.wsgi) as url, httpx.Client(base_url=url) as http:
+        headers = dict(signed(body).headers)
+        told = [http.post("/jobs", content=body, headers=headers) for _ in range(2)]
+        told.append(http.post("/jobs", content=body))
+        told.append(http.head("/jobs"))
+
+    assert [one.status_code for one in told] == [200, 200, 401, 405]
+    assert len(endpoint.seen) == 1
+
+
+def test_a_wsgi_application_in_ack_mode_answers_first_and_works_afterwards(
+    onefold: Onefold,
+) -> None:
+    told, go_on, worked = Told(), threading.Event(), threading.Event()
+    with told.server as server, Client(server.url) as client:
+        endpoint = Endpoint("sync", dedupe=onefold, mode="ack", client=client)
+
+        def work(_: PushedJob) -> None:
+            assert go_on.wait(30)
+            worked.set()
+
+        endpoint.act = work
+        body = body_of()
+        with running_wsgi(endpoint.receiver.wsgi) as url:
+            answered = httpx.post(f"{url}/jobs", content=body, headers=dict(signed(body).headers))
+            assert (answered.status_code, worked.is_set()) == (202, False)
+            go_on.set()
+            assert told.is_told.wait(30)
+
+    assert [word for word, _ in told.words] == ["ack"]
+
+
+def test_what_cannot_be_meant_is_refused_at_the_start(onefold: Onefold) -> None:
+    with pytest.raises(ConflictingOptions, match="client="):
+        Receiver(SECRET, dedupe=onefold, mode="ack")
+    wrong: Any = "nack"
+    with pytest.raises(InvalidInput, match="mode"):
+        Receiver(SECRET, dedupe=onefold, mode=wrong)
+    with pytest.raises(InvalidInput, match="dedupe"):
+        Receiver(SECRET, dedupe=wrong)
+    with pytest.raises(ConflictingOptions, match="transaction"):
+        Receiver(SECRET, dedupe=always_new, transaction=object())
+    with pytest.raises(UsageError, match="cannot await"):
+        _ = Receiver(SECRET, dedupe=onefold, client=AsyncClient("http://localhost")).wsgi
+    receiver = Receiver(SECRET, dedupe=onefold)
+    with pytest.raises(UsageError, match="no handler"):
+        receiver.receive(signed(body_of()), body_of())
+    receiver.process(nothing)
+    with pytest.raises(UsageError, match="handler already"):
+        receiver.process(nothing)
