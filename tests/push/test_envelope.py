@@ -12,6 +12,7 @@ from onefold.model.identity import new_id
 from onefold.push.envelope import body_of, headers_of
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.webhooks import BadSignature, Secret, StandardWebhooks, verify
+from onefold.surfaces.webhooks.outgoing import Signer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 NEW = Secret("whsec_" + "bmV3" * 8, "1")
@@ -65,7 +66,7 @@ def test_a_payload_is_sent_as_it_was_stored() -> None:
 def test_our_own_receiver_and_simpleqs_verify_it() -> None:
     job = a_job()
     body = body_of(job)
-    headers = headers_of(job, body, [NEW], now=NOW, agent="onefold/1")
+    headers = headers_of(job, body, Signer([NEW]), now=NOW, agent="onefold/1")
 
     assert verified(headers, body, NEW) == job.id == headers["webhook-id"]
     # Spelled out, as SimpleQ's adapters do it: the secret is text, and the body is all there is.
@@ -80,11 +81,11 @@ def test_our_own_receiver_and_simpleqs_verify_it() -> None:
 def test_while_secrets_are_rotated_either_verifies() -> None:
     job = a_job()
     body = body_of(job)
-    headers = headers_of(job, body, [NEW, OLD], now=NOW, agent="onefold/1")
+    headers = headers_of(job, body, Signer([NEW, OLD]), now=NOW, agent="onefold/1")
 
     assert verified(headers, body, NEW) == verified(headers, body, OLD) == job.id
     later = NOW + timedelta(hours=2)
-    headers = headers_of(job, body, [NEW, OLD], now=later, agent="onefold/1")
+    headers = headers_of(job, body, Signer([NEW, OLD]), now=later, agent="onefold/1")
     assert verified(headers, body, NEW, now=later) == job.id
     with pytest.raises(BadSignature):
         verified(headers, body, Secret(OLD.text), now=later)
@@ -93,8 +94,8 @@ def test_while_secrets_are_rotated_either_verifies() -> None:
 def test_every_try_has_a_time_of_its_own() -> None:
     job = a_job()
     body = body_of(job)
-    first = headers_of(job, body, [NEW], now=NOW, agent="onefold/1")
-    second = headers_of(job, body, [NEW], now=NOW + timedelta(minutes=9), agent="onefold/1")
+    first = headers_of(job, body, Signer([NEW]), now=NOW, agent="onefold/1")
+    second = headers_of(job, body, Signer([NEW]), now=NOW + timedelta(minutes=9), agent="onefold/1")
 
     assert first["webhook-id"] == second["webhook-id"]
     assert first["webhook-signature"] != second["webhook-signature"]
@@ -103,7 +104,7 @@ def test_every_try_has_a_time_of_its_own() -> None:
 def test_headers_of_the_queue_go_along_and_never_win() -> None:
     job = a_job()
     more = {"X-Team": "billing", "WEBHOOK-ID": "forged", "content-type": "text/plain", "Host": "x"}
-    headers = headers_of(job, b"{}", [NEW], now=NOW, agent="onefold/1", more=more)
+    headers = headers_of(job, b"{}", Signer([NEW]), now=NOW, agent="onefold/1", more=more)
 
     assert headers["X-Team"] == "billing"
     assert headers["webhook-id"] == job.id
@@ -115,6 +116,6 @@ def test_headers_of_the_queue_go_along_and_never_win() -> None:
 
 
 def test_without_a_secret_nothing_is_signed() -> None:
-    headers = headers_of(a_job(), b"{}", [], now=NOW, agent="onefold/1")
+    headers = headers_of(a_job(), b"{}", None, now=NOW, agent="onefold/1")
 
     assert not any("signature" in name for name in headers)

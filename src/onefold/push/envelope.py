@@ -13,15 +13,14 @@ import msgspec
 
 from onefold.model.identity import made_at
 from onefold.model.served_queue import shown
-from onefold.surfaces.webhooks.outgoing import sign
 from onefold.surfaces.webhooks.reading import mac
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from datetime import datetime
 
     from onefold.model.job import Job
-    from onefold.surfaces.webhooks.secret import Secret
+    from onefold.surfaces.webhooks.outgoing import Signer
 
 FENCE: Final = "Onefold-Fence"
 ATTEMPT: Final = "Onefold-Attempt"
@@ -73,7 +72,7 @@ def body_of(job: Job) -> bytes:
 def headers_of(
     job: Job,
     body: bytes,
-    secrets: Sequence[Secret],
+    signer: Signer | None,
     *,
     now: datetime,
     agent: str,
@@ -86,8 +85,9 @@ def headers_of(
     headers["Accept-Encoding"] = "identity"
     headers[FENCE] = str(job.fence)
     headers[ATTEMPT] = str(job.attempt)
-    if secrets:
-        headers.update(sign(secrets, id=job.id, body=body, now=now))
-        # With the text of the secret as it was shown, as SimpleQ's adapters do.
-        headers[SIMPLEQ] = f"sha256={mac(secrets[0].text.encode(), body).hex()}"
+    if signer is not None:
+        headers.update(signer.sign(id=job.id, body=body, now=now))
+        # With the text of the newest secret as it was shown, as SimpleQ's adapters do.
+        newest = signer.keys[0][0].text
+        headers[SIMPLEQ] = f"sha256={mac(newest.encode(), body).hex()}"
     return headers

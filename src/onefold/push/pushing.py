@@ -31,6 +31,7 @@ from onefold.push.reading import (
     meaning_of,
     noted,
 )
+from onefold.surfaces.webhooks.outgoing import Signer
 from onefold.surfaces.webhooks.secret import Secret
 from onefold.worker.verdict import HANDED_BACK, PARKED, Parked, Verdict
 
@@ -59,21 +60,19 @@ class Route(msgspec.Struct, frozen=True):
 
     configuration: QueueConfiguration
     endpoint: Endpoint | None
-    secrets: tuple[Secret, ...]
+    signer: Signer | None
     fault: str | None = None
     """What is wrong with the endpoint, where it is none."""
 
 
 def route_of(configuration: QueueConfiguration) -> Route:
     """Read the settings of a queue once for all its pushes."""
-    secrets = tuple(
-        Secret(text, str(place), until)
-        for place, (text, until) in enumerate(configuration.secrets, 1)
-    )
+    secrets = [Secret(text, until=until) for text, until in configuration.secrets]
     try:
-        return Route(configuration, endpoint(configuration.endpoint), secrets)
+        signer = Signer(secrets) if secrets else None
+        return Route(configuration, endpoint(configuration.endpoint), signer)
     except InvalidInput as error:
-        return Route(configuration, None, secrets, str(error))
+        return Route(configuration, None, None, str(error))
 
 
 class Pushing:
@@ -161,7 +160,7 @@ class Pushing:
         headers = headers_of(
             job,
             body,
-            route.secrets,
+            route.signer,
             now=self._now(),
             agent=AGENT,
             more=route.configuration.headers,

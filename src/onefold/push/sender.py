@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from contextlib import asynccontextmanager, suppress
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 from yarl import URL
 
 from onefold.push.address import AddressRefused
+from onefold.push.connector import Connector, was_used
 from onefold.push.reading import EXCERPT_BYTES, Answered, Unanswered, excerpt_of
 from onefold.push.resolver import CheckedResolver
 from onefold.push.trouble import told
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import Mapping
 
     from onefold.push.address import AddressPolicy, Endpoint
     from onefold.push.reading import Exchange
@@ -36,6 +35,7 @@ DRAINED: Final = 64 * 1024
 """Bytes of an answer that are read for the connection's sake; with a longer one it is closed."""
 PATIENCE: Final = 2.0
 """Seconds for the rest of an answer whose status is known."""
+URLS: Final = 10_000
 LINE_BYTES: Final = 8_190
 """Of the status line, and of each header."""
 
@@ -48,10 +48,13 @@ class Sender:
     ) -> None:
         """Made in the event loop that it is used in; `connections` is the most to one endpoint."""
         self._policy = policy
+        self._connections = connections
         self._resolver = CheckedResolver(policy, lookup)
-        self._places = _Places(connections)
+        self._places: dict[tuple[str, int], _Places] = {}
+        self._urls: dict[str, URL] = {}
+        """Of endpoints that were checked."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=Connector(
                 resolver=self._resolver,
                 ttl_dns_cache=REMEMBERED,
                 limit=0,
@@ -62,54 +65,69 @@ class Sender:
             trust_env=False,
             max_line_size=LINE_BYTES,
             max_field_size=LINE_BYTES,
-            trace_configs=[_telling_reuse()],
+            timeout=aiohttp.ClientTimeout(total=None),  # we have a clock of our own
         )
 
     async def post(
         self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], *, within: float
     ) -> Exchange:
         """One try, within so many seconds from when it has a place among the connections."""
-        async with self._places.one_of(endpoint):
-            began = time.monotonic()
-            try:
-                self._policy.check(endpoint)
-                async with asyncio.timeout(within):
-                    return await self._post(endpoint, body, headers, began)
-            except TimeoutError:
-                why = f"no answer within {within:g} s"
-            except AddressRefused as error:
-                why = str(error)
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                why = told(error)
-            return Unanswered(why, time.monotonic() - began)
+        key = (endpoint.host, endpoint.port)
+        places = self._places.get(key)
+        if places is None:
+            places = self._places[key] = _Places(self._connections)
+        places.wanted += 1
+        try:
+            async with places:
+                return await self._try(endpoint, body, headers, within)
+        finally:
+            places.wanted -= 1
+            if not places.wanted:
+                del self._places[key]
+
+    async def _try(
+        self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], within: float
+    ) -> Exchange:
+        began = time.monotonic()
+        try:
+            url = self._url(endpoint)
+            async with asyncio.timeout(within):
+                return await self._post(url, body, headers, began)
+        except TimeoutError:
+            why = f"no answer within {within:g} s"
+        except AddressRefused as error:
+            why = str(error)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            why = told(error)
+        return Unanswered(why, time.monotonic() - began)
+
+    def _url(self, endpoint: Endpoint) -> URL:
+        """Checked here: an address that stands in the URL is connected to without a resolver."""
+        url = self._urls.get(endpoint.url)
+        if url is None:
+            self._policy.check(endpoint)
+            if len(self._urls) >= URLS:
+                self._urls.clear()
+            url = self._urls[endpoint.url] = URL(endpoint.url, encoded=True)
+        return url
 
     async def _post(
-        self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], began: float
+        self, url: URL, body: bytes, headers: Mapping[str, str], began: float
     ) -> Answered:
-        used = SimpleNamespace(again=False)
         try:
-            return await self._send(endpoint, body, headers, began, used)
+            return await self._send(url, body, headers, began)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if not used.again:
+            if not was_used.get():
                 raise
-        # Closed while it was idle, as servers do: we were too late to see it. A new one will tell.
-        return await self._send(endpoint, body, headers, began, used)
+        # Closed while it was idle, as servers do, and we saw it too late. Another one will tell.
+        return await self._send(url, body, headers, began)
 
     async def _send(
-        self,
-        endpoint: Endpoint,
-        body: bytes,
-        headers: Mapping[str, str],
-        began: float,
-        used: SimpleNamespace,
+        self, url: URL, body: bytes, headers: Mapping[str, str], began: float
     ) -> Answered:
+        was_used.set(False)
         async with self._session.post(
-            URL(endpoint.url, encoded=True),
-            data=body,
-            headers=headers,
-            allow_redirects=False,
-            timeout=_UNBOUNDED,
-            trace_request_ctx=used,
+            url, data=body, headers=headers, allow_redirects=False
         ) as response:
             duration = time.monotonic() - began
             # Its word is its status. What becomes of the rest cannot take that back.
@@ -123,12 +141,10 @@ class Sender:
         await self._resolver.close()
 
 
-_UNBOUNDED: Final = aiohttp.ClientTimeout(total=None)
-"""We have a clock of our own."""
-
-
 async def _start_of(response: aiohttp.ClientResponse) -> bytes:
     """The beginning of a body. All of a short one is read, so that the connection can be kept."""
+    if response.content.is_eof():
+        return await response.content.read(EXCERPT_BYTES)  # all of it came with the head
     read = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError, OSError, ValueError):
         async with asyncio.timeout(PATIENCE):
@@ -142,38 +158,8 @@ async def _start_of(response: aiohttp.ClientResponse) -> bytes:
     return bytes(read[:EXCERPT_BYTES])
 
 
-def _telling_reuse() -> aiohttp.TraceConfig:
-    """Tells whether a request was sent on a connection that had been used before."""
-
-    async def reused(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
-        context.trace_request_ctx.again = True
-
-    async def made(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
-        context.trace_request_ctx.again = False
-
-    config = aiohttp.TraceConfig()
-    config.on_connection_reuseconn.append(reused)
-    config.on_connection_create_end.append(made)
-    return config
-
-
-class _Places:
+class _Places(asyncio.Semaphore):
     """So many connections to one endpoint: queues that share it wait for each other."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._waiting: defaultdict[tuple[str, int], int] = defaultdict(int)
-        self._places: dict[tuple[str, int], asyncio.Semaphore] = {}
-
-    @asynccontextmanager
-    async def one_of(self, endpoint: Endpoint) -> AsyncGenerator[None]:
-        key = (endpoint.host, endpoint.port)
-        places = self._places.setdefault(key, asyncio.Semaphore(self._most))
-        self._waiting[key] += 1
-        try:
-            async with places:
-                yield
-        finally:
-            self._waiting[key] -= 1
-            if not self._waiting[key]:
-                del self._waiting[key], self._places[key]
+    wanted: int = 0
+    """By how many pushes, those that have one included."""

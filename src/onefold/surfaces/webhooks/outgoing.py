@@ -15,14 +15,17 @@ import msgspec
 from onefold.errors import InvalidInput
 from onefold.model.moment import EPOCH, to_micros
 from onefold.model.retry_after import parse_retry_after
-from onefold.surfaces.webhooks.secret import Secrets, keyring
+from onefold.surfaces.webhooks.secret import keyring
 from onefold.surfaces.webhooks.standard import read_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onefold.surfaces.http.request import Header
+    from onefold.surfaces.webhooks.secret import Secret, Secrets
+    from onefold.surfaces.webhooks.standard import Key
 
+SECOND: Final = timedelta(seconds=1)
 GONE: Final = 410
 THROTTLED: Final = frozenset({429, 502, 503, 504, 529})
 """Not now, rather than no."""
@@ -38,25 +41,39 @@ def sign(secrets: Secrets, *, id: str, body: bytes, now: datetime) -> tuple[Head
 
     `whsec_…` signs as v1, `whsk_…` as v1a. Secrets whose time is over do not sign.
     """
-    if not _ID.fullmatch(id):
-        raise InvalidInput("id", f"must be 1 to 255 visible ASCII characters, no dot, got {id!r}")
-    if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput("body", "must be the bytes that are sent")
-    to_micros(now, "now")
-    stamp = str((now.astimezone(UTC) - EPOCH) // timedelta(seconds=1))
-    content = b".".join((id.encode(), stamp.encode(), body))
-    alive = [secret for secret in keyring(secrets) if not secret.expired(now)]
-    if not alive:
-        raise InvalidInput("secrets", "must have one whose time is not over")
-    keys = [read_key(secret) for secret in alive]
-    if any(key.kind == "whpk" for key in keys):
-        raise InvalidInput("secrets", "must be whsec_ or whsk_: a whpk_ can only verify")
-    signatures = " ".join(key.sign(content) for key in keys)
-    return (
-        ("webhook-id", id),
-        ("webhook-timestamp", stamp),
-        ("webhook-signature", signatures),
-    )
+    return Signer(secrets).sign(id=id, body=body, now=now)
+
+
+class Signer:
+    """`sign` for many tries: the secrets are read once."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        """Secrets that cannot sign are refused here."""
+        self.keys: tuple[tuple[Secret, Key], ...] = tuple(
+            (secret, read_key(secret)) for secret in keyring(secrets)
+        )
+        if any(key.kind == "whpk" for _, key in self.keys):
+            raise InvalidInput("secrets", "must be whsec_ or whsk_: a whpk_ can only verify")
+
+    def sign(self, *, id: str, body: bytes, now: datetime) -> tuple[Header, ...]:  # noqa: A002 - its name everywhere
+        """The headers of one try."""
+        if not _ID.fullmatch(id):
+            raise InvalidInput(
+                "id", f"must be 1 to 255 visible ASCII characters, no dot, got {id!r}"
+            )
+        if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput("body", "must be the bytes that are sent")
+        to_micros(now, "now")
+        stamp = str((now.astimezone(UTC) - EPOCH) // SECOND)
+        content = b".".join((id.encode(), stamp.encode(), body))
+        signatures = [key.sign(content) for secret, key in self.keys if not secret.expired(now)]
+        if not signatures:
+            raise InvalidInput("secrets", "must have one whose time is not over")
+        return (
+            ("webhook-id", id),
+            ("webhook-timestamp", stamp),
+            ("webhook-signature", " ".join(signatures)),
+        )
 
 
 class Delivered(msgspec.Struct, frozen=True):
