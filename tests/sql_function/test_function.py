@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
 from uuid import UUID
 
 import asyncpg
@@ -100,6 +100,62 @@ def test_asyncpg_needs_no_hint(postgres_url: str, schema: str, onefold: Onefold)
     job_id, *rest = asyncio.run(enqueue())
     assert rest == [False, True, "queued", False]
     assert onefold.enqueue("email", {"to": 1}, unique_key="k").id == str(job_id)
+
+
+# --- what it stores -------------------------------------------------------------------------------
+
+NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
+OWN = {
+    "job": {"shard", "id", "tenant"},
+    "claim": {"shard", "id", "owner", "fence", "tenant", "result"},
+}
+"""What two rows of the same request cannot have in common."""
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "unique": {"unique_key": "k"},
+    "across kinds": {"unique_key": "k", "across_kinds": True, "unique_while": "queued"},
+    "for a time": {"unique_key": "k", "unique_for": timedelta(hours=1)},
+    "published": {"idempotency_key": "K"},
+    "all": {
+        "queue": "slow", "priority": -5, "max_attempts": 3, "delay": timedelta(seconds=1.5),
+        "unique_key": "k", "group_key": "g", "tags": ["a", "b"], "metadata": {"by": [1, None]},
+        "unique_while": "exists", "unique_for": timedelta(days=2), "idempotency_key": "K",
+        "idempotency_for": timedelta(days=3), "expires_at": NOON + timedelta(days=1),
+    },
+    "at a time": {"run_at": NOON + timedelta(microseconds=1)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_rows_are_those_that_the_library_would_store(
+    postgres_url: str, schema: str, connection: psycopg.Connection[Any], request_: str
+) -> None:
+    options = REQUESTS[request_]
+    with Onefold(postgres_url, schema=schema, clock=lambda: NOON) as onefold:
+        onefold.tenant("library").enqueue("email", {"to": 1}, **options)
+        if "metadata" in options:
+            options = {**options, "metadata": Jsonb(options["metadata"])}
+        said = {"kind": "email", "payload": '{"to":1}', "tenant": "sql", "clock": NOON, **options}
+        ask(connection, **said)
+        for table, own in OWN.items():
+            assert rows_of(connection, table, "sql", own) == (
+                rows_of(connection, table, "library", own)
+            )
+        for tenant in ("library", "sql"):
+            assert onefold.erase(tenant=tenant).jobs == 1
+
+
+def rows_of(
+    connection: psycopg.Connection[Any], table: str, tenant: str, own: set[str]
+) -> list[dict[str, Any]]:
+    text = f"select to_jsonb(t) from {table} as t where t.tenant = %s"
+    found: list[dict[str, Any]] = []
+    for (row,) in connection.execute(text.encode(), [tenant]).fetchall():
+        if row.get("options") is not None:
+            row["options"] = json.loads(row["options"])
+        found.append({name: value for name, value in row.items() if name not in own})
+    return found
 
 
 # --- what it refuses ------------------------------------------------------------------------------
@@ -323,6 +379,32 @@ def test_the_callers_search_path_decides_nothing(
             connection.execute(sql.SQL(text).format(named))
         first = ask(connection, kind="email", unique_key="k")
         assert onefold.within(connection).enqueue("email", unique_key="k").id == str(first[0])
+
+
+@pytest.mark.parametrize("definer", [False, True], ids=["as its caller", "security definer"])
+def test_it_needs_the_rights_that_the_page_names(
+    connection: psycopg.Connection[Any], schema: str, *, definer: bool
+) -> None:
+    grants: list[LiteralString] = ["create role {role}", "grant usage on schema {schema} to {role}"]
+    if definer:
+        grants += [
+            "alter function onefold_enqueue_many(jsonb, text, text, text, timestamptz)"
+            " security definer"
+        ]
+    else:
+        grants += [
+            "grant select, insert, update on job, claim to {role}",
+            "grant insert on duplicate to {role}",
+            "grant select on meta to {role}",
+        ]
+    jobs = json.dumps([{"kind": "a", "unique_key": "r", "idempotency_key": "R"}] * 2)
+    with connection.transaction(force_rollback=True):
+        role = sql.Identifier(f"{schema}_guest")
+        for text in (*grants, "set local role {role}"):
+            named = sql.SQL(text).format(schema=sql.Identifier(schema), role=role)
+            connection.execute(named)
+        rows = connection.execute("select duplicate from onefold_enqueue_many(%s)", [jobs])
+        assert rows.fetchall() == [(False,), (True,)]
 
 
 def test_settings_of_the_caller_change_no_fingerprint(

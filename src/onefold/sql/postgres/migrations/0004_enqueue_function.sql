@@ -374,7 +374,7 @@ begin
     if delay is not null and run_at is not null then
         perform onefold._refuse('delay', 'cannot be given together with run_at');
     end if;
-    asked.options := onefold._options(tags, metadata);
+    asked.options := onefold._options(tags, metadata, idempotency_key);
     if unique_key is not null or idempotency_key is not null then
         sorted := onefold._sorted_payload(payload);
     end if;
@@ -427,7 +427,7 @@ end
 $function$;
 
 -- The settings that few jobs have, as one JSON text; null where there are none.
-create function onefold._options(tags text[], metadata jsonb) returns text
+create function onefold._options(tags text[], metadata jsonb, publish_key text) returns text
 language plpgsql
 as $function$
 declare
@@ -443,13 +443,16 @@ begin
             'must have at most 65536 bytes, got %s', octet_length(convert_to(metadata::text, 'UTF8'))));
     end if;
     perform onefold._check_key(tag, 'tags') from unnest(given) as tag;
-    if cardinality(given) = 0 and metadata is null then
+    if cardinality(given) = 0 and metadata is null and publish_key is null then
         return null;
     end if;
     return (
         case when cardinality(given) > 0
             then jsonb_build_object('tags', array(select unnest(given))) else '{}' end
         || case when metadata is not null then jsonb_build_object('metadata', metadata) else '{}' end
+        -- To be shown; what decides is its claim.
+        || case when publish_key is not null
+            then jsonb_build_object('published', publish_key) else '{}' end
     )::text;
 end
 $function$;
