@@ -89,5 +89,5 @@ $(VENV)/.run: $(VENV)/.uv pyproject.toml uv.lock
 # An environment of its own: the peers' dependencies must not decide what we are tested with.
 $(BENCH_VENV)/.bench: $(VENV)/.uv pyproject.toml uv.lock
 	UV_PROJECT_ENVIRONMENT=$(BENCH_VENV) $(BIN)/uv sync --quiet --frozen --python $(BIN)/python \
-		--no-default-groups --group bench --extra postgres --extra starlette
+		--no-default-groups --group bench --extra postgres --extra server
 	@touch $@
