@@ -381,26 +381,27 @@ def test_the_callers_search_path_decides_nothing(
         assert onefold.within(connection).enqueue("email", unique_key="k").id == str(first[0])
 
 
+GRANTED: tuple[LiteralString, ...] = (
+    "grant usage on schema {schema} to {role}",
+    "grant select, insert, update on job, claim to {role}",
+    "grant insert on duplicate to {role}",
+    "grant select on meta to {role}",
+)
+DEFINED: tuple[LiteralString, ...] = (
+    "grant usage on schema {schema} to {role}",
+    "alter function onefold_enqueue_many(jsonb, text, text, text, timestamptz) security definer",
+)
+
+
 @pytest.mark.parametrize("definer", [False, True], ids=["as its caller", "security definer"])
 def test_it_needs_the_rights_that_the_page_names(
     connection: psycopg.Connection[Any], schema: str, *, definer: bool
 ) -> None:
-    grants: list[LiteralString] = ["create role {role}", "grant usage on schema {schema} to {role}"]
-    if definer:
-        grants += [
-            "alter function onefold_enqueue_many(jsonb, text, text, text, timestamptz)"
-            " security definer"
-        ]
-    else:
-        grants += [
-            "grant select, insert, update on job, claim to {role}",
-            "grant insert on duplicate to {role}",
-            "grant select on meta to {role}",
-        ]
+    grants = DEFINED if definer else GRANTED
     jobs = json.dumps([{"kind": "a", "unique_key": "r", "idempotency_key": "R"}] * 2)
     with connection.transaction(force_rollback=True):
         role = sql.Identifier(f"{schema}_guest")
-        for text in (*grants, "set local role {role}"):
+        for text in ("create role {role}", *grants, "set local role {role}"):
             named = sql.SQL(text).format(schema=sql.Identifier(schema), role=role)
             connection.execute(named)
         rows = connection.execute("select duplicate from onefold_enqueue_many(%s)", [jobs])
