@@ -8,7 +8,7 @@ from typing import Any
 from wsgiref.types import WSGIApplication
 
 import uvicorn
-from waitress.server import create_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.fixtures.place import PATIENCE
 
@@ -46,12 +46,19 @@ class Signalling(uvicorn.Server):
 @contextmanager
 def running_wsgi(app: WSGIApplication) -> Generator[str]:
     """A WSGI application, by its URL."""
-    server: Any = create_server(app, host="127.0.0.1", port=0, threads=4)
-    thread = threading.Thread(target=server.run)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.effective_port}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        server.close()
-        server.task_dispatcher.shutdown()
+        server.shutdown()
         thread.join(PATIENCE.total_seconds())
+        server.server_close()
+
+
+class Quiet(WSGIRequestHandler):
+    """Logs nothing."""
+
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - its name there
+        pass
