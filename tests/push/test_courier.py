@@ -261,12 +261,39 @@ def test_gone_pauses_the_queue_and_burns_no_attempt(place: Place) -> None:
                 queue = await onefold.aserved_queue("hooks")
                 assert queue is not None
                 assert queue.paused
+                assert queue.configuration.paused_reason == "its endpoint answered 410 Gone"
+                assert queue.configuration.secrets == (SECRET,)
                 clock.advance(timedelta(minutes=2))
                 await onefold.aresume("hooks")
                 await ended(onefold, job_id)
 
             job = await job_of(onefold, job_id)
             assert (job.state, job.attempt) == ("completed", 1)
+
+        perform(play, onefold)
+
+
+def test_an_endpoint_that_is_gone_pauses_nothing_once_there_is_another(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+
+        async def play() -> None:
+            async with Receiver() as new:
+
+                async def moves(received: Received, writer: asyncio.StreamWriter) -> None:
+                    await make_queue(onefold, new)
+                    await says(410)(received, writer)
+
+                async with Receiver(moves) as old, pushing(onefold) as courier:
+                    await make_queue(onefold, old)
+                    (job_id,) = await publish(onefold)
+                    await until(lambda: _is_deferred(onefold, job_id, fence=1))
+                    await until(partial(_knows, courier, new.url))
+                    clock.advance(timedelta(minutes=1))
+                    courier.changed()
+                    await ended(onefold, job_id)
+
+            assert (len(old.received), new.told("attempt")) == (1, [1])
 
         perform(play, onefold)
 

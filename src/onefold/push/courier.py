@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 
     from onefold.app import Onefold
     from onefold.calls.procedure import Conductor
-    from onefold.model.served_queue import ServedQueue
+    from onefold.model.served_queue import QueueConfiguration, ServedQueue
     from onefold.push.resolver import Lookup
 
 SPREAD: Final = 8
 """Queues that are all given an equal part, before it is asked which of them are busy."""
 LEAST_SHARE: Final = 4
 """Pushes at once that a queue may have however many others are busy."""
+GONE: Final = "its endpoint answered 410 Gone"
 POLL: Final = timedelta(seconds=5)
 
 log: logging.Logger = logging.getLogger("onefold.push")
@@ -123,7 +124,7 @@ class Courier:
                 sender,
                 self._breaker,
                 now=self._now,
-                pause=self._onefold.apause,
+                gone=self._stop,
             )
             await self._refresh()
             self._worker = Worker(self._conductor, self._pushing, self._worker_settings(), _nothing)
@@ -147,6 +148,21 @@ class Courier:
             self._refreshing.cancel()
             with suppress(asyncio.CancelledError):
                 await self._refreshing
+
+    async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
+        """Pause a queue whose endpoint is gone, unless it has another one by now."""
+        known = self._known.get(queue)
+        if known is None:
+            return
+        calls = self._onefold.tenant(known.tenant) if known.tenant else self._onefold
+        found = await calls.aserved_queue(known.name)
+        if found is None or found.configuration.endpoint != configuration.endpoint:
+            return
+        log.warning("The endpoint of the queue %r answered 410 Gone: the queue is paused.", queue)
+        await self._onefold.apause(queue)
+        # No secrets: those that are stored stay, also where they were changed just now.
+        said = msgspec.structs.replace(found.configuration, paused_reason=GONE, secrets=())
+        await calls.asave_served_queue(known.name, said)
 
     def _worker_settings(self) -> WorkerSettings:
         settings = self._settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold import __version__
-from onefold.errors import DatabaseError, InvalidInput
+from onefold.errors import DatabaseError, InvalidInput, OnefoldError
 from onefold.model.delivery import Delivery, encode_error
 from onefold.model.lifecycle import Event
 from onefold.model.moment import span
@@ -94,9 +94,9 @@ class Pushing:
         breaker: Breaker,
         *,
         now: Callable[[], datetime],
-        pause: Callable[[str], Awaitable[None]],
+        gone: Callable[[str, QueueConfiguration], Awaitable[None]],
     ) -> None:
-        """`pause` pauses a queue of the engine."""
+        """`gone` is told of a queue whose endpoint wants nothing more."""
         self.routes: Mapping[str, Route] = {}
         """By the engine's queue; whoever keeps it up to date replaces it."""
         self.under_way: Counter[str] = Counter()
@@ -105,7 +105,7 @@ class Pushing:
         self._sender = sender
         self._breaker = breaker
         self._now = now
-        self._pause = pause
+        self._gone = gone
 
     # --- as a worker sees it --------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Pushing:
             if not self.under_way[job.queue]:
                 del self.under_way[job.queue]
         meaning = meaning_of(exchange, mode=route.configuration.mode, now=self._now())
-        await self._conclude(job.queue, meaning)
+        await self._conclude(job.queue, route, meaning)
         if isinstance(meaning, Park):
             return await self._park(job, route.configuration, exchange)
         return _verdict(exchange, meaning, job.fence)
@@ -168,7 +168,7 @@ class Pushing:
         within = route.configuration.timeout
         return await self._sender.post(route.endpoint, body, headers, within=within)
 
-    async def _conclude(self, queue: str, meaning: Meaning) -> None:
+    async def _conclude(self, queue: str, route: Route, meaning: Meaning) -> None:
         """What the answer says of the endpoint."""
         match meaning:
             case Defer(after):
@@ -176,15 +176,14 @@ class Pushing:
             case Fail(is_down=True):
                 await self._breaker.down(queue)
             case Gone():
-                await self._stop(queue)
+                await self._stop(queue, route.configuration)
             case _:
                 await self._breaker.well(queue)
 
-    async def _stop(self, queue: str) -> None:
-        log.warning("The endpoint of the queue %r answered 410 Gone: the queue is paused.", queue)
+    async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
         try:
-            await self._pause(queue)
-        except DatabaseError as error:
+            await self._gone(queue, configuration)
+        except OnefoldError as error:
             log.warning("The queue %r could not be paused: %s", queue, error)
 
     async def _park(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from onefold.calls.procedure import Conductor
     from onefold.worker.handlers import Handlers
     from onefold.worker.settings import WorkerSettings
+
+
+SHOWN: Final = 20
+"""Queues that are named: a courier may have thousands."""
 
 
 def report(conductor: Conductor, registry: Handlers, settings: WorkerSettings) -> list[str]:
@@ -18,8 +22,10 @@ def report(conductor: Conductor, registry: Handlers, settings: WorkerSettings) -
     shards = f"{sql.shards} shard{'s' if sql.shards > 1 else ''}"
     queues = ", ".join(
         queue if most is None else f"{queue} (at most {most})"
-        for queue, most in settings.queues.items()
+        for queue, most in list(settings.queues.items())[:SHOWN]
     )
+    more = len(settings.queues) - SHOWN
+    queues += f" and {more} more" if more > 0 else "" if queues else "none yet"
     kinds = ", ".join(sorted(registry.kinds)) or "none: it will only do chores"
     lease, grace = settings.lease.total_seconds(), settings.grace.total_seconds()
     return [
