@@ -60,5 +60,5 @@ async def _answer(
     found = _LENGTH.search(head)
     body = await reader.readexactly(int(found[1])) if found else b""
     if head[9:12] not in statuses:
-        raise RuntimeError(f"{statuses} was expected: {head!r} {body!r}")
+        raise RuntimeError(f"{statuses} was expected: {head!r} {body[:500]!r}")
     return body

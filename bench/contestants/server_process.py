@@ -55,7 +55,9 @@ def free_port() -> int:
 def running(command: Sequence[str], port: int) -> Generator[Process]:
     """The process, once it listens."""
     environment = {**os.environ, "ONEFOLD_SERVE_LOG_LEVEL": "warning"}
-    process = subprocess.Popen([sys.executable, "-m", *command], env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command], env=environment, stdout=subprocess.DEVNULL
+    )
     try:
         _wait_for(process, port)
         yield Process(process, port)

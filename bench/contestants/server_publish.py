@@ -48,8 +48,8 @@ def _publish(
     total = order.jobs + (batch or WARM)
     jobs = [_job(number) for number in range(total)]
     if batch:
-        bodies = [encode({"jobs": jobs[start : start + batch]}) for start in range(0, total, batch)]
-        path, status, warm = f"{QUEUE}/jobs/batch", b"200", 1
+        bodies = [encode({"items": jobs[start : start + batch]}) for start in range(0, total, batch)]
+        path, status, warm = f"{QUEUE}/jobs/batch", b"201", 1
     else:
         bodies, path, status, warm = [encode(job) for job in jobs], f"{QUEUE}/jobs", b"201", WARM
     requests = [server_client.request("POST", path, body, *headers) for body in bodies]
