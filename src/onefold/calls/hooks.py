@@ -145,6 +145,11 @@ class Enqueueing:
             self._tell()
 
     def _tell(self) -> None:
+        if len(self.items) == 1:
+            request = self.items[0].request
+            event = DuplicatesSuppressed if self.answers[0].duplicate else JobsEnqueued
+            self._hooks.tell(event(request.kind, request.queue, 1, request.tenant))
+            return
         counts: Counter[tuple[type[JobsEnqueued | DuplicatesSuppressed], str, str, str]] = Counter()
         for item, answer in zip(self.items, self.answers, strict=True):
             request = item.request

@@ -157,8 +157,11 @@ class JobCalls(HistoryCalls):
     def _enqueue_one(
         self, kind: str, payload: Json, options: EnqueueOptions
     ) -> Procedure[Enqueued]:
-        """The bulk call with one item, and in one commit with those that others make now."""
         new_job, policy = _split(kind, payload, options)
+        return (yield from self.enqueueing(new_job, policy))
+
+    def enqueueing(self, new_job: NewJob, policy: Policy = DEFAULT_POLICY) -> Procedure[Enqueued]:
+        """The bulk call with one item, and in one commit with those that others make now."""
         (new_job,) = self._conductor.defaults.filled((new_job,))
         item = prepare(new_job, self._tenant, now=self._conductor.now())
         answer: Enqueued

@@ -70,9 +70,7 @@ class IdMaker:
                 if self._counter >= _COUNTER_END:
                     # Borrowed from the future; the clock catches up.
                     self._begin(self._millisecond + 1)
-            if not self._pool:
-                self._pool.extend(_random_digits())
-            noise = self._pool.pop()
+            noise = self._noise()
             prefix = self._prefix
             count = f"{_VARIANT | self._counter:x}"
             hashed = self._hash if hash_ is None else f"{hash_:03x}"
@@ -96,11 +94,16 @@ class IdMaker:
         counts = [f"{number:x}" for number in range(first, first + count)]
         return [f"{stem}-{c[:4]}-{c[4]}{tail}" for c, tail in zip(counts, tails, strict=True)]
 
+    def _noise(self) -> str:
+        if not self._pool:
+            self._pool.extend(_random_digits())
+        return self._pool.pop()
+
     def _begin(self, millisecond: int) -> None:
         text = f"{millisecond:012x}"
         self._prefix = f"{text[:8]}-{text[8:]}-7"
         self._millisecond = millisecond
-        noise = int.from_bytes(os.urandom(4), "big")
+        noise = int(self._noise()[:8], 16)
         # In the lower half, for room to count; random, for two processes in one millisecond.
         self._counter = noise & (_COUNTER_END // 2 - 1)
         # One for the whole millisecond: a batch without keys runs in the order it was given.

@@ -41,6 +41,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _decoder = msgspec.json.Decoder(Options)
+_encode: Final = msgspec.json.Encoder().encode
 _NO_OPTIONS: Final = Options()
 
 
@@ -56,6 +57,10 @@ def backoff_of(options: Options) -> Backoff:
 
 def has_options(job: NewJob) -> bool:
     """Whether any of them is given; most jobs of a large batch have none."""
+    return job.idempotency_key is not None or _has_settings(job)
+
+
+def _has_settings(job: NewJob) -> bool:
     return not (
         job.backoff is None
         and job.retention is None
@@ -64,13 +69,15 @@ def has_options(job: NewJob) -> bool:
         and job.store_result is None
         and job.trace is None
         and job.tick is None
-        and job.idempotency_key is None
         and not job.tags
     )
 
 
 def encode_options(job: NewJob, *, exists: bool) -> str:
     """Check the settings and write them down; `exists` says that the record holds a key."""
+    if not _has_settings(job):
+        # What most publishes come to, told without further ado.
+        return _encode(Options(published=job.idempotency_key)).decode()
     options = Options(
         backoff=stored_backoff(job.backoff),
         keep=stored_keep(job.retention, exists=exists),
@@ -82,7 +89,7 @@ def encode_options(job: NewJob, *, exists: bool) -> str:
         tick=None if job.tick is None else to_micros(job.tick, "tick"),
         published=job.idempotency_key,
     )
-    return msgspec.json.encode(options).decode()
+    return _encode(options).decode()
 
 
 def _timeout(timeout: object) -> int:

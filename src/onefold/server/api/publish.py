@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from onefold.model.job import NewJob
 from onefold.model.options import TAGS
 from onefold.model.retention import Retention
 from onefold.model.served_queue import qualified
+from onefold.operations.enqueue import policy
 from onefold.server.api.bounds import Attempts, Moment, Priority, Seconds
 from onefold.server.api.job_words import WORDS, Word, created_at, state_of, word_of
 from onefold.server.api.queue_words import (
@@ -26,8 +28,9 @@ from onefold.server.wire import Answer, Body
 
 if TYPE_CHECKING:
     from onefold.calls.jobs import CallOptions
-    from onefold.model.job import Enqueued
+    from onefold.model.job import Enqueued, OnDuplicate, OnMismatch
     from onefold.model.served_queue import QueueConfiguration
+    from onefold.operations.enqueue import Policy
     from onefold.server.asking import Asking
 
 CREATED: Final = 201
@@ -105,10 +108,8 @@ async def publish(asking: Asking) -> Said:
         key=key_of(asking, body.idempotency_key),
         request_id=asking.request_id,
     )
-    enqueued = await asking.calls.aenqueue(
-        **msgspec.structs.asdict(new_job),
-        **call_options(body.on_duplicate, body.on_mismatch, body.max_wait),
-    )
+    chosen = policy_of(body.on_duplicate, body.on_mismatch, body.max_wait)
+    enqueued = await asking.server.conductor.arun(asking.calls.enqueueing(new_job, chosen))
     if enqueued.inserted:
         return Said(CREATED, published(enqueued))
     return Said(KNOWN, await _known(asking, enqueued))
@@ -202,9 +203,7 @@ def _retention(said: Retention | None, default: Retention | None) -> Retention |
 
 
 def call_options(
-    on_duplicate: Literal["keep", "raise", "replace", "rerun"],
-    on_mismatch: Literal["flag", "raise"],
-    max_wait: float | None,
+    on_duplicate: OnDuplicate, on_mismatch: OnMismatch, max_wait: float | None
 ) -> CallOptions:
     """What a call wants done about duplicates."""
     return {
@@ -212,6 +211,12 @@ def call_options(
         "on_mismatch": on_mismatch,
         "max_wait": optional_duration(max_wait, "max_wait"),
     }
+
+
+@lru_cache(maxsize=256)
+def policy_of(on_duplicate: OnDuplicate, on_mismatch: OnMismatch, max_wait: float | None) -> Policy:
+    """The same, checked; few callers want anything but the default."""
+    return policy(**call_options(on_duplicate, on_mismatch, max_wait))
 
 
 ROUTES: Final = (
