@@ -1,0 +1,94 @@
+"""Ack mode: the receiver has the job, and says later how it went."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from onefold import Onefold
+from onefold.testing.clock import Clock
+from tests.fixtures.place import Place
+from tests.push.receiver import Received, Receiver, says
+from tests.push.stage import job_of, make_queue, publish, pushing
+from tests.worker.stage import opened, perform, until
+
+
+def test_in_ack_mode_a_job_waits_for_its_ack(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(202, body=b"later")) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver, mode="ack")
+                (job_id,) = await publish(onefold)
+                await until(lambda: _is_awaiting(onefold, job_id))
+                job = await job_of(onefold, job_id)
+                assert job.state == "running"
+                assert job.pushed is not None
+                assert (job.pushed["status"], job.pushed["excerpt"]) == (202, "later")
+                await onefold.aacknowledge(job_id, result={"paid": True})
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.result) == ("completed", {"paid": True})
+            assert len(receiver.received) == 1
+
+        perform(play, onefold)
+
+
+async def _is_awaiting(onefold: Onefold, job_id: str) -> bool:
+    return (await job_of(onefold, job_id)).is_awaiting
+
+
+def test_a_beat_that_was_under_way_does_not_shorten_the_ack_timeout(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+        onefold.enqueue("charge", {})
+        (job,) = onefold.engine.take(worker="w", lease=timedelta(minutes=1))
+        onefold.engine.park(job, ack_timeout=timedelta(minutes=5))
+
+        (beat,) = onefold.engine.heartbeat([job], lease=timedelta(minutes=1))
+
+        assert beat.lease_until == clock.now + timedelta(minutes=5)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("mode", ["ack", "standard"])
+def test_an_ack_while_the_push_is_open_is_the_last_word(
+    place: Place, status: int, mode: str
+) -> None:
+    with opened(place) as onefold:
+
+        async def acks(received: Received, writer: asyncio.StreamWriter) -> None:
+            await onefold.aacknowledge(str(received.envelope["id"]), result="early")
+            await says(status)(received, writer)
+            answered.set()
+
+        answered = asyncio.Event()
+
+        async def play() -> None:
+            async with Receiver(acks) as receiver:
+                await make_queue(onefold, receiver, mode=mode)
+                async with pushing(onefold):
+                    (job_id,) = await publish(onefold)
+                    await answered.wait()
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.result, job.fence) == ("completed", "early", 1)
+            assert len(receiver.received) == 1
+
+        perform(play, onefold)
+
+
+def test_in_ack_mode_a_failure_is_a_failure(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(500), says(200)) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver, mode="ack")
+                (job_id,) = await publish(onefold)
+                await until(lambda: _is_awaiting(onefold, job_id))
+                await onefold.aacknowledge(job_id)
+
+            job = await job_of(onefold, job_id)
+            assert (job.state, job.attempt, job.fence) == ("completed", 2, 2)
+
+        perform(play, onefold)
