@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from onefold import Delivery, Job, LeaseLost, Onefold, Run
+from onefold import Delivery, Fixed, Job, LeaseLost, Onefold, Run
 from onefold.events import Event, JobEnded, LeasesExpired, WriteFenced
 from tests.fixtures.place import Place
 from tests.worker.stage import QUICK, ended, opened, perform, until, working
@@ -233,6 +233,28 @@ class TestLeases:
 
             perform(play, onefold)
         assert any(isinstance(event, LeasesExpired) for event in events)
+
+    def test_a_job_that_waits_for_its_ack_in_vain_is_not_a_vanished_workers(
+        self, place: Place, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        events: list[Event] = []
+        with opened(place) as onefold:
+            onefold.subscribe(events.append)
+
+            @onefold.job
+            async def work() -> None: ...
+
+            async def play() -> None:
+                enqueued = await work.using(backoff=Fixed(timedelta(0))).aenqueue()
+                [job] = await onefold.engine.atake(worker="courier", lease=timedelta(hours=1))
+                await onefold.engine.apark(job, ack_timeout=timedelta(milliseconds=1))
+                async with working(onefold, lease=QUICK):
+                    await ended(onefold, enqueued.id)
+                assert (await _get(onefold, enqueued.id)).attempt == 2
+
+            perform(play, onefold)
+        assert not any(isinstance(event, LeasesExpired) for event in events)
+        assert "No ack came in time for jobs that were pushed: 1 to run again" in caplog.text
 
 
 async def _taken_over(onefold: Onefold, job_id: str) -> Job:

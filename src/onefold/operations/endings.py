@@ -290,6 +290,8 @@ class RescuedJob(msgspec.Struct, frozen=True, gc=False):
     reason: str | None = None
     """Why it was buried: `lease expired`, `poison`, `expired`, `ack timeout`, or `failed` where the
     last attempt had no ack in time."""
+    unacknowledged: bool = False
+    """True where its worker has not vanished, but said nothing in time."""
 
 
 class Rescued(msgspec.Struct, frozen=True):
@@ -305,6 +307,13 @@ class Rescued(msgspec.Struct, frozen=True):
     def total(self) -> int:
         """How many rows it moved."""
         return self.requeued + self.buried + self.expired
+
+    @property
+    def unacknowledged(self) -> Rescued:
+        """Those of them whose workers have not vanished, but said nothing in time."""
+        jobs = tuple(job for job in self.jobs if job.unacknowledged)
+        buried = sum(job.buried for job in jobs)
+        return Rescued(len(jobs) - buried, buried, jobs=jobs)
 
 
 def rescue(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Rescued]:
@@ -326,7 +335,15 @@ def rescue(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Rescued
 
 def _rescued(locked: Locked, step: Step) -> RescuedJob:
     buried = step.state is State.DEAD
-    return RescuedJob(locked.id, locked.kind, locked.queue, locked.tenant, buried, step.reason)
+    return RescuedJob(
+        locked.id,
+        locked.kind,
+        locked.queue,
+        locked.tenant,
+        buried,
+        step.reason,
+        locked.is_awaiting,
+    )
 
 
 LEASE_EXPIRED: Final = msgspec.json.encode({"type": None, "message": "lease expired"}).decode()

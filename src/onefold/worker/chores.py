@@ -115,13 +115,24 @@ class Chores:
         rescued = await self._engine.arescue()
         if not rescued.total:
             return
-        log.warning(
-            "Rescued jobs of workers that vanished: %d to run again, %d buried; %d had expired.",
-            rescued.requeued, rescued.buried, rescued.expired,
-        )  # fmt: skip
-        if self._hooks.wanted:
-            lapsed = rescued.requeued + rescued.buried
-            self._hooks.tell(LeasesExpired(lapsed, rescued.buried))
+        silent = rescued.unacknowledged
+        if silent.total:
+            log.warning(
+                "No ack came in time for jobs that were pushed: %d to run again, %d buried.",
+                silent.requeued, silent.buried,
+            )  # fmt: skip
+        if rescued.total > silent.total:
+            self._tell(
+                rescued.requeued - silent.requeued, rescued.buried - silent.buried, rescued.expired
+            )
         for job in rescued.jobs:
             if job.buried:
                 self.buried(job)
+
+    def _tell(self, requeued: int, buried: int, expired: int) -> None:
+        log.warning(
+            "Rescued jobs of workers that vanished: %d to run again, %d buried; %d had expired.",
+            requeued, buried, expired,
+        )  # fmt: skip
+        if self._hooks.wanted:
+            self._hooks.tell(LeasesExpired(requeued + buried, buried))

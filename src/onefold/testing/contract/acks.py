@@ -345,6 +345,7 @@ class TestAckTimeouts:
         rescued = subject.engine.rescue()
         found = subject.job(job.id)
         assert (rescued.requeued, rescued.buried) == (1, 0)
+        assert rescued.unacknowledged == rescued
         assert (found.state, found.attempt, found.is_awaiting) == ("queued", 1, False)
         assert found.error == {"type": "AckTimeout", "message": "no ack within the ack timeout"}
         (attempt,) = subject.attempts(job.id)
@@ -382,5 +383,6 @@ class TestAckTimeouts:
         subject.nack(job.id)
         subject.take_one()
         subject.clock.advance(HOUR)
-        assert subject.engine.rescue().requeued == 1
+        rescued = subject.engine.rescue()
+        assert (rescued.requeued, rescued.unacknowledged.total) == (1, 0)
         assert subject.job(job.id).error == {"type": None, "message": "lease expired"}
