@@ -9,7 +9,7 @@ import msgspec
 
 from onefold.calls.claims import LEASE, SURFACE, open_surface
 from onefold.calls.procedure import Procedure, once_through
-from onefold.errors import Busy, LeaseLost
+from onefold.errors import Busy, KeyReused, LeaseLost
 from onefold.model.claim import (
     Answer as Claimed,
 )
@@ -189,26 +189,20 @@ def _won(held: Claim) -> ClaimWon:
 
 def refusal(answer: Busy | Mismatch | Unknown) -> Refused:
     """Why the work must not begin now."""
-    match answer:
-        case Busy():
-            extra = {"outcome": "busy", "key": answer.key}
-            found = make(BUSY, str(answer), retry_after=answer.retry_after, extra=extra)
-        case Mismatch():
-            detail = (
-                f"The key {answer.key!r} was used before with a different request. Use a new key"
-                " for a new request."
-            )
-            found = make(KEY_REUSED, detail, extra={"outcome": "mismatch", "key": answer.key})
-        case Unknown():
-            detail = (
-                f"The attempt that claimed {answer.key!r} vanished before it settled, so its effect"
-                " may or may not have happened. Find out, then settle or release the key:"
-                " POST /v1/keys/{surface}/{key}/settle."
-            )
-            since = iso_or_none(answer.since)
-            extra = {"outcome": "unknown", "key": answer.key, "since": since}
-            found = make(OUTCOME_UNKNOWN, detail, extra=extra)
-    return Refused(found)
+    told: dict[str, Any] = {"key": answer.key}
+    if isinstance(answer, Busy):
+        told["outcome"] = "busy"
+        return Refused(make(BUSY, str(answer), retry_after=answer.retry_after, extra=told))
+    if isinstance(answer, Mismatch):
+        told["outcome"] = "mismatch"
+        return Refused(make(KEY_REUSED, str(KeyReused(key=answer.key)), extra=told))
+    told |= {"outcome": "unknown", "since": iso_or_none(answer.since)}
+    detail = (
+        f"The attempt that claimed {answer.key!r} vanished before it settled, so its effect may or"
+        " may not have happened. Find out, then settle or release the key:"
+        " POST /v1/keys/{surface}/{key}/settle."
+    )
+    return Refused(make(OUTCOME_UNKNOWN, detail, extra=told))
 
 
 async def settle(asking: Asking) -> Said:

@@ -26,9 +26,11 @@ from onefold.server.wire import Answer, Body, iso, iso_or_none
 from onefold.surfaces.http.problem import Refused, make
 
 if TYPE_CHECKING:
+    from onefold.model.claim import Takeover
     from onefold.model.step import Step
     from onefold.server.asking import Asking
 
+Outcome: TypeAlias = Literal["finished", "failed", "retrying", "unknown"]
 Occurrence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
@@ -85,7 +87,7 @@ class StepBegun(Answer):
 class StepOver(Answer):
     """It is over: `finished`; or what was said of its failure is stored."""
 
-    outcome: Literal["finished", "failed", "retrying", "unknown"]
+    outcome: Outcome
     name: str
     label: str
     result: Any
@@ -128,7 +130,7 @@ async def say(asking: Asking) -> Said:
     asked = _asked(asking, body)
     conductor = asking.server.conductor
     if body.action == "begin":
-        takeover = "refuse" if body.unsafe else "rerun"
+        takeover: Takeover = "refuse" if body.unsafe else "rerun"
         begun = await conductor.arun(remote.begin(asked, takeover=takeover, verified=body.verified))
         return _finished(begun) if begun.is_over else _begun(begun)
     if body.action == "finish":
@@ -136,7 +138,7 @@ async def say(asking: Asking) -> Said:
     assert body.error is not None
     error = msgspec.structs.asdict(body.error)
     await conductor.arun(remote.fail(asked, error, final=body.final, unknown=body.unknown))
-    outcome = "failed" if body.final else "unknown" if body.unknown else "retrying"
+    outcome: Outcome = "failed" if body.final else "unknown" if body.unknown else "retrying"
     label = _label(body, asked.name)
     return Said(200, StepOver(outcome=outcome, name=asked.name, label=label, result=None))
 
