@@ -50,10 +50,17 @@ def test_a_broken_try_is_followed_by_the_same_request(connect: Connect, act: Any
     assert len({asked.body for asked in server.asked}) == 1
 
 
-@pytest.mark.parametrize("length", range(0, len(MADE), 3))
-def test_an_answer_that_is_cut_anywhere_is_no_answer(connect: Connect, length: int) -> None:
-    with Scripted([Close(MADE[:length]), MADE]) as server:
-        assert connect(server.url).enqueue("mail", queue="email").id == JOB
+@pytest.mark.parametrize("end", [Close, Cut], ids=["closed", "reset"])
+def test_an_answer_that_is_cut_anywhere_is_no_answer(connect: Connect, end: Any) -> None:
+    told = answer(201, {"id": JOB}, X_Request_Id="r1", Content_Type="application/json")
+    lengths = range(1, len(told))
+    cuts = (Close(told[:n]) if end is Close else Cut(n) for n in lengths)
+    with Scripted([act for cut in cuts for act in (cut, MADE)]) as server:
+        client = connect(server.url, first_pause=timedelta(milliseconds=1))
+        answers = [client.enqueue("mail", queue="email") for _ in lengths]
+
+    assert {enqueued.id for enqueued in answers} == {JOB}
+    assert len(server.asked) == 2 * len(lengths)
 
 
 def test_a_kept_connection_that_was_closed_meanwhile_is_no_failure(connect: Connect) -> None:

@@ -57,7 +57,9 @@ class Reply(msgspec.Struct, frozen=True):
 
 def is_delimited(status: int, headers: Mapping[str, str]) -> bool:
     """Whether an answer says where it ends. One that ends with its connection may have been cut."""
-    if status in WITHOUT_BODY or "content-length" in headers:
+    # A length that was cut off before its first digit is none; one that lacks later digits is still
+    # longer than what has come, and a driver says so itself.
+    if status in WITHOUT_BODY or headers.get("content-length", "").isdecimal():
         return True
     return headers.get("transfer-encoding", "").lower().endswith("chunked")
 
