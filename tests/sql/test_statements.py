@@ -35,6 +35,7 @@ ONLY_POSTGRES = {
     "try_claim_lock",  # SQLite's one writer is the lock
     "finish_unlocked_jobs",  # SQLite has no rows to pass over: its one writer is the lock
     "insert_jobs",  # SQLite stores job by job, which is faster there
+    "publish_jobs",
     "store_jobs",
 }
 ONLY_SQLITE = {
@@ -243,7 +244,7 @@ def test_the_clock_of_a_statement_is_the_one_it_was_given_or_its_own() -> None:
         assert not re.search(r"(?<![\w.])now\(\)|current_timestamp", code), name
         if "clock_timestamp" in code:
             # A claim's fence must grow even while the given clock stands still.
-            assert name in {"insert_claims", "take_over_claims", "force_claims"}
+            assert name in {"insert_claims", "take_over_claims", "force_claims", "publish_jobs"}
 
 
 def test_rows_are_locked_in_an_order() -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 BATCH: Final = 500
 """Jobs per transaction of a call by filter: what dies midway has done whole batches."""
 
-DEFAULT_POLICY: Final = enqueue.policy()
+DEFAULT_POLICY: Final = enqueue.KEEP
 EMPTY: Final[Mapping[str, Json]] = {}
 """The payload of a job that is given none. None is a payload: JSON's null."""
 
@@ -158,9 +158,9 @@ class JobCalls(HistoryCalls):
         self, kind: str, payload: Json, options: EnqueueOptions
     ) -> Procedure[Enqueued]:
         new_job, policy = _split(kind, payload, options)
-        return (yield from self.enqueueing(new_job, policy))
+        return (yield from self._enqueue_new(new_job, policy))
 
-    def enqueueing(self, new_job: NewJob, policy: Policy = DEFAULT_POLICY) -> Procedure[Enqueued]:
+    def _enqueue_new(self, new_job: NewJob, policy: Policy = DEFAULT_POLICY) -> Procedure[Enqueued]:
         """The bulk call with one item, and in one commit with those that others make now."""
         (new_job,) = self._conductor.defaults.filled((new_job,))
         item = prepare(new_job, self._tenant, now=self._conductor.now())
@@ -411,7 +411,7 @@ def _shared(item: Prepared, policy: Policy) -> Shared[Prepared, Enqueued]:
     """An enqueue that can be run together with others of the same policy, whoever's they are."""
 
     def many(sql: Sql, items: Sequence[Prepared]) -> Operation[list[Enqueued]]:
-        return enqueue.enqueue(sql, items, policy)
+        return enqueue.enqueue_singly(sql, items, policy)
 
     request, publish = item.request, item.publish
     # A publish key is mostly the caller's own. Of the two, the unique key is what others hold.

@@ -29,9 +29,11 @@ from onefold.operations.keys import (
 )
 from onefold.operations.publish import (
     Published,
+    can_publish_at_once,
     claim_publish_keys,
     forget_publish_keys,
     point_publish_keys,
+    publish_at_once,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +53,10 @@ class Policy(msgspec.Struct, frozen=True):
     on_duplicate: OnDuplicate = "keep"
     on_mismatch: OnMismatch = "flag"
     max_wait: int | None = None
+
+
+KEEP: Final = Policy()
+"""What is done unless somebody says otherwise."""
 
 
 def policy(
@@ -97,6 +103,25 @@ def enqueue(sql: Sql, items: Sequence[Prepared], policy: Policy) -> Operation[li
     yield from point_publish_keys(sql, items, published, [answer.id for answer in answers])
     yield from _log_duplicates(sql, items, answers)
     return answers
+
+
+def enqueue_singly(
+    sql: Sql, items: Sequence[Prepared], policy: Policy
+) -> Operation[list[Enqueued]]:
+    """The same for calls that came together, and have nothing else to do with each other.
+
+    Publishes are stored by one statement that is committed by itself, keys and jobs; only for those
+    whose keys are known there is more to ask.
+    """
+    if policy != KEEP or not can_publish_at_once(sql, items):
+        return (yield from enqueue(sql, items, policy))
+    new = yield from publish_at_once(sql, items)
+    rest = [item for item in items if item.request.id not in new]
+    found: dict[str, Enqueued] = {}
+    if rest:
+        answers = yield from enqueue(sql, rest, policy)
+        found = {item.request.id: answer for item, answer in zip(rest, answers, strict=True)}
+    return [found.get(item.request.id) or Enqueued(item.request.id) for item in items]
 
 
 def _answer(sql: Sql, batch: _Batch, *, tried: bool) -> Operation[list[Enqueued]]:

@@ -129,7 +129,7 @@ def insert(
     for chunk in chunks_by_shard(requests):
         whole = len(chunk) == len(requests)
         if sql.stores_without_looking and not waits and len(chunk) > 1:
-            rows = list(map(_store_row, chunk))
+            rows = list(map(store_row, chunk))
             rings = sql.rings(request.queue for request in chunk)
             statement = sql.with_common("store_jobs", STORE_COLUMNS, rows, COMMON_COLUMNS, **rings)
             yield statement.but(alone=alone and whole, waits=False)
@@ -147,7 +147,8 @@ STORE_COLUMNS: Final = (
 COMMON_COLUMNS: Final = frozenset(
     {"shard", "tenant", "queue", "kind", "priority", "delay", "max_attempts", "unique_states"}
 )
-_store_row: Final = attrgetter(*STORE_COLUMNS)
+store_row: Final = attrgetter(*STORE_COLUMNS)
+"""A request as `STORE_COLUMNS` have it."""
 
 
 def insert_one(sql: Sql, request: Request) -> Statement:

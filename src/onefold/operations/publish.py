@@ -14,7 +14,13 @@ import msgspec
 
 from onefold.model.claim import ClaimKey, Found, Holding, Place
 from onefold.model.lifecycle import State
-from onefold.operations.keys import CHUNK, NeverSettled
+from onefold.operations.keys import (
+    CHUNK,
+    COMMON_COLUMNS,
+    STORE_COLUMNS,
+    NeverSettled,
+    store_row,
+)
 from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:
@@ -33,6 +39,8 @@ TAKE_OVER_COLUMNS: Final = (
     *KEY_COLUMNS, "id", "owner", "state", "takeover", "lease", "keep", "fingerprint", "result",
     "seen_fence", "seen_state", "seen_owner",
 )  # fmt: skip
+
+PUBLISH_COLUMNS: Final = (*STORE_COLUMNS, "key", "fingerprint", "keep")
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -62,6 +70,38 @@ class Keyed(msgspec.Struct, frozen=True):
     def row(self) -> tuple[Any, ...]:
         """What is stored of the key, in the columns that an insert and a takeover share."""
         return (int(Holding.SETTLED), 0, None, self.keep, self.fingerprint, self.job_id)
+
+
+def can_publish_at_once(sql: Sql, items: Sequence[Prepared]) -> bool:
+    """Whether keys and jobs can be stored by one statement: nothing else is to be asked for."""
+    return (
+        sql.stores_without_looking
+        and sql.shards == 1
+        and all(item.publish is not None and item.request.unique_key is None for item in items)
+    )
+
+
+def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[set[str]]:
+    """Store the jobs whose keys are new, and their keys; answers with the ids of these jobs."""
+    keyed = sorted(
+        [(item.publish.key, index) for index, item in enumerate(items) if item.publish is not None]
+    )
+    statement = sql.with_common(
+        "publish_jobs",
+        PUBLISH_COLUMNS,
+        [_publish_row(items[index]) for _, index in keyed],
+        COMMON_COLUMNS | {"keep"},
+        **sql.rings(item.request.queue for item in items),
+    )
+    # It knows by itself how long it waits.
+    stored = yield statement.but(alone=True, waits=False)
+    return {job_id for (job_id,) in stored}
+
+
+def _publish_row(item: Prepared) -> tuple[Any, ...]:
+    assert item.publish is not None
+    publish = item.publish
+    return (*store_row(item.request), publish.key.key, publish.fingerprint, publish.keep)
 
 
 def claim_publish_keys(

@@ -109,7 +109,9 @@ async def publish(asking: Asking) -> Said:
         request_id=asking.request_id,
     )
     chosen = policy_of(body.on_duplicate, body.on_mismatch, body.max_wait)
-    enqueued = await asking.server.conductor.arun(asking.calls.enqueueing(new_job, chosen))
+    # As `aenqueue` does, which would take the job apart and put it together again.
+    storing = asking.calls._enqueue_new(new_job, chosen)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    enqueued = await asking.server.conductor.arun(storing)
     if enqueued.inserted:
         return Said(CREATED, published(enqueued))
     return Said(KNOWN, await _known(asking, enqueued))
