@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from onefold.client import AsyncClient, Client
+from tests.fixtures.place import place, postgres_place
 
-pytest_plugins = ["tests.fixtures.place"]
+__all__ = ["connect", "place", "postgres_place"]
 
 FAST: dict[str, Any] = {
     "first_pause": timedelta(milliseconds=1),

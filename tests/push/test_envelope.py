@@ -41,10 +41,12 @@ def test_the_envelope_is_simpleqs_and_ours() -> None:
 
     assert list(envelope) == [
         "id", "queue", "payload", "attempt", "maxAttempts", "createdAt", "kind", "fence",
+        "generation",
     ]  # fmt: skip
     assert envelope | {"createdAt": None} == {
         "id": job.id, "queue": "payments", "payload": {"orderId": "9482"}, "attempt": 2,
         "maxAttempts": 8, "createdAt": None, "kind": "charge", "fence": 5,
+        "generation": 0,
     }  # fmt: skip
     made = datetime.fromisoformat(envelope["createdAt"])
     assert abs(datetime.now(UTC) - made) < timedelta(minutes=1)

@@ -46,6 +46,8 @@ class Envelope(msgspec.Struct, frozen=True, rename="camel"):
     created_at: str
     kind: str
     fence: int
+    generation: int
+    """Grows with a fresh replay, by which a receiver tells that from a redelivery."""
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -65,6 +67,7 @@ def body_of(job: Job) -> bytes:
             created_at=made.replace("+00:00", "Z"),
             kind=job.kind,
             fence=job.fence,
+            generation=job.generation,
         )
     )
 
