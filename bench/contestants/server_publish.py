@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.contestants import server_client, server_process
-from bench.payloads import encode, payload
+from bench.payloads import batches, encode, payload
 from onefold import Onefold
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _publish(
     total = order.jobs + (batch or WARM)
     jobs = [_job(number) for number in range(total)]
     if batch:
-        bodies = [encode({"items": jobs[start : start + batch]}) for start in range(0, total, batch)]
+        bodies = [encode({"items": some}) for some in batches(jobs, batch)]
         path, status, warm = f"{QUEUE}/jobs/batch", b"201", 1
     else:
         bodies, path, status, warm = [encode(job) for job in jobs], f"{QUEUE}/jobs", b"201", WARM

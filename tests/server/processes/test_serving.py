@@ -72,8 +72,9 @@ def test_several_processes_share_a_port(sqlite_place: Place, serve: Serve) -> No
     def both() -> bool:
         """Many at once: while one process is busy, the other takes what comes."""
         with ThreadPoolExecutor(16) as threads:
-            answers = threads.map(lambda _: server.ask("GET", "/healthz"), range(64))
-            seen.update(answer.headers["x-request-id"].partition("-")[0] for answer in answers)
+            answers = [threads.submit(server.ask, "GET", "/healthz") for _ in range(64)]
+        ids = [answer.result().headers["x-request-id"] for answer in answers]
+        seen.update(request_id.partition("-")[0] for request_id in ids)
         return len(seen) == 2
 
     until(both, "only one process answers")
