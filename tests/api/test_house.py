@@ -69,12 +69,13 @@ def test_no_statement_begins_or_ends_a_transaction() -> None:
         path: re.sub(r"--[^\n]*", "", path.read_text()) for path in (SOURCE / "sql").rglob("*.sql")
     }
 
-    # The `set` of an update is no setting of the session.
+    # The `set` of an update is no setting of the session, and the `begin` of PL/pgSQL is a block.
     found = {
         str(path.relative_to(SOURCE)): word.group(1)
         for path, text in texts.items()
         for word in words.finditer(text)
         if word.group(1) != "set" or not re.search(r"\bupdate\b", text)
+        if word.group(1) != "begin" or "language plpgsql" not in text
     }
     assert found == {}
 

@@ -58,7 +58,7 @@ def before(
     """Options without a command."""
     del version
     command = context.invoked_subcommand
-    if command in KEYS:
+    if command is not None and command in KEYS:
         configuration = read_configuration(Path.cwd(), command)
         context.obj = configuration
         context.default_map = {command: dict(configuration.said)}

@@ -197,5 +197,5 @@ def _broken_off(scope: Scope, known: Known) -> Response:
 
 
 def _instance(scope: Scope) -> str:
-    raw = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
     return raw.decode("latin-1").partition("?")[0]

@@ -8,6 +8,8 @@ from onefold.server.asking import Said
 from onefold.server.auth import refuse_tenants
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from prometheus_client import CollectorRegistry
 
     from onefold.app import Onefold
@@ -34,7 +36,7 @@ class HttpMetrics:
             registry=self._registry,
         )
         self._known: dict[tuple[str, str, int], Histogram] = {}
-        self.stop = instrument(onefold, self._registry)
+        self.stop: Callable[[], None] = instrument(onefold, self._registry)
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request has been answered."""
