@@ -255,3 +255,19 @@ async def test_a_claim_of_the_same_key_in_process_is_the_holder_over_http(api: A
     assert isinstance(answer, Won)
 
     (await claim(api)).problem(409, "busy")
+
+
+@pytest.mark.parametrize("surface", ["form", "http", "webhook"])
+async def test_what_others_were_answered_cannot_be_claimed(api: Api, surface: str) -> None:
+    """Among it what an administrator's request with a key was told: a secret, for example."""
+    await api.queue("q", endpoint="https://example.com/jobs")
+    rotated = await api("POST", "/v1/queues/q/secret", {}, idempotency_key="rotate-1")
+
+    told = await claim(api, "rotate-1", surface=surface, scope="v1")
+    owner = "01a1e171-566d-796f-8cd3-76a5357133b1"
+    spelled = base64.urlsafe_b64encode(json.dumps([surface, "v1", "rotate-1", owner, 1]).encode())
+    settled = await say(api, {"id": spelled.rstrip(b"=").decode()}, "settle")
+
+    assert rotated.status == 200
+    assert told.problem(400, "invalid_input")["field"] == "surface"
+    settled.problem(404, "not_found")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from onefold.calls.claims import LEASE, SURFACE, open_surface
+from onefold.calls.claims import LEASE, SURFACE
 from onefold.calls.procedure import Procedure, once_through
 from onefold.errors import Busy, KeyReused, LeaseLost
 from onefold.model.claim import (
@@ -28,7 +28,7 @@ from onefold.model.claim import (
 )
 from onefold.operations import claims
 from onefold.server.api.bounds import Fence, Seconds
-from onefold.server.api.handles import attempt_of, claim_of, handle_of
+from onefold.server.api.handles import attempt_of, claim_of, claimable, handle_of
 from onefold.server.asking import Said
 from onefold.server.problems import BUSY
 from onefold.server.route import Route
@@ -133,7 +133,7 @@ class Renewed(Answer):
 async def claim(asking: Asking) -> Said:
     """Take a key, or hear who has it."""
     body: ClaimBody = asking.body
-    key = claim_key(asking.tenant, open_surface(body.surface), body.scope, body.key)
+    key = claim_key(asking.tenant, claimable(body.surface), body.scope, body.key)
     wanted = want(
         key,
         fingerprint=body.fingerprint,

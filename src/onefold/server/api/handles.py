@@ -25,6 +25,9 @@ from onefold.surfaces.http.problem import Refused, make
 if TYPE_CHECKING:
     from onefold.server.asking import Asking
 
+ANSWERING: Final = frozenset({"form", "http", "webhook"})
+"""Surfaces whose rows hold answers of HTTP, those of our own routes among them. Who could claim
+there would read what others were told, or say what they are."""
 LARGEST: Final = 2**63 - 1
 LONGEST: Final = 4_096
 
@@ -41,6 +44,15 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(_Handle).decode
 
 
+def claimable(surface: str) -> str:
+    """A surface that may be claimed over HTTP."""
+    if open_surface(surface) in ANSWERING:
+        raise InvalidInput(
+            "surface", f"{surface!r} is kept by those who answer HTTP requests; take another"
+        )
+    return surface
+
+
 def handle_of(claim: Claim) -> str:
     """The id of a claim that was won."""
     key = claim.key
@@ -52,7 +64,7 @@ def claim_of(asking: Asking, fence: int | None, *, of_locks: bool = False) -> Cl
     """The claim that the path names; 404 for what is no handle, or one of something else."""
     try:
         handle = _read(asking.path["id"])
-        surface = _lock(handle.surface) if of_locks else open_surface(handle.surface)
+        surface = _lock(handle.surface) if of_locks else claimable(handle.surface)
         key = claim_key(asking.tenant, surface, handle.scope, handle.key)
         owner = parse_id(handle.owner)
     except InvalidInput:
