@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from onefold.app import Onefold, Tenant
     from onefold.server.state import Server
+
+FENCE: Final = "onefold-fence"
+"""The header that says which delivery is spoken for."""
 
 
 class Asking:

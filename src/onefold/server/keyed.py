@@ -22,9 +22,10 @@ from onefold.claims import Mismatch, Replay, Unknown, Won
 from onefold.errors import Busy, OnefoldError
 from onefold.model.claim import ClaimKey, want
 from onefold.operations import claims
+from onefold.server.asking import FENCE
 from onefold.server.outgoing import Response
 from onefold.surfaces.http import problem
-from onefold.surfaces.http.answer import Answer, Kept, from_stored, to_stored
+from onefold.surfaces.http.answer import Answer, Kept, UnreadableAnswer, from_stored, to_stored
 from onefold.surfaces.http.problem import Refused
 from onefold.surfaces.http.replay import replay
 
@@ -159,14 +160,20 @@ def _ended(task: asyncio.Task[Any]) -> None:
 
 
 def _again(answer: Replay, request: Request) -> Response:
-    stored = from_stored(answer.result)
+    try:
+        stored = from_stored(answer.result)
+    except UnreadableAnswer as error:
+        log.error("The stored answer of a key cannot be read: %s", error)  # noqa: TRY400
+        raise Refused(problem.outcome_unknown()) from None
     again = replay(stored, request=request)
     headers = tuple(header for header in again.headers if header[0].lower() != "content-length")
     return Response(again.status, headers, again.body)
 
 
 def _fingerprint(request: Request, body: bytes) -> str:
-    parts = (request.method, request.path, request.query)
+    # The fence says which delivery is spoken for: it is part of what is said.
+    fences = [value for name, value in request.headers if name.lower() == FENCE]
+    parts = (request.method, request.path, request.query, *fences)
     digest = hashlib.sha256("\n".join(parts).encode("latin-1", "replace"))
     digest.update(b"\n")
     digest.update(body)

@@ -287,3 +287,14 @@ async def test_the_answer_to_an_ack_with_a_key_is_given_again(api: Api) -> None:
 
     assert again.body == first.body
     assert again.json["already"] is False
+
+
+async def test_the_key_of_one_delivery_does_not_speak_for_another(api: Api) -> None:
+    """Also where the fence stands in the header, beside a body that is the same."""
+    job = await delivered(api)
+
+    first = await said(api, job, "heartbeat", Idempotency_Key="a1", Onefold_Fence=str(job.fence))
+    other = await said(api, job, "heartbeat", Idempotency_Key="a1", Onefold_Fence="2")
+
+    assert first.status == 200
+    other.problem(422, "key_reused")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from onefold.errors import ConflictingOptions
 from onefold.server.api.bounds import Fence, Seconds
 from onefold.server.api.jobs import job_id_of
-from onefold.server.asking import Said
+from onefold.server.asking import FENCE, Said
 from onefold.server.problems import BadBody
 from onefold.server.route import Route
 from onefold.server.seconds import duration, optional_duration
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from onefold.model.delivery import Ended
     from onefold.server.asking import Asking
 
-FENCE: Final = "onefold-fence"
 _DIGITS: Final = 19
 """More than that is no number of the database's."""
 _LARGEST: Final = 2**63 - 1
