@@ -184,3 +184,23 @@ async def test_the_servers_own_keys_note_whom_they_keep_away(api: Api) -> None:
     (holder,) = (await api("GET", "/v1/keys/http/retry")).json["holders"]
 
     assert [note["requestId"] for note in holder["suppressed"]["recent"]] == ["req-2"]
+
+
+async def test_an_answer_that_cannot_be_read_is_not_carried_out_again(api: Api) -> None:
+    """Somebody has settled the key of a request with what is no answer."""
+    await api.queue("q")
+    await api("POST", "/v1/queues/q/pause", idempotency_key="pause-1")
+    await api.onefold.aforce_release("v1", "pause-1", surface="http")
+    await api.onefold.aclaim("v1", "pause-1", surface="http")
+    await api.onefold.aforce_settle("v1", "pause-1", {"any": 1}, surface="http")
+
+    told = await api("POST", "/v1/queues/q/resume", idempotency_key="pause-1")
+
+    told.problem(409, "outcome_unknown")
+    assert (await api("GET", "/v1/queues/q")).json["paused"] is True
+
+
+async def test_a_payload_that_nests_too_deeply_is_refused(api: Api) -> None:
+    told = await api("GET", "/v1/why?key=k&payload=" + "[" * 10_000)
+
+    assert told.problem(400, "invalid_input")["field"] == "payload"

@@ -262,7 +262,7 @@ def _result(body: SettleKeyBody, surface: str) -> Any:
 def _read(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidInput("payload", "must be JSON") from None
 
 
