@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.routing import Route as Path
 from starlette.routing import Router
@@ -15,7 +16,7 @@ from onefold.server.about import about_routes
 from onefold.server.auth import Authority
 from onefold.server.dispatch import PathApp
 from onefold.server.incoming import request_id_of
-from onefold.server.log import AccessLog
+from onefold.server.log import AccessLog, Known
 from onefold.server.metrics import HttpMetrics
 from onefold.server.outgoing import problem_response, send_response
 from onefold.server.settings import ServerSettings
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from onefold.app import Onefold
     from onefold.server.incoming import Receive, Scope, Send
     from onefold.server.route import Route
+
+NOWHERE: Final = "-"
+"""The route of what has none, in the counters: paths are the callers' words, and without end."""
 
 log: logging.Logger = logging.getLogger("onefold.server")
 
@@ -68,7 +72,7 @@ class ServerApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         raw = scope.get("raw_path")
-        if raw is not None and b"%" in raw:
+        if raw is not None and (b"%" in raw or not raw.isascii()):
             # Routes are matched as they were written: a name with an encoded slash is one name.
             scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
         await self._router(scope, receive, send)
@@ -101,11 +105,14 @@ class ServerApp:
         del receive
         if scope["type"] != "http":
             return
-        request_id = request_id_of(headers_of(scope["headers"]))
+        started = time.perf_counter()
+        known = Known(request_id_of(headers_of(scope["headers"])))
         path = scope["path"]
         refused = problems.not_found(path[:200])
-        response = problem_response(refused.problem, instance=path, request_id=request_id)
-        await send_response(send, response, request_id=request_id, head=scope["method"] == "HEAD")
+        response = problem_response(refused.problem, instance=path, request_id=known.request_id)
+        head = scope["method"] == "HEAD"
+        await send_response(send, response, request_id=known.request_id, head=head)
+        self._access.note(scope, NOWHERE, response.status, started=started, known=known)
 
 
 def _by_path(routes: Sequence[Route]) -> dict[str, dict[str, Route]]:

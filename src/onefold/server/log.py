@@ -45,9 +45,14 @@ class AccessLog:
                 "%s %s %s %d %.1f ms %s %s",
                 "-" if client is None else client[0],
                 scope["method"],
-                scope["path"],
+                _shown(scope["path"]),
                 status,
                 seconds * 1000,
                 known.principal,
                 known.request_id,
             )
+
+
+def _shown(path: str) -> str:
+    """A path on one line, whatever a caller has put into it, and a server has decoded."""
+    return path if path.isascii() and path.isprintable() else ascii(path)[1:-1]

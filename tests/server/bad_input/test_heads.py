@@ -1,5 +1,7 @@
 """Paths, queries, methods and headers that cannot be: a problem each, never a crash."""
 
+import logging
+
 import pytest
 
 from tests.fixtures.served import Api
@@ -53,6 +55,46 @@ async def test_another_method_is_405_and_told_which_would_do(api: Api) -> None:
 
     reply.problem(405, "method_not_allowed")
     assert "POST" in reply.headers["allow"]
+
+
+async def test_a_name_may_come_as_it_is_or_encoded(api: Api) -> None:
+    """No client should send it bare, and some do."""
+    made = await api("PUT", "/v1/queues/" + "zahlungen-für-łódź".encode().decode("latin-1"), {})
+    found = await api("GET", "/v1/queues/zahlungen-f%C3%BCr-%C5%82%C3%B3d%C5%BA")
+
+    assert made.status == 201, made.body
+    assert found.json["name"] == "zahlungen-für-łódź"
+
+
+async def test_words_without_end_make_no_counters_without_end(api: Api) -> None:
+    for number in range(3):
+        await api(f"M{number}", JOBS)
+        await api("GET", f"/nowhere/{number}")
+
+    told = (await api("GET", "/metrics")).body.decode()
+
+    lines = [
+        line for line in told.splitlines() if line.startswith("onefold_http") and "_count" in line
+    ]
+    assert sorted(line.partition("{")[2] for line in lines) == [
+        'method="GET",route="-",status="404"} 3.0',
+        'method="other",route="/v1/queues/{name}/jobs",status="405"} 3.0',
+    ]
+
+
+async def test_what_leads_nowhere_is_in_the_access_log(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "onefold.access")
+    noted = Api(api.onefold, access_log=True)
+
+    reply = await noted("GET", "/v1/nowhere%0a2026-01-01 INFO forged")
+    await noted("GET", "/v1/queues/\x9b31m")
+
+    line, coloured = caplog.messages
+    assert "/v1/nowhere%0a2026" in line
+    assert line.endswith(reply.headers["x-request-id"])
+    assert "/v1/queues/\\x9b31m" in coloured
 
 
 @pytest.mark.parametrize(
