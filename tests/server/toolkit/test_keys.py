@@ -204,3 +204,13 @@ async def test_a_payload_that_nests_too_deeply_is_refused(api: Api) -> None:
     told = await api("GET", "/v1/why?key=k&payload=" + "[" * 10_000)
 
     assert told.problem(400, "invalid_input")["field"] == "payload"
+
+
+@pytest.mark.parametrize("media_type", ["a\r\nX-More: 1", "text/plain\n", "\0", "日本", ""])
+async def test_the_type_of_an_answer_ends_no_line(api: Api, media_type: str) -> None:
+    await claim(api, "k", "http", "alice")
+    said = {"scope": "alice", "status": 200, "body": "x", "contentType": media_type}
+
+    told = await api("POST", "/v1/keys/http/k/settle", said)
+
+    assert told.problem(400, "invalid_input")["field"] == "$.contentType"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 Status: TypeAlias = Annotated[int, msgspec.Meta(ge=200, le=599)]
+MediaType: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[!-~][ -~]{0,254}$(?!\n)")]
+"""What can stand in a header, and ends no line of it."""
 
 ANSWERED: Final = frozenset({"form", "http"})
 """The surfaces whose results are answers of HTTP."""
@@ -158,7 +160,7 @@ class SettleKeyBody(Body):
     status: Status | None = None
     """Of http and form, instead of a result: the status of the answer."""
     body: str = ""
-    content_type: str = "application/json"
+    content_type: MediaType = "application/json"
     step: str | None = None
 
 
