@@ -129,6 +129,8 @@ class Channel:
         name, _, number = last.partition("-")
         if name != self._name or not (number.isascii() and number.isdecimal()):
             return None
+        if len(number) > len(str(self._count)):
+            return None  # Nor is it read: there is no end to what may be sent.
         missing = self._count - int(number)
         if not 0 <= missing <= len(self._memory):
             return None

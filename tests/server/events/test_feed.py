@@ -102,6 +102,18 @@ async def test_what_is_not_remembered_is_owned_up_to() -> None:
         assert await taken(late) == []
 
 
+async def test_a_place_without_end_is_not_read() -> None:
+    hooks = Hooks()
+    feed = Feed(hooks)
+    first = listening(feed)
+    hooks.tell(enqueued())
+    (message,) = await taken(first)
+
+    again = listening(feed, after=message.id + "0" * 10_000)
+
+    assert again.missed is not None
+
+
 async def test_another_tenant_s_place_is_not_known_here() -> None:
     hooks = Hooks()
     feed = Feed(hooks)
