@@ -109,7 +109,7 @@ async def test_a_letter_whose_key_a_newer_job_holds_stays_where_it_is(api: Api) 
 async def test_a_job_that_is_nowhere(api: Api) -> None:
     path = "/v1/jobs/0189d9a1-0000-7000-8000-000000000000/replay"
     (await api("POST", path)).problem(404, "job_not_found")
-    (await api("POST", "/v1/jobs/nonsense/replay")).problem(400, "invalid_input")
+    (await api("POST", "/v1/jobs/nonsense/replay")).problem(404, "job_not_found")
 
 
 async def test_all_go_round_again_and_a_repeat_finds_none(api: Api) -> None:

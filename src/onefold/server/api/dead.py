@@ -10,6 +10,7 @@ from onefold.model import names
 from onefold.model.served_queue import qualified
 from onefold.server.api.bounds import Moment
 from onefold.server.api.job_words import JobAnswer, StoredWord, said_of
+from onefold.server.api.jobs import job_id_of
 from onefold.server.asking import Said
 from onefold.server.route import Route
 from onefold.server.wire import Answer, Body
@@ -122,7 +123,7 @@ async def list_dead(asking: Asking) -> Said:
 async def replay_job(asking: Asking) -> Said:
     """Send one job round again."""
     body: ReplayBody = asking.body
-    return Said(200, _answer(await asking.calls.areplay(asking.path["id"], fresh=body.fresh)))
+    return Said(200, _answer(await asking.calls.areplay(job_id_of(asking), fresh=body.fresh)))
 
 
 async def replay_dead(asking: Asking) -> Said:
