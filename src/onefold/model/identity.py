@@ -154,7 +154,12 @@ def made_at(job_id: str) -> datetime:
 
     What is compared across machines goes by the database's clock, and not by this.
     """
-    return EPOCH + timedelta(milliseconds=int(job_id[:8] + job_id[9:13], 16))
+    return EPOCH + timedelta(milliseconds=milliseconds_of(job_id))
+
+
+def milliseconds_of(job_id: str) -> int:
+    """The same, since the epoch."""
+    return int(job_id[:8] + job_id[9:13], 16)
 
 
 def hash_of(job_id: str) -> int:

@@ -5,7 +5,6 @@ One path has one `PathApp`, which knows the methods of that path.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from contextlib import suppress
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onefold.server.auth import Authority
+    from onefold.server.deadlines import Deadline
     from onefold.server.incoming import Receive, Scope, Send
     from onefold.server.log import AccessLog
     from onefold.server.route import Route
@@ -65,6 +65,7 @@ class PathApp:
         self._allowed = ", ".join(sorted({*self._routes, "OPTIONS"}))
         self._access = access
         self._limit = server.settings.request_timeout.total_seconds()
+        self._body_limit = server.settings.body_timeout.total_seconds()
         self.template: str = next(iter(routes.values())).path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,14 +92,14 @@ class PathApp:
         self, scope: Scope, receive: Receive, headers: Mapping[str, str], known: Known
     ) -> Response | Said:
         """What to send: every failure is a problem by now."""
-        limit = asyncio.timeout(self._limit)
+        deadline = self._server.deadlines.within(min(self._limit, self._body_limit))
         try:
-            async with limit:
-                return await self._carry_out(scope, receive, headers, known)
+            with deadline:
+                return await self._carry_out(scope, receive, headers, known, deadline)
         except Disconnected:
             raise
         except TimeoutError as late:
-            error: Exception = problems.took_too_long() if limit.expired() else late
+            error = self._late(deadline, known, late)
         except Exception as failed:  # noqa: BLE001 - whatever it is, the client is answered
             error = failed
         problem = problems.problem_of(error)
@@ -110,6 +111,11 @@ class PathApp:
             more=self._more(problem.status),
         )
 
+    def _late(self, deadline: Deadline, known: Known, late: Exception) -> Exception:
+        if not deadline.is_over:
+            return late  # somebody else's, and our fault
+        return problems.took_too_long() if known.is_whole else problems.arrived_too_slowly()
+
     def _more(self, status: int) -> tuple[tuple[str, str], ...]:
         """The headers that HTTP wants beside some statuses."""
         if status == problems.METHOD_NOT_ALLOWED.status:
@@ -119,7 +125,12 @@ class PathApp:
         return ()
 
     async def _carry_out(
-        self, scope: Scope, receive: Receive, headers: Mapping[str, str], known: Known
+        self,
+        scope: Scope,
+        receive: Receive,
+        headers: Mapping[str, str],
+        known: Known,
+        deadline: Deadline,
     ) -> Response | Said:
         route = self._routes.get(scope["method"])
         if route is None:
@@ -129,6 +140,8 @@ class PathApp:
         caller = await self._authority.admit(route.scope, headers, scope)
         known.principal = caller.principal
         text = await self._body_of(route, receive, headers)
+        known.is_whole = True
+        deadline.put_off(self._limit)
         asking = Asking(
             server=self._server,
             tenant=caller.tenant,
@@ -153,9 +166,7 @@ class PathApp:
         if route.body is None and route.method in {"GET", "DELETE"}:
             return b""
         settings = self._server.settings
-        text = await read_body(
-            receive, headers=headers, limit=settings.max_body, patience=settings.body_timeout
-        )
+        text = await read_body(receive, headers=headers, limit=settings.max_body)
         if text and (route.body is not None or text.strip() != b"{}"):
             check_media_type(headers)
         return text

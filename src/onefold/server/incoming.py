@@ -17,7 +17,6 @@ from onefold.surfaces.http.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-    from datetime import timedelta
 
     from onefold.surfaces.http.problem import Refused
 
@@ -98,51 +97,36 @@ def query_of(raw: bytes, kind: Any) -> Any:
     return wire.convert_query(pairs, kind)
 
 
-async def read_body(
-    receive: Receive, *, headers: Mapping[str, str], limit: int, patience: timedelta
-) -> bytes:
+async def read_body(receive: Receive, *, headers: Mapping[str, str], limit: int) -> bytes:
     """The whole body; refused as soon as it is known to be too large."""
     length = headers.get("content-length", "")
     if length.isdecimal() and (len(length) > _DIGITS or int(length) > limit):
         if "expect" in headers:
             raise problems.too_large(limit)  # It waits for a word, and has sent nothing yet.
         raise await _too_large(receive, limit)
-    message = await _first(receive, patience)
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Disconnected
     body: bytes = message.get("body", b"")
     if message.get("more_body"):
-        body = await _rest(receive, body, limit, patience)
+        body = await _rest(receive, body, limit)
     if len(body) > limit:
         raise problems.too_large(limit)
     return body
 
 
-async def _first(receive: Receive, patience: timedelta) -> Message:
-    try:
-        async with asyncio.timeout(patience.total_seconds()):
-            message = await receive()
-    except TimeoutError:
-        raise problems.arrived_too_slowly() from None
-    if message["type"] == "http.disconnect":
-        raise Disconnected
-    return message
-
-
-async def _rest(receive: Receive, first: bytes, limit: int, patience: timedelta) -> bytes:
+async def _rest(receive: Receive, first: bytes, limit: int) -> bytes:
     parts, size, more = [first], len(first), True
-    try:
-        async with asyncio.timeout(patience.total_seconds()):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Disconnected
-                part = message.get("body", b"")
-                size += len(part)
-                more = message.get("more_body", False)
-                if size > limit and more:
-                    raise await _too_large(receive, limit)
-                parts.append(part)
-    except TimeoutError:
-        raise problems.arrived_too_slowly() from None
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        part = message.get("body", b"")
+        size += len(part)
+        more = message.get("more_body", False)
+        if size > limit and more:
+            raise await _too_large(receive, limit)
+        parts.append(part)
     return b"".join(parts)
 
 

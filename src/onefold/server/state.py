@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onefold.server.deadlines import Deadlines
 from onefold.server.feed import Feed
 from onefold.server.queues import QueueCache
 
@@ -23,6 +24,7 @@ class Server:
         self.onefold: Onefold = onefold
         self.settings: ServerSettings = settings
         self.queues: QueueCache = QueueCache(onefold)
+        self.deadlines: Deadlines = Deadlines()
         self.feed: Feed = Feed(onefold.hooks)
         """What happens here, for those who listen."""
         self.courier: Any = None

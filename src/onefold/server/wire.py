@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -50,6 +50,18 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def iso_of(milliseconds: int) -> str:
+    """The same, of milliseconds since the epoch."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_second_of(seconds)}.{rest:03}Z"
+
+
+@lru_cache(maxsize=64)
+def _second_of(seconds: int) -> str:
+    """Many answers are about the same few seconds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def iso_or_none(moment: datetime | None) -> str | None:
     """The same, where there may be none."""
     return None if moment is None else iso(moment)
@@ -65,7 +77,7 @@ def decode(body: bytes, kind: Any) -> Any:
     try:
         value = _decoder(kind).decode(body)
         # No place is known twice: two readers would understand such a body in two ways.
-        json.loads(body, object_pairs_hook=_members)
+        _second.decode(body.decode())
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from error
     except msgspec.DecodeError as error:
@@ -82,14 +94,15 @@ def decode(body: bytes, kind: Any) -> Any:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> None:
-    names = {name for name, _ in pairs}
-    if len(names) != len(pairs):
+    if len({name for name, _ in pairs}) != len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
                 raise BadBody(name, "is there twice")
             seen.add(name)
 
+
+_second: Final = json.JSONDecoder(object_pairs_hook=_members)
 
 _PLACE: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<where>[^`]*)`)?$", re.DOTALL)
 

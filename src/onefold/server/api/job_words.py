@@ -13,9 +13,9 @@ import msgspec
 
 from onefold.calls.callbacks import NACK
 from onefold.model.canonical import is_object
-from onefold.model.identity import made_at
+from onefold.model.identity import milliseconds_of
 from onefold.model.served_queue import shown
-from onefold.server.wire import Answer, iso, iso_or_none
+from onefold.server.wire import Answer, iso, iso_of, iso_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +118,7 @@ class JobWithHistory(JobAnswer):
 
 def created_at(job_id: str) -> str:
     """When a job was published: the moment in its id, which every answer about it can tell."""
-    return iso(made_at(job_id))
+    return iso_of(milliseconds_of(job_id))
 
 
 def word_of(state: StateWord | None) -> Word:

@@ -1,0 +1,70 @@
+"""Deadlines interrupt what takes too long, and nothing else."""
+
+import asyncio
+
+import pytest
+
+from onefold.server.deadlines import Deadlines
+
+
+def test_what_takes_too_long_is_interrupted() -> None:
+    async def wait() -> bool:
+        deadline = Deadlines().within(0.01)
+        with pytest.raises(TimeoutError), deadline:
+            await asyncio.Event().wait()
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        return deadline.is_over
+
+    assert asyncio.run(wait())
+
+
+def test_what_ends_in_time_is_left_alone_and_others_errors_pass() -> None:
+    async def work() -> None:
+        deadlines = Deadlines()
+        with deadlines.within(60) as deadline:
+            deadline.put_off(120)
+        assert not deadline.is_over
+        with pytest.raises(TimeoutError, match="somebody else's"), deadlines.within(60):
+            raise TimeoutError("somebody else's")
+
+    asyncio.run(work())
+
+
+def test_a_deadline_that_is_put_off_gives_more_time() -> None:
+    async def work() -> bool:
+        deadlines = Deadlines()
+        with deadlines.within(0.0) as deadline:
+            deadline.put_off(60)
+            with pytest.raises(TimeoutError), deadlines.within(0.0):
+                await asyncio.Event().wait()
+        return deadline.is_over
+
+    assert not asyncio.run(work())
+
+
+def test_who_is_cancelled_by_somebody_else_stays_cancelled() -> None:
+    async def wait() -> None:
+        with Deadlines().within(60):
+            await asyncio.Event().wait()
+
+    async def cancel() -> None:
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+
+
+def test_each_event_loop_has_its_own() -> None:
+    deadlines = Deadlines()
+
+    async def wait() -> None:
+        with pytest.raises(TimeoutError), deadlines.within(0.0):
+            await asyncio.Event().wait()
+
+    asyncio.run(wait())
+    asyncio.run(wait())
