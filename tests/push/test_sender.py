@@ -237,6 +237,30 @@ def test_an_endpoint_has_no_more_connections_than_it_may() -> None:
     run(play())
 
 
+def test_an_endpoint_that_hangs_does_not_keep_another_of_its_host_waiting() -> None:
+    async def play() -> None:
+        def by(received: Received) -> Manner:
+            return hangs if received.path == "/hook" else says(200)
+
+        async with Receiver(by=by) as receiver:
+            sender = Sender(LOOPBACK, connections=2)
+            place = endpoint(receiver.url)
+            hanging = [
+                asyncio.create_task(sender.post(place, b"{}", {}, within=LONG)) for _ in range(3)
+            ]
+            other = endpoint(receiver.url.replace("/hook", "/other"))
+            exchange = await sender.post(other, b"{}", {}, within=LONG)
+
+            assert isinstance(exchange, Answered)
+            assert not any(task.done() for task in hanging)
+            for task in hanging:
+                task.cancel()
+            await asyncio.gather(*hanging, return_exceptions=True)
+            await sender.close()
+
+    run(play())
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 

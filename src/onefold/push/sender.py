@@ -50,7 +50,8 @@ class Sender:
         self._policy = policy
         self._connections = connections
         self._resolver = CheckedResolver(policy, lookup)
-        self._places: dict[tuple[str, int], _Places] = {}
+        self._places: dict[str, _Places] = {}
+        """By the whole URL: whoever shares a host with an endpoint that hangs does not wait."""
         self._urls: dict[str, URL] = {}
         """Of endpoints that were checked."""
         self._session = aiohttp.ClientSession(
@@ -72,10 +73,9 @@ class Sender:
         self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], *, within: float
     ) -> Exchange:
         """One try, within so many seconds from when it has a place among the connections."""
-        key = (endpoint.host, endpoint.port)
-        places = self._places.get(key)
+        places = self._places.get(endpoint.url)
         if places is None:
-            places = self._places[key] = _Places(self._connections)
+            places = self._places[endpoint.url] = _Places(self._connections)
         places.wanted += 1
         try:
             async with places:
@@ -83,7 +83,7 @@ class Sender:
         finally:
             places.wanted -= 1
             if not places.wanted:
-                del self._places[key]
+                del self._places[endpoint.url]
 
     async def _try(
         self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], within: float
