@@ -1,6 +1,7 @@
 """Deadlines interrupt what takes too long, and nothing else."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -42,6 +43,25 @@ def test_a_deadline_that_is_put_off_gives_more_time() -> None:
         return deadline.is_over
 
     assert not asyncio.run(work())
+
+
+def test_who_does_not_hear_it_is_told_again() -> None:
+    """As `asyncio.wait_for` does in Python 3.11 when what it waits for comes at that moment."""
+
+    async def deaf() -> None:
+        for _ in range(3):
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async def wait() -> int:
+        with pytest.raises(TimeoutError), Deadlines(again=0.0).within(0.0):
+            await deaf()
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    assert asyncio.run(wait()) == 0
 
 
 def test_who_is_cancelled_by_somebody_else_stays_cancelled() -> None:
