@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from onefold.model.api_key import SCOPES
+from onefold.calls.procedure import once_through
+from onefold.model.api_key import SCOPES, proven, read_text
+from onefold.operations import api_keys
 from onefold.server.loopback import is_loopback
 from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED
 from onefold.surfaces.http.problem import Refused, make
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from onefold.app import Onefold
     from onefold.model.api_key import ApiKey
+    from onefold.server.asking import Asking
     from onefold.server.incoming import Scope
 
 READS: Final = frozenset({"GET", "HEAD"})
@@ -106,6 +109,18 @@ class Authority:
                 )
             )
         return _caller_of(admission.key)
+
+
+async def still_counts(asking: Asking) -> bool:
+    """Whether who was let in would be let in now: for answers that go on. Nothing is charged."""
+    if asking.principal == ANONYMOUS.principal:
+        return not await asking.onefold.ahas_api_keys()
+    shown = read_text(bearer(asking.headers.get("authorization")) or "")
+    if shown is None:
+        return False
+    look = once_through(lambda sql: api_keys.read(sql, [shown.id]), write=False)
+    (known,) = await asking.server.conductor.arun(look)
+    return proven(shown, known) is not None
 
 
 def _caller_of(key: ApiKey) -> Caller:

@@ -191,3 +191,36 @@ async def test_there_is_room_for_so_many(api: Api) -> None:
 
         reply.problem(503, "unavailable")
         assert int(reply.headers["retry-after"]) > 0
+
+
+async def test_a_revoked_key_hears_nothing_more(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that was opened with it ends with the next event, before that is told."""
+    monkeypatch.setattr(events, "CHECK", 0.0)
+    api = Api(store.open(clock=clock), anonymous=False)
+    new = await api.onefold.acreate_api_key("acme", scopes=["work"])
+    acme = api.onefold.tenant("acme")
+    async with Stream(api, "event=jobs.enqueued", authorization=f"Bearer {new.text}") as stream:
+        await listening(api, stream)
+        await acme.aenqueue("mail")
+        heard = await stream.event()
+        await api.onefold.arevoke_api_key(new.key.id)
+        await acme.aenqueue("mail")
+        told = await stream.event()
+        rest = await stream.piece()
+
+    assert (heard.name, told.name, rest) == ("jobs.enqueued", "revoked", None)
+
+
+async def test_the_first_key_ends_the_streams_of_those_without(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "CHECK", 0.0)
+    async with Stream(api, "event=jobs.enqueued") as stream:
+        await listening(api, stream)
+        await api.onefold.acreate_api_key("acme", scopes=["work"])
+        await api.onefold.aenqueue("mail")
+        told = await stream.event()
+
+    assert told.name == "revoked"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
+from onefold.errors import DatabaseError
 from onefold.server.asking import Said
+from onefold.server.auth import still_counts
+from onefold.server.feed import End
 from onefold.server.problems import BadBody
 from onefold.server.route import Route
 from onefold.server.told import NAMES
@@ -19,11 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from onefold.server.asking import Asking
-    from onefold.server.feed import End, Message, Subscription
-    from onefold.server.state import Server
+    from onefold.server.feed import Message, Subscription
+
+Farewell: TypeAlias = End | Literal["revoked", "unavailable"]
 
 HEARTBEAT: Final = 15.0
 """Seconds of silence after which a comment is sent: less than what proxies put up with."""
+CHECK: Final = 1.0
+"""Seconds for which it is believed that who listens may: the streams of a revoked key end."""
 RETRY: Final = 3000
 """Milliseconds after which a client that was cut off is to come back."""
 
@@ -32,7 +39,7 @@ _HEADERS: Final = (
     # Or nginx would collect pieces until they are worth sending.
     ("x-accel-buffering", "no"),
 )
-_ENDS: Final[dict[End, tuple[str, str]]] = {
+_ENDS: Final[dict[Farewell, tuple[str, str]]] = {
     "slow": (
         "dropped",
         (
@@ -43,6 +50,11 @@ _ENDS: Final[dict[End, tuple[str, str]]] = {
     "stopping": (
         "stopping",
         "The server is stopping. Come back; another process does not know what you have missed.",
+    ),
+    "revoked": ("revoked", "What let you in does not count any more. Come back with a valid key."),
+    "unavailable": (
+        "unavailable",
+        "The database cannot be asked whether you still may listen. Come back with Last-Event-ID.",
     ),
 }
 
@@ -65,7 +77,7 @@ async def stream_events(asking: Asking) -> Said:
             make(UNAVAILABLE, "Too many listen to this server already. Try again.", retry_after=5)
         )
     after = asking.headers.get("last-event-id") or None
-    return Said(200, _pieces(asking.server, asking.tenant, after, _wants(query)), _HEADERS)
+    return Said(200, _pieces(asking, after, _wants(query)), _HEADERS)
 
 
 def _wants(query: EventsQuery) -> Callable[[Message], bool]:
@@ -78,8 +90,10 @@ def _wants(query: EventsQuery) -> Callable[[Message], bool]:
 
 
 async def _pieces(
-    server: Server, tenant: str, after: str | None, wants: Callable[[Message], bool]
+    asking: Asking, after: str | None, wants: Callable[[Message], bool]
 ) -> AsyncGenerator[bytes]:
+    server, tenant = asking.server, asking.tenant
+    checked = time.monotonic()
     watch = partial(watch_queues, server.calls_of(tenant))
     subscription = server.feed.listen(tenant, after=after, wants=wants, watch=watch)
     if server.draining:
@@ -88,6 +102,11 @@ async def _pieces(
         yield _greeting(subscription)
         while True:
             taken = await subscription.take(HEARTBEAT)
+            if time.monotonic() - checked >= CHECK:
+                checked = time.monotonic()
+                if (refusal := await _refusal(asking)) is not None:
+                    yield _farewell(refusal)
+                    return
             if taken:
                 yield b"".join(map(_frame, taken))
             elif subscription.end is not None:
@@ -97,6 +116,14 @@ async def _pieces(
                 yield b": still here\n\n"
     finally:
         server.feed.leave(tenant, subscription)
+
+
+async def _refusal(asking: Asking) -> Farewell | None:
+    """Why nothing more may be told; None where more may."""
+    try:
+        return None if await still_counts(asking) else "revoked"
+    except DatabaseError:
+        return "unavailable"
 
 
 def _greeting(subscription: Subscription) -> bytes:
@@ -112,7 +139,7 @@ def _greeting(subscription: Subscription) -> bytes:
     return hello + _unnumbered("gap", data)
 
 
-def _farewell(end: End) -> bytes:
+def _farewell(end: Farewell) -> bytes:
     name, detail = _ENDS[end]
     return _unnumbered(name, {"detail": detail})
 
