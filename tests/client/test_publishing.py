@@ -73,11 +73,23 @@ def test_a_rule_for_keys_is_computed_here(connect: Connect) -> None:
     ]
 
 
+def test_a_job_may_have_its_own_backoff_and_retention(connect: Connect) -> None:
+    with Scripted([MADE]) as server:
+        connect(server.url).enqueue(
+            "mail",
+            queue="email",
+            backoff=Fixed(timedelta(seconds=3)),
+            retention=Retention(dead=timedelta(days=1)),
+        )
+
+    body = json.loads(server.asked[0].body)
+    assert body["backoff"] == {"type": "fixed", "base": 3.0}
+    assert body["retention"] == {"dead": 86400.0}
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"backoff": Fixed(timedelta(seconds=1))}, "backoff"),
-        ({"retention": Retention(dead=timedelta(days=1))}, "retention"),
         ({"tick": datetime(2026, 1, 1, tzinfo=UTC)}, "tick"),
         ({"trace": {"traceparent": "00"}}, "trace"),
         ({"run_at": datetime(2026, 1, 1)}, "run_at"),  # noqa: DTZ001 - that is the point

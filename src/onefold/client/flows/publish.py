@@ -31,9 +31,6 @@ MOST_BYTES: Final = 3 * 1024 * 1024
 HERE: Final = frozenset({"kind", "payload", "queue", "unique", "idempotency_key", "request_id"})
 """What is not sent as it stands: it is in the path, in the key, or in a header."""
 
-QUEUES: Final = ("backoff", "retention")
-"""What a queue of a server says, and not its jobs."""
-
 DURATIONS: Final = frozenset({"delay", "unique_for", "idempotency_for", "timeout", "max_wait"})
 MOMENTS: Final = frozenset({"run_at", "expires_at"})
 
@@ -219,15 +216,16 @@ def _value(name: str, value: Any) -> Any:
         return wire.seconds(value, name)
     if name in MOMENTS:
         return wire.iso(value, name)
+    if name == "backoff":
+        return wire.backoff(value)
+    if name == "retention":
+        return wire.retention(value)
     if name == "metadata" and value is not None:
         return msgspec.Raw(encode_payload(value).encode())
     return given.listed(value, "tags", "text") if name == "tags" else value
 
 
 def _check_sayable(new_job: NewJob) -> None:
-    for field in QUEUES:
-        if getattr(new_job, field) is not None:
-            raise InvalidInput(field, "is its queue's to say over HTTP: save_queue(…)")
     for field in ("tick", "trace"):
         if getattr(new_job, field) is not None:
             raise InvalidInput(field, "cannot be asked for over HTTP")
