@@ -41,6 +41,19 @@ def test_a_queue_that_somebody_has_just_made_keeps_their_secret() -> None:
     assert run.result.configuration.secrets == (theirs,)
 
 
+def test_a_queue_that_was_made_and_removed_meanwhile_is_made_after_all() -> None:
+    ours = new_secret()
+    run = Steps(save(SQL, "acme", "payments", SAID, secret=ours))
+
+    run.answer("lock_served_queue")
+    run.answer("insert_served_queue", [])
+    run.answer("lock_served_queue")
+    made = run.answer("insert_served_queue", [("payments",)]).parameters["settings"]
+    run.answer("find_served_queues", [("acme", "payments", made, NOW, NOW, False, None, None, 0)])
+
+    assert run.result.configuration.secrets == (ours,)
+
+
 def test_a_queue_is_emptied_a_batch_at_a_time() -> None:
     ids = [new_id(0), new_id(0)]
     run = Steps(empty(Sql("postgres", shards=4), "payments", limit=2))

@@ -49,14 +49,16 @@ def save(
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
     rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
-    if not rows:
+    while not rows:
         settings = encode_configuration(_with_secrets(said, None, secret))
         inserted = yield sql(
             "insert_served_queue", shard=home, tenant=tenant, served=name, settings=settings
         )
-        if not inserted:
-            # Somebody was faster: what they were told to sign with must stay true.
-            rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
+        if inserted:
+            break
+        # Somebody was faster: what they were told to sign with must stay true. Should theirs be
+        # removed by now, ours is to be made after all.
+        rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
     before = read_configuration(rows[0][0]) if rows else None
     if before is not None:
         settings = encode_configuration(_with_secrets(said, before, secret))
