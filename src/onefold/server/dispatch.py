@@ -92,7 +92,7 @@ class PathApp:
         self, scope: Scope, receive: Receive, headers: Mapping[str, str], known: Known
     ) -> Response | Said:
         """What to send: every failure is a problem by now."""
-        deadline = self._server.deadlines.within(min(self._limit, self._body_limit))
+        deadline = self._server.deadlines.within(self._limit)
         try:
             with deadline:
                 return await self._carry_out(scope, receive, headers, known, deadline)
@@ -114,7 +114,7 @@ class PathApp:
     def _late(self, deadline: Deadline, known: Known, late: Exception) -> Exception:
         if not deadline.is_over:
             return late  # somebody else's, and our fault
-        return problems.took_too_long() if known.is_whole else problems.arrived_too_slowly()
+        return problems.arrived_too_slowly() if known.is_coming else problems.took_too_long()
 
     def _more(self, status: int) -> tuple[tuple[str, str], ...]:
         """The headers that HTTP wants beside some statuses."""
@@ -139,8 +139,10 @@ class PathApp:
             raise problems.method_not_allowed(scope["method"], self._allowed)
         caller = await self._authority.admit(route.scope, headers, scope)
         known.principal = caller.principal
+        known.is_coming = True
+        deadline.put_off(min(self._limit, self._body_limit))
         text = await self._body_of(route, receive, headers)
-        known.is_whole = True
+        known.is_coming = False
         deadline.put_off(self._limit)
         asking = Asking(
             server=self._server,

@@ -16,14 +16,14 @@ access: logging.Logger = logging.getLogger("onefold.access")
 class Known:
     """What is known of a request, as far as it came."""
 
-    __slots__ = ("is_whole", "principal", "request_id")
+    __slots__ = ("is_coming", "principal", "request_id")
 
     def __init__(self, request_id: str) -> None:
         """Nobody in particular has asked yet."""
         self.request_id: str = request_id
         self.principal: str = "-"
-        self.is_whole: bool = False
-        """Whether all of it has come."""
+        self.is_coming: bool = False
+        """Whether we wait for its client, who may be slow, and not for what is ours."""
 
 
 class AccessLog:

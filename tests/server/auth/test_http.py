@@ -1,8 +1,10 @@
 """Keys through the front door: what a client is told, and in which headers."""
 
 import logging
+from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.fixtures.colours import Clock, Store
@@ -97,3 +99,19 @@ async def test_no_key_is_ever_logged(api: Api, caplog: pytest.LogCaptureFixture)
     assert "/v1/jobs" in logged
     for key in keys:
         assert key.rpartition("_")[2] not in logged
+
+
+@pytest.mark.parametrize("dialect", ["postgres"], indirect=True)
+async def test_a_look_at_a_key_that_takes_too_long_is_not_blamed_on_the_client(
+    store: Store,
+) -> None:
+    """Its body may have come in time: 503, and to be sent again."""
+    soon = timedelta(milliseconds=1)
+    api = Api(store.open(), anonymous=False, body_timeout=soon, request_timeout=soon)
+    key = await made(api, "publish")
+    with psycopg.connect(store.url) as other:
+        other.execute(f"lock table {store.schema}.api_key in access exclusive mode".encode())
+        told = await api("POST", JOBS, JOB, **bearer(key))
+
+    told.problem(503, "took_too_long")
+    assert told.headers["retry-after"] == "1"
