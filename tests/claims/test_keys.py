@@ -76,6 +76,67 @@ async def test_keys_come_in_pages_in_the_order_of_their_places(onefold: Coloured
     assert (len(last), last.next) == (1, None)
 
 
+PLACES = [
+    (surface, scope, key)
+    for surface in ("form", "http", "webhook")
+    for scope in ("", "a", "a\n", "ä", "\U0010ffff", "\U0010ffff\U0010ffff")
+    for key in ("1", "10", "2", "\U0010ffff")
+]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {},
+        {"surface": "http"},
+        {"surface": "none"},
+        {"scope": "a"},
+        {"key": "2"},
+        {"state": "free"},
+        {"scope": "ä", "state": "held"},
+        {"surface": "webhook", "scope": "\U0010ffff"},
+        {"surface": "form", "key": "10"},
+        {"surface": "form", "scope": "", "key": "2", "state": "held"},
+    ],
+)
+async def test_page_after_page_has_every_key_that_is_meant_once(
+    onefold: Coloured, filters: dict[str, str]
+) -> None:
+    expected: list[tuple[str, str, str]] = []
+    for number, (surface, scope, key) in enumerate(PLACES):
+        claim = await claimed(onefold, key, scope=scope, surface=surface)
+        if number % 3 == 0:
+            await onefold.release(claim)
+        said = {
+            "surface": surface,
+            "scope": scope,
+            "key": key,
+            "state": "held" if number % 3 else "free",
+        }
+        if filters.items() <= said.items():
+            expected.append((surface, scope, key))
+
+    found: list[tuple[str, str, str]] = []
+    page = await onefold.keys(limit=5, **filters)
+    while True:
+        assert len(page) <= 5
+        found += [(one.surface, one.scope, one.key) for one in page]
+        if page.next is None:
+            break
+        page = await onefold.keys(limit=5, after=page.next, **filters)
+
+    assert found == expected
+
+
+async def test_a_page_goes_on_behind_a_place_of_another_surface(onefold: Coloured) -> None:
+    for surface in ("form", "http", "webhook"):
+        await claimed(onefold, "k", surface=surface)
+    first = await onefold.keys(limit=2)
+
+    assert await onefold.keys(surface="form", after=first.next) == KeyPage((), None)
+    assert await places(onefold, surface="webhook", after=first.next) == ["k"]
+
+
 async def test_keys_of_others_are_out_of_sight(onefold: Coloured) -> None:
     await claimed(onefold.tenant("acme"), "k")
 

@@ -1,5 +1,7 @@
 """What `why` reads: a probe for each kind, surface and scope, and never the rows between them.
 
+And a list of keys: its page.
+
 Counted in rows and in steps of a virtual machine, never in time.
 """
 
@@ -53,6 +55,63 @@ def test_sqlite_takes_as_many_steps_with_many_rows_as_with_few() -> None:
         scans = [line for line in faults(connection, look(Sql("sqlite"))) if "onefold" in line]
         connection.close()
         assert scans == []
+
+    few, many = costs
+    assert many <= few + 100
+
+
+LISTED = 50
+PAGES: list[dict[str, Any]] = [
+    {},
+    {"scope": "scope"},
+    {"scope": "another", "after_scope": "another"},
+    {"key": "key:100100"},
+    {"scope": "scope", "key": "key:100100"},
+    {"after_scope": "scope", "after_key": "key:1000100"},
+    {"state": "settled"},
+    {"surface": "http"},
+]
+
+
+def page(sql: Sql, **narrowed: Any) -> Statement:
+    """The statement for a page of keys."""
+    given: dict[str, Any] = {
+        "surface": "once", "scope": None, "key": None, "state": None, "after_scope": "",
+        "after_key": "", "results": False, "limit": LISTED, **narrowed,
+    }  # fmt: skip
+    return sql("find_keys", shard=0, tenant="", **given)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_postgres_reads_a_page_of_keys_and_no_more(postgres_place: Place, mode: str) -> None:
+    with psycopg.connect(postgres_place.url, autocommit=True) as connection:
+        database = Database(connection, postgres_place.schema)
+        database.fill(BACKLOG)
+
+        # Each is found, and then read. Those that are held come before those that are settled.
+        most = 2 * LISTED + BACKLOG.running
+        for narrowed in PAGES:
+            cost = database.cost(page(database.sql, **narrowed), mode)
+            assert cost.faults == ()
+            assert cost.rows <= (most if "state" in narrowed else 2 * LISTED), narrowed
+        surfaces = database.sql("find_surfaces", shard=0, tenant="", after_surface="")
+        assert database.cost(surfaces, mode).rows <= PROBES
+
+
+@pytest.mark.parametrize("narrowed", PAGES)
+def test_sqlite_takes_as_many_steps_for_a_page_of_many_keys_as_of_few(
+    narrowed: dict[str, Any],
+) -> None:
+    costs: list[int] = []
+    for claims in (200, 20_000):
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        for migration in pending("sqlite", 0):
+            for text in statements(migration.text):
+                connection.execute(text)
+        for fill in fills(Sql("sqlite"), Backlog(claims=claims)):
+            connection.execute(fill.text, fill.parameters)
+        costs.append(steps(connection, page(Sql("sqlite"), **narrowed)))
+        connection.close()
 
     few, many = costs
     assert many <= few + 100

@@ -1,0 +1,23 @@
+-- The surfaces on which a tenant has keys, from one on: a probe of the claims' primary key for each.
+with recursive surface (name) as (
+    select (
+        select min(c.surface)
+        from onefold.claim as c
+        where
+            c.shard = :shard::smallint
+            and c.tenant = :tenant::text
+            and c.surface >= :after_surface::text
+    )
+    union all
+    select (
+        select min(c.surface)
+        from onefold.claim as c
+        where
+            c.shard = :shard::smallint
+            and c.tenant = :tenant::text
+            and c.surface > surface.name
+    )
+    from surface
+    where surface.name is not null
+)
+select surface.name from surface where surface.name is not null
