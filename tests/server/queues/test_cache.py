@@ -91,3 +91,22 @@ async def test_who_asks_together_asks_once_and_survives_who_goes_away(store: Sto
     first.cancel()
 
     assert (await second).max_attempts == 1
+
+
+async def test_a_question_that_hangs_does_not_take_those_along_who_come_later(
+    store: Store,
+) -> None:
+    """Its connection may be dead, which takes a network many minutes to tell."""
+    _, cache, time = await opened(store)
+    first = asyncio.create_task(cache.get("", "q"))
+    await asyncio.sleep(0)
+    hanging = [task for task in asyncio.all_tasks() if "_read" in str(task.get_coro())]
+    time.now = 1.0
+    second = asyncio.create_task(cache.get("", "q"))
+    await asyncio.sleep(0)
+    for task in hanging:
+        task.cancel()
+
+    assert (await second).max_attempts == 1
+    with pytest.raises(asyncio.CancelledError):
+        await first
