@@ -10,7 +10,7 @@ import pytest
 from onefold import Onefold
 from onefold.model.retry import Fixed
 from onefold.model.served_queue import Secret
-from onefold.push.courier import Courier
+from onefold.push.courier import LEAST_SHARE, Courier
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.webhooks import StandardWebhooks, verify
 from onefold.testing.clock import Clock
@@ -205,15 +205,23 @@ def test_many_pushes_that_fail_together_are_one_outage(place: Place) -> None:
 
         async def play() -> None:
             together = asyncio.Barrier(30)
+            begun: list[Received] = []
 
             async def fails(received: Received, writer: asyncio.StreamWriter) -> None:
+                begun.append(received)
+                if len(begun) == 1:
+                    await says(200)(received, writer)
+                    return
                 await together.wait()
                 await says(500)(received, writer)
 
             async with Receiver(fails) as receiver:
                 await make_queue(onefold, receiver)
-                ids = await publish(onefold, 30, backoff=Fixed(timedelta(hours=1)))
+                # An endpoint that has answered may have many pushes at once.
+                (first,) = await publish(onefold, 1)
                 async with pushing(onefold):
+                    await until(partial(_is_completed, onefold, first))
+                    ids = await publish(onefold, 30, backoff=Fixed(timedelta(hours=1)))
                     for job_id in ids:
                         await until(partial(_has_failed, onefold, job_id))
 
@@ -223,6 +231,39 @@ def test_many_pushes_that_fail_together_are_one_outage(place: Place) -> None:
             assert queue.failures == 5
 
         perform(play, onefold)
+
+
+def test_an_endpoint_that_never_answered_has_few_pushes_at_once(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            silent = asyncio.Event()
+            begun: list[Received] = []
+
+            async def waits(received: Received, writer: asyncio.StreamWriter) -> None:
+                begun.append(received)
+                await silent.wait()
+                await says(200)(received, writer)
+
+            async with Receiver(waits) as receiver:
+                await make_queue(onefold, receiver)
+                ids = await publish(onefold, 12)
+                async with pushing(onefold):
+
+                    async def are_few() -> bool:
+                        return len(begun) == LEAST_SHARE
+
+                    await until(are_few)
+                    assert sum([(await job_of(onefold, i)).state == "running" for i in ids]) == 4
+                    silent.set()
+                    for job_id in ids:
+                        await until(partial(_is_completed, onefold, job_id))
+
+        perform(play, onefold)
+
+
+async def _is_completed(onefold: Onefold, job_id: str) -> bool:
+    return (await job_of(onefold, job_id)).state == "completed"
 
 
 async def _has_failed(onefold: Onefold, job_id: str) -> bool:

@@ -109,7 +109,8 @@ def take_controlled(
     waits = yield from _spend(sql, control, room, visit.rooms, jobs)
     if visit.unfinished and len(jobs) < room.left:
         waits.append(REST)
-    return TakenUnderControl(jobs, min(waits, default=None), after)
+    proves = control.held_until is not None
+    return TakenUnderControl(jobs, min(waits, default=None), after, proves)
 
 
 def _lock(sql: Sql, order: TakeOrder, queue: str) -> Operation[Control]:

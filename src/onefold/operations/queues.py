@@ -33,6 +33,8 @@ class TakenUnderControl(msgspec.Struct, frozen=True):
     """Microseconds until a rate allows more; None where nothing but other jobs is in the way."""
     after: str = ""
     """The group after which the next take begins to look."""
+    proves: bool = False
+    """True where the queue's hold is over, and a job that goes well is to open it."""
 
 
 def home_of(sql: Sql, queue: str) -> int:

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 SPREAD: Final = 8
 """Queues that are all given an equal part, before it is asked which of them are busy."""
 LEAST_SHARE: Final = 4
-"""Pushes at once that a queue may have however many others are busy."""
+"""Pushes at once that a queue may have however many others are busy, and as long as nobody knows
+whether its endpoint answers: endpoints that die together must not have all places."""
 GONE: Final = "its endpoint answered 410 Gone"
 POLL: Final = timedelta(seconds=5)
 
@@ -94,6 +95,9 @@ class Courier:
         self._lookup = lookup
         self._queues: dict[str, int | None] = {}
         self._known: dict[str, ServedQueue] = {}
+        self._answering: set[str] = set()
+        """Queues whose endpoints have answered the last push."""
+        self._most = LEAST_SHARE
         self._breaker = Breaker(onefold.engine, self._now)
         self._told = asyncio.Event()
         self._pushing: Pushing
@@ -125,6 +129,7 @@ class Courier:
                 self._breaker,
                 now=self._now,
                 gone=self._stop,
+                judged=self._judged,
             )
             await self._refresh()
             self._worker = Worker(self._conductor, self._pushing, self._worker_settings(), _nothing)
@@ -231,8 +236,20 @@ class Courier:
         fair = settings.concurrency // max(1, min(len(names), max(busy + 2, SPREAD)))
         most = max(1, min(settings.per_queue, max(fair, LEAST_SHARE), settings.concurrency))
         order = random.sample(list(names), len(names))
+        self._most = most
+        self._answering.intersection_update(names)
         self._queues.clear()
-        self._queues.update(dict.fromkeys(order, most))
+        self._queues.update((name, self._share_of(name)) for name in order)
+
+    def _share_of(self, queue: str) -> int:
+        return self._most if queue in self._answering else min(self._most, LEAST_SHARE)
+
+    def _judged(self, queue: str, answers: bool) -> None:  # noqa: FBT001 - a callback
+        """An endpoint has answered, or not: it may have more places, or fewer."""
+        if answers is (queue in self._answering) or queue not in self._queues:
+            return
+        (self._answering.add if answers else self._answering.discard)(queue)
+        self._queues[queue] = self._share_of(queue)
 
 
 async def _nothing() -> None:

@@ -95,8 +95,9 @@ class Pushing:
         *,
         now: Callable[[], datetime],
         gone: Callable[[str, QueueConfiguration], Awaitable[None]],
+        judged: Callable[[str, bool], None],
     ) -> None:
-        """`gone` is told of a queue whose endpoint wants nothing more."""
+        """`gone` is told of an endpoint that wants nothing more, `judged` whether one answers."""
         self.routes: Mapping[str, Route] = {}
         """By the engine's queue; whoever keeps it up to date replaces it."""
         self.under_way: Counter[str] = Counter()
@@ -106,6 +107,7 @@ class Pushing:
         self._breaker = breaker
         self._now = now
         self._gone = gone
+        self._judged = judged
 
     # --- as a worker sees it --------------------------------------------------------------------
 
@@ -170,6 +172,7 @@ class Pushing:
 
     async def _conclude(self, queue: str, route: Route, meaning: Meaning) -> None:
         """What the answer says of the endpoint."""
+        self._judged(queue, not isinstance(meaning, Fail) or not meaning.is_down)
         match meaning:
             case Defer(after):
                 await self._breaker.pressed(queue, after)

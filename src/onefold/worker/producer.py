@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from onefold.calls.engine import Engine
     from onefold.calls.flights import Flights
     from onefold.model.delivery import Delivery, Ended, TakeOrder
-    from onefold.model.job import Job
+    from onefold.model.job import Job, StateWord
     from onefold.worker.afterwards import Afterwards
     from onefold.worker.executor import Executor
     from onefold.worker.handlers import Handlers
     from onefold.worker.lookout import Lookout
     from onefold.worker.settings import WorkerSettings
+    from onefold.worker.verdict import Verdict
 
 REPORT: Final = 1_000
 """Deliveries in one flight."""
@@ -89,6 +90,8 @@ class Producer:
         self._controlled_is_next = False
         self._wake = asyncio.Event()
         self._unknown: set[str] = set()
+        self._unproven: set[str] = set()
+        """Queues that were held, and gave a job to see whether they can go on."""
         self._stopping = False
         self._pause = FIRST_PAUSE
         self._grounded = False
@@ -152,7 +155,22 @@ class Producer:
                 word.error,
             )
         self._drop(held)
-        self._afterwards.accepted(held, verdict.FINISHED, "completed")
+        self._accepted(held, verdict.FINISHED, "completed")
+
+    def _accepted(self, held: Held, word: Verdict, state: StateWord | None) -> None:
+        """The database has it. A job that went well opens a queue that was held until now."""
+        if state == "completed" and held.job.queue in self._unproven:
+            self._unproven.discard(held.job.queue)
+            self._track(self._open(held.job.queue))
+        self._afterwards.accepted(held, word, state)
+
+    async def _open(self, queue: str) -> None:
+        try:
+            await self._engine.aopen(queue)
+        except DatabaseError as error:
+            # One job at a time, until the next of them goes well.
+            log.warning("The queue %r could not be opened: %s", queue, error)
+            self._unproven.add(queue)
 
     def stop(self) -> None:
         """Take no more; hand back what has not begun."""
@@ -340,6 +358,8 @@ class Producer:
             self._ground(error)
         else:
             self.lookout.taken_controlled(queue, room, taken)
+            if taken.proves:
+                self._unproven.add(queue)
             self.receive(taken.jobs)
         finally:
             self._answered(asked)
@@ -372,7 +392,7 @@ class Producer:
             if word.status != "lost":
                 self._drop(held)
                 assert held.verdict is not None
-                self._afterwards.accepted(held, held.verdict, word.state)
+                self._accepted(held, held.verdict, word.state)
             elif not waits and _finishes(held) and word.state in {"running", "queued"}:
                 again.append(held)
             else:
