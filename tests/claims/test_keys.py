@@ -148,6 +148,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("limit", {"limit": 0}),
     ("limit", {"limit": True}),
     ("after", {"after": "x"}),
+    ("after", {"after": '["\\u0000", "", ""]'}),
     ("state", {"state": "gone"}),
     ("surface", {"surface": ""}),
     ("scope", {"scope": 7}),

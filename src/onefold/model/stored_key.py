@@ -102,6 +102,10 @@ def after(text: object) -> tuple[str, str, str]:
     if text is None:
         return ("", "", "")
     try:
-        return msgspec.json.decode(str(text), type=tuple[str, str, str])
+        place = msgspec.json.decode(str(text), type=tuple[str, str, str])
     except msgspec.MsgspecError:
-        raise InvalidInput("after", f"must be the `next` of a page, got {text!r}") from None
+        place = None
+    # PostgreSQL takes no NUL, so there is none in a key either.
+    if place is None or any("\0" in part for part in place):
+        raise InvalidInput("after", f"must be the `next` of a page, got {text!r}")
+    return place
