@@ -1,9 +1,10 @@
 """A tenant with a key, and what it may have: jobs, queues, claims, locks, steps and schedules."""
 
 import base64
-import json
 from datetime import timedelta
 from typing import Any, NamedTuple
+
+import msgspec
 
 from onefold.model.identity import new_id
 from onefold.model.served_queue import qualified
@@ -151,6 +152,7 @@ def never(things: Things, *, same_names: bool = False) -> Things:
 
 
 def _never(handle: str, key: str) -> str:
-    surface, scope, _, _, fence = json.loads(base64.urlsafe_b64decode(handle + "=="))
-    told = json.dumps([surface, scope, key, new_id(), fence], separators=(",", ":")).encode()
+    told = base64.urlsafe_b64decode(handle + "==")
+    surface, scope, _, _, fence = msgspec.msgpack.decode(told)
+    told = msgspec.msgpack.encode([surface, scope, key, new_id(), fence])
     return base64.urlsafe_b64encode(told).rstrip(b"=").decode()

@@ -1,10 +1,10 @@
 """`/v1/claims`: the five answers, and every word under its fence."""
 
 import base64
-import json
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from onefold.claims import Won
@@ -179,7 +179,7 @@ async def test_a_surface_that_means_something_to_us_is_not_to_be_had(api: Api) -
 
 
 def spelled(*parts: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(parts).encode()).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(parts)).rstrip(b"=").decode()
 
 
 OWNER = "0190a1b2-0000-7000-8000-000000000000"
@@ -195,7 +195,8 @@ NO_HANDLES = [
     spelled("once", "import", "k", "nobody", 1),
     spelled("once", "import", "", OWNER, 1),
     spelled("once", "import", "k", OWNER, -1),
-    spelled("once", "import", "k", OWNER, 2**70),
+    spelled("once", "import", "k", OWNER, 2**63),
+    spelled("once", "import", "k\0", OWNER, 1),
     spelled("lock", "", "k", OWNER, 1),
     spelled("publish", "q", "k", OWNER, 1),
 ]
@@ -207,9 +208,17 @@ async def test_what_is_no_id_names_no_claim(api: Api) -> None:
             (await say(api, {"id": handle}, word)).problem(404, "not_found")
 
 
+@pytest.mark.parametrize("character", ["\x01", '"', "ä", "x"])
+async def test_the_longest_keys_have_ids_that_are_understood(api: Api, character: str) -> None:
+    longest = character * (512 // len(character.encode()))
+    held = await won(api, longest, scope=longest)
+
+    assert (await say(api, held, "settle", {"result": 1})).status == 200
+
+
 async def test_an_id_that_is_made_up_has_no_word(api: Api) -> None:
     held = await won(api)
-    surface, scope, key, owner, fence = json.loads(
+    surface, scope, key, owner, fence = msgspec.msgpack.decode(
         base64.urlsafe_b64decode(held["id"] + "=" * (-len(held["id"]) % 4))
     )
 
@@ -265,8 +274,8 @@ async def test_what_others_were_answered_cannot_be_claimed(api: Api, surface: st
 
     told = await claim(api, "rotate-1", surface=surface, scope="v1")
     owner = "01a1e171-566d-796f-8cd3-76a5357133b1"
-    spelled = base64.urlsafe_b64encode(json.dumps([surface, "v1", "rotate-1", owner, 1]).encode())
-    settled = await say(api, {"id": spelled.rstrip(b"=").decode()}, "settle")
+    forged = spelled(surface, "v1", "rotate-1", owner, 1)
+    settled = await say(api, {"id": forged}, "settle")
 
     assert rotated.status == 200
     assert told.problem(400, "invalid_input")["field"] == "surface"

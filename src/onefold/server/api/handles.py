@@ -40,8 +40,9 @@ class _Handle(msgspec.Struct, array_like=True, forbid_unknown_fields=True, froze
     fence: int
 
 
-_encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(_Handle).decode
+# Not JSON, which needs six bytes for some characters: a long key must fit into a URL.
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Handle).decode
 
 
 def claimable(surface: str) -> str:
