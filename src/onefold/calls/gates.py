@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onefold.model.served_queue import ServedQueue
 
 EXCHANGE_BYTES: Final = 64 * 1024
+ENDPOINT_BYTES: Final = 8 * 1024
 
 
 class GateCalls:
@@ -77,6 +78,17 @@ class GateCalls:
     async def afailed(self, queue: str) -> int:
         """`failed`, awaited."""
         return await self._conductor.arun(_failed(queue))
+
+    def stop(self, queue: str, *, endpoint: str, why: str) -> bool:
+        """Pause a queue whose endpoint wants nothing more, and say why.
+
+        False where there is no such queue, or it has another endpoint by now.
+        """
+        return self._conductor.run(_stop(queue, endpoint, why))
+
+    async def astop(self, queue: str, *, endpoint: str, why: str) -> bool:
+        """`stop`, awaited."""
+        return await self._conductor.arun(_stop(queue, endpoint, why))
 
     def park(
         self,
@@ -145,6 +157,13 @@ def _open(queue: str, *, force: bool) -> Procedure[bool]:
 def _failed(queue: str) -> Procedure[int]:
     name = names.queue(queue, "queue")
     return once_through(lambda sql: gates.failed(sql, name))
+
+
+def _stop(queue: str, endpoint: str, why: str) -> Procedure[bool]:
+    name = names.queue(queue, "queue")
+    place = names.text(endpoint, "endpoint", longest=ENDPOINT_BYTES)
+    said = names.text(why, "why", longest=names.REASON_BYTES)
+    return once_through(lambda sql: served_queues.stop(sql, name, endpoint=place, why=said))
 
 
 def _park(

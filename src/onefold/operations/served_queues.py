@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.errors import InvalidInput, QueueNotEmpty
+from onefold.model.names import parted
 from onefold.model.queue import QueueLimits
 from onefold.model.served_queue import (
     QueueConfiguration,
@@ -27,7 +28,7 @@ from onefold.model.served_queue import (
 from onefold.operations import jobs
 from onefold.operations.bell import ring
 from onefold.operations.gates import open_gate
-from onefold.operations.queues import home_of
+from onefold.operations.queues import home_of, pause
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -117,6 +118,23 @@ def rotate(
     settings = encode_configuration(msgspec.structs.replace(before, secrets=secrets))
     yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
     return (yield from get(sql, tenant, name))
+
+
+def stop(sql: Sql, queue: str, *, endpoint: str, why: str) -> Operation[bool]:
+    """Pause a queue, and say why, unless its endpoint is another by now; True where it was done.
+
+    Under the lock of the row: what somebody says of the queue meanwhile is not undone by this.
+    """
+    tenant, name = parted(queue)
+    home = home_of(sql, queue)
+    rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
+    before = read_configuration(rows[0][0]) if rows else None
+    if before is None or before.endpoint != endpoint:
+        return False
+    settings = encode_configuration(msgspec.structs.replace(before, paused_reason=why))
+    yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
+    yield from pause(sql, queue)
+    return True
 
 
 def get(sql: Sql, tenant: str, name: str, *, counts: bool = False) -> Operation[ServedQueue | None]:

@@ -156,18 +156,12 @@ class Courier:
 
     async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
         """Pause a queue whose endpoint is gone, unless it has another one by now."""
-        known = self._known.get(queue)
-        if known is None:
-            return
-        calls = self._onefold.tenant(known.tenant) if known.tenant else self._onefold
-        found = await calls.aserved_queue(known.name)
-        if found is None or found.configuration.endpoint != configuration.endpoint:
-            return
-        log.warning("The endpoint of the queue %r answered 410 Gone: the queue is paused.", queue)
-        await self._onefold.apause(queue)
-        # No secrets: those that are stored stay, also where they were changed just now.
-        said = msgspec.structs.replace(found.configuration, paused_reason=GONE, secrets=())
-        await calls.asave_served_queue(known.name, said)
+        endpoint = configuration.endpoint
+        assert endpoint is not None
+        if await self._onefold.engine.astop(queue, endpoint=endpoint, why=GONE):
+            log.warning(
+                "The endpoint of the queue %r answered 410 Gone: the queue is paused.", queue
+            )
 
     def _worker_settings(self) -> WorkerSettings:
         settings = self._settings

@@ -114,6 +114,11 @@ class PushEngineCalls(ABC):
         opened: bool = self._call("open", queue, force=force)
         return opened
 
+    def stop(self, queue: str, *, endpoint: str, why: str) -> bool:
+        """`Engine.stop`."""
+        stopped: bool = self._call("stop", queue, endpoint=endpoint, why=why)
+        return stopped
+
     def failed(self, queue: str) -> int:
         """`Engine.failed`."""
         failures: int = self._call("failed", queue)

@@ -55,6 +55,21 @@ class TestServedQueues:
         assert (saved.name, saved.tenant, saved.queue) == (queue, "", queue)
         assert saved.created_at == saved.updated_at == subject.clock.now
 
+    def test_a_queue_is_stopped_and_says_why(self, subject: Subject, queue: str) -> None:
+        said = QueueConfiguration(endpoint=ENDPOINT, secrets=(new_secret(),), max_attempts=3)
+        subject.save_served_queue(queue, said)
+        assert subject.engine.stop(queue, endpoint=ENDPOINT, why="gone")
+        found = subject.served_queue(queue)
+        assert found is not None
+        assert found.paused
+        assert found.configuration == msgspec.structs.replace(said, paused_reason="gone")
+
+    def test_what_has_another_endpoint_is_not_stopped(self, subject: Subject, queue: str) -> None:
+        saved = subject.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT))
+        assert not subject.engine.stop(queue, endpoint=f"{ENDPOINT}/old", why="gone")
+        assert subject.served_queue(queue) == saved
+        assert not subject.engine.stop(f"{queue}-none", endpoint=ENDPOINT, why="gone")
+
     def test_a_queue_is_changed(self, subject: Subject, queue: str) -> None:
         first = subject.save_served_queue(queue, QueueConfiguration(backoff=Fixed(SECOND)))
         subject.clock.advance(MINUTE)
