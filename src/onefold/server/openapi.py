@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onefold.server.examples import EXAMPLES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -85,7 +87,12 @@ def _operation(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
     if route.body is not None:
         operation["requestBody"] = {
             "required": not route.body_optional,
-            "content": {"application/json": {"schema": refs[route.body]}},
+            "content": {
+                "application/json": {
+                    "schema": refs[route.body],
+                    "examples": {"usual": {"value": EXAMPLES[route.name]}},
+                }
+            },
         }
     return operation
 

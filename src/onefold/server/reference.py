@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import escape
 from typing import Any, Final
 
@@ -50,9 +51,21 @@ def _operation(path: str, method: str, operation: dict[str, Any], schemas: dict[
         rows += _members(body["content"]["application/json"]["schema"], schemas)
     if rows:
         lines.append("<table>" + "".join(map(_row, rows)) + "</table>")
+    if body is not None:
+        lines.append(f"<pre>{escape(_curl(path, method, body))}</pre>")
     answers = ", ".join(operation["responses"])
     lines.append(f"<p>Answers: {answers}</p></section>")
     return "\n".join(lines)
+
+
+def _curl(path: str, method: str, body: dict[str, Any]) -> str:
+    value = body["content"]["application/json"]["examples"]["usual"]["value"]
+    text = json.dumps(value).replace("'", "'\\''")
+    return (
+        f"curl -X {method.upper()} http://127.0.0.1:7890{path} \\\n"
+        '  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
+        f"  -d '{text}'"
+    )
 
 
 def _members(schema: dict[str, Any], schemas: dict[str, Any]) -> list[tuple[str, str, str]]:

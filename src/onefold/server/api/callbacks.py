@@ -61,12 +61,12 @@ class HeartbeatBody(Body):
     fence: Fence | None = None
 
 
-class Accepted(Answer):
+class Accepted(Answer, omit_defaults=True):
     """It was heard."""
 
     id: str
     accepted: bool
-    already: bool
+    already: bool = False
     """True where this delivery had ended in this way before."""
 
 
