@@ -25,7 +25,11 @@ def ours(order: Order, watch: Stopwatch) -> None:
     with server_process.running(command, port) as process:
         made = server_client.request("PUT", QUEUE, b"{}", *headers)
         asyncio.run(server_client.ask(port, made, b"201"))
-        _publish(order, watch, process, headers)
+        stored = _publish(order, watch, process, headers)
+    with Onefold(url) as onefold:
+        found = sum(queue.ready for queue in onefold.queues())
+    if found != stored:
+        raise RuntimeError(f"{stored} jobs were answered for, and {found} are there.")
 
 
 def bare(order: Order, watch: Stopwatch) -> None:
@@ -43,7 +47,8 @@ def _key(url: str) -> str:
 
 def _publish(
     order: Order, watch: Stopwatch, process: server_process.Process, headers: list[str]
-) -> None:
+) -> int:
+    """Publish them all; answers how many."""
     batch = order.number("batch")
     total = order.jobs + (batch or WARM)
     jobs = [_job(number) for number in range(total)]
@@ -65,6 +70,7 @@ def _publish(
             )
 
     asyncio.run(run())
+    return total
 
 
 def _job(number: int) -> dict[str, Any]:
