@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from onefold.operations.statement import Operation, Row, Sql
 
+EXCHANGE: Final = ("status", "duration", "excerpt")
 ENDS: Final[Mapping[Event, frozenset[State]]] = {
     Event.FINISH: frozenset({State.COMPLETED}),
     Event.FAIL: frozenset({State.QUEUED, State.DEAD}),
@@ -91,6 +92,8 @@ class Locked(msgspec.Struct, frozen=True):
     awaiting: int | None = None
     awaiting_dead: bool = False
     """Bury it where the ack does not come in time."""
+    pushed: str | None = None
+    """What its endpoint has answered to this delivery, as JSON, where it waits for its ack."""
 
     @classmethod
     def from_row(cls, row: Row) -> Locked:
@@ -202,8 +205,21 @@ def _past(locked: Locked, event: Event, step: Step, error: str | None) -> Past |
         locked.taken_at,
         locked.now,
         step.reason,
-        error,
+        _with_exchange(locked, error),
     )
+
+
+def _with_exchange(locked: Locked, error: str | None) -> str | None:
+    """A failure that an endpoint had accepted before tells both: the job has its next push soon."""
+    if error is None or locked.pushed is None:
+        return error
+    try:
+        exchange = msgspec.json.decode(locked.pushed, type=dict[str, Any])
+        told: dict[str, Any] = msgspec.json.decode(error, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return error  # Somebody's own words, who pushes without our courier.
+    told |= {name: exchange[name] for name in EXCHANGE if name in exchange}
+    return msgspec.json.encode(told).decode()
 
 
 def apply(sql: Sql, shard: int, moves: Sequence[Move]) -> Operation[None]:

@@ -195,6 +195,30 @@ class TestCallbacks:
         (attempt,) = subject.attempts(job.id)
         assert (attempt.outcome, attempt.reason) == ("retried", "no such user")
 
+    def test_what_was_answered_to_a_delivery_is_told_after_the_next_one(
+        self, subject: Subject
+    ) -> None:
+        job = pushed(subject)
+        subject.nack(job.id, reason="no such user")
+        again = subject.take_one()
+        subject.engine.park(again, exchange='{"status":200,"fence":2}')
+        subject.clock.advance(HOUR)
+        subject.engine.rescue()
+        first, second = subject.attempts(job.id)
+        assert first.error == {"type": "Nack", "message": "no such user", "status": 202}
+        assert second.error is not None
+        assert (second.error["type"], second.error["status"]) == ("AckTimeout", 200)
+
+    def test_an_exchange_in_words_of_ones_own_stays_out_of_the_history(
+        self, subject: Subject
+    ) -> None:
+        subject.enqueue("email", backoff=AT_ONCE)
+        job = subject.take_one()
+        subject.engine.park(job, exchange="accepted")
+        subject.nack(job.id, reason="no such user")
+        (attempt,) = subject.attempts(job.id)
+        assert attempt.error == {"type": "Nack", "message": "no such user"}
+
     def test_a_nack_of_the_last_attempt_buries(self, subject: Subject) -> None:
         job = pushed(subject, max_attempts=1)
         assert subject.nack(job.id).state == "dead"
