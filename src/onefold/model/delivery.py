@@ -22,6 +22,8 @@ EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
 
 TAKE_LIMIT: Final = 10_000
 FENCES: Final = range(-(2**63), 2**63)
+EXCHANGE: Final = ("status", "duration", "excerpt")
+"""What is kept of the answer to a push."""
 """What a database can be asked about: numbers of 64 bits."""
 
 
@@ -155,6 +157,19 @@ def results_by_id(results: Mapping[str, Json] | None, named: Sequence[Delivery])
             raise InvalidInput("results", f"names {parsed}, which is none of the given jobs")
         stored[parsed] = encode_result(result)
     return stored
+
+
+def with_exchange(error: str | None, exchange: str | None) -> str | None:
+    """A stored failure, and what the endpoint had answered to the push before it, as JSON both."""
+    if error is None or exchange is None:
+        return error
+    try:
+        answered = msgspec.json.decode(exchange, type=dict[str, Any])
+        told = msgspec.json.decode(error, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return error  # Somebody's own words, who pushes without our courier.
+    told |= {name: answered[name] for name in EXCHANGE if name in answered}
+    return msgspec.json.encode(told).decode()
 
 
 def encode_error(error: object) -> str | None:

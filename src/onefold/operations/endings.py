@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onefold.model.delivery import Delivery, Ended
+from onefold.model.delivery import Delivery, Ended, with_exchange
 from onefold.model.history import outcome_of
 from onefold.model.job import STATE_WORDS
 from onefold.model.lifecycle import KEEP, Event, Standing, State, Step, allows, next_step
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from onefold.operations.statement import Operation, Row, Sql
 
-EXCHANGE: Final = ("status", "duration", "excerpt")
 ENDS: Final[Mapping[Event, frozenset[State]]] = {
     Event.FINISH: frozenset({State.COMPLETED}),
     Event.FAIL: frozenset({State.QUEUED, State.DEAD}),
@@ -205,21 +204,9 @@ def _past(locked: Locked, event: Event, step: Step, error: str | None) -> Past |
         locked.taken_at,
         locked.now,
         step.reason,
-        _with_exchange(locked, error),
+        # Said here, too: the job tells of its last push alone.
+        with_exchange(error, locked.pushed),
     )
-
-
-def _with_exchange(locked: Locked, error: str | None) -> str | None:
-    """A failure that an endpoint had accepted before tells both: the job has its next push soon."""
-    if error is None or locked.pushed is None:
-        return error
-    try:
-        exchange = msgspec.json.decode(locked.pushed, type=dict[str, Any])
-        told: dict[str, Any] = msgspec.json.decode(error, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return error  # Somebody's own words, who pushes without our courier.
-    told |= {name: exchange[name] for name in EXCHANGE if name in exchange}
-    return msgspec.json.encode(told).decode()
 
 
 def apply(sql: Sql, shard: int, moves: Sequence[Move]) -> Operation[None]:
