@@ -1,6 +1,7 @@
 -- Extend the leases of deliveries that still have their fence. HOT: touches no index. Locks the rows in
 -- (shard, id) order, and passes over rows that somebody else has locked: one open transaction must not
 -- cost all the others their leases.
+-- One that waits for its ack has a lease of its own, which a beat that was under way must not shorten.
 with held as materialized (
     select j.id
     from onefold.job as j
@@ -13,7 +14,6 @@ with held as materialized (
     for update of j skip locked
 )
 update onefold.job as j
--- One that waits for its ack has a lease of its own, which a beat that was under way must not shorten.
 set lease_until = case
     when j.awaiting = j.fence then greatest(j.lease_until, clock.now + :lease::bigint)
     else clock.now + :lease::bigint

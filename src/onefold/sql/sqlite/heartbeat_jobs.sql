@@ -1,6 +1,6 @@
 -- Extend the leases of deliveries that still have their fence.
-update onefold_job
 -- One that waits for its ack has a lease of its own, which a beat that was under way must not shorten.
+update onefold_job
 set lease_until = case
     when onefold_job.awaiting = onefold_job.fence then max(onefold_job.lease_until, :now + :lease)
     else :now + :lease
