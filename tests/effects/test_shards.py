@@ -9,6 +9,8 @@ from onefold import Onefold, Run
 
 LEASE = timedelta(seconds=60)
 SHARDS = 4
+COUNT = 16
+"""Jobs: so many keys are spread over all shards."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -25,10 +27,10 @@ def sharded(request: pytest.FixtureRequest) -> Any:
 
 
 def test_steps_are_remembered_and_removed_on_the_shard_of_their_job(sharded: Onefold) -> None:
-    ids = [sharded.enqueue("work", {}, unique_key=str(number)).id for number in range(8)]
+    ids = [sharded.enqueue("work", {}, unique_key=str(number)).id for number in range(COUNT)]
     calls: list[str] = []
     for _ in range(2):
-        for job in sharded.engine.take(limit=8, worker="w", lease=LEASE):
+        for job in sharded.engine.take(limit=COUNT, worker="w", lease=LEASE):
             run = Run(sharded._conductor, job, lease=LEASE, worker="w")
             run.step("charge", calls.append, job.id)
             with run.once("mail") as claim:
@@ -37,11 +39,11 @@ def test_steps_are_remembered_and_removed_on_the_shard_of_their_job(sharded: One
                     calls.append("mail")
             sharded.engine.retry([job], after=timedelta(0))
 
-    assert sorted(calls) == sorted([*ids, *["mail"] * 8])
+    assert sorted(calls) == sorted([*ids, *["mail"] * COUNT])
     assert {job.shard for job in sharded.find()} == set(range(SHARDS))
     for job_id in ids:
         assert [step.label for step in sharded.steps(job_id)] == ["charge"]
-    for job in sharded.engine.take(limit=8, worker="w", lease=LEASE):
+    for job in sharded.engine.take(limit=COUNT, worker="w", lease=LEASE):
         run = Run(sharded._conductor, job, lease=LEASE, worker="w")
         with run.transaction():
             pass
