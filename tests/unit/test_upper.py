@@ -1,0 +1,73 @@
+"""What only upper layers ask of the engine: their tests run it, and these cover it."""
+
+from datetime import timedelta
+from math import nan
+
+from onefold import Onefold, QueueConfiguration
+from onefold.claims import Won
+from onefold.model.retry_after import whole_seconds
+from onefold.model.served_queue import SECRETS, Secret, new_secret, rotated
+from onefold.operations import claims
+from tests.fixtures.place import Place, place, postgres_place
+from tests.fixtures.rows import NOW
+
+__all__ = ["place", "postgres_place"]
+
+DAY = timedelta(days=1)
+
+
+def test_a_wait_that_is_no_number_is_the_least() -> None:
+    assert whole_seconds(nan, least=3) == 3
+
+
+def test_old_secrets_sign_along_for_a_while_and_not_longer_than_they_would_have() -> None:
+    from onefold.model.moment import from_micros
+
+    now = from_micros(NOW)
+    old, soon, over, new = (new_secret() for _ in range(4))
+    signing = (
+        old,
+        Secret(soon.text, now + timedelta(hours=1)),
+        Secret(over.text, now - timedelta(hours=1)),
+    )
+
+    assert rotated(signing, new.text, now=now, overlap=DAY) == (
+        new,
+        Secret(old.text, now + DAY),
+        Secret(soon.text, now + timedelta(hours=1)),
+    )
+    assert rotated((old,), old.text, now=now, overlap=DAY) == (old,)
+    many = tuple(new_secret() for _ in range(SECRETS + 3))
+    assert len(rotated(many, new.text, now=now, overlap=DAY)) == SECRETS
+
+
+def test_a_secret_is_rotated_where_there_is_a_queue(place: Place) -> None:
+    with place.open() as onefold:
+        said = onefold.save_served_queue(
+            "payments", QueueConfiguration(endpoint="https://example.com/hook")
+        )
+        (first,) = said.configuration.secrets
+
+        turned = onefold.rotate_secret("payments", overlap=DAY)
+
+        assert turned is not None
+        newest, before = turned.configuration.secrets
+        assert (newest.text, newest.expires_at) != (first.text, None)
+        assert before.text == first.text
+        assert before.expires_at is not None
+        assert onefold.rotate_secret("nothing") is None
+
+
+def test_a_lease_that_is_ended_lets_the_next_one_in(place: Place) -> None:
+    with place.open() as onefold:
+        won = _claim(onefold)
+
+        onefold._conductor.database.transact(lambda sql: claims.lapse(sql, won.claim))
+
+        assert _claim(onefold).claim.fence > won.claim.fence
+
+
+def _claim(onefold: Onefold) -> Won:
+    answer = onefold.claim("import", "1", lease=DAY, takeover="rerun")
+    assert isinstance(answer, Won)
+    return answer
