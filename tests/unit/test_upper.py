@@ -3,8 +3,9 @@
 from datetime import timedelta
 from math import nan
 
-from onefold import Onefold, QueueConfiguration
+from onefold import NewJob, Onefold, QueueConfiguration
 from onefold.claims import Won
+from onefold.model.options import Options, encode_options, read_options
 from onefold.model.retry_after import whole_seconds
 from onefold.model.served_queue import SECRETS, Secret, new_secret, rotated
 from onefold.operations import claims
@@ -18,6 +19,14 @@ DAY = timedelta(days=1)
 
 def test_a_wait_that_is_no_number_is_the_least() -> None:
     assert whole_seconds(nan, least=3) == 3
+
+
+def test_a_trace_is_stored_beside_what_else_is_said_of_a_job() -> None:
+    new_job = NewJob("email", trace={"traceparent": "00-1"}, idempotency_key="k")
+
+    assert read_options(encode_options(new_job, exists=False)) == Options(
+        trace={"traceparent": "00-1"}, published="k"
+    )
 
 
 def test_old_secrets_sign_along_for_a_while_and_not_longer_than_they_would_have() -> None:
