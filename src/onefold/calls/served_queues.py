@@ -30,25 +30,58 @@ class ServedQueueCalls:
     _conductor: Conductor
     _tenant: str
 
-    def save_served_queue(self, name: str, configuration: QueueConfiguration) -> ServedQueue:
+    def save_served_queue(
+        self, name: str, configuration: QueueConfiguration, *, paused: bool | None = None
+    ) -> ServedQueue:
         """Make a queue, or say anew what holds for it.
 
         Without `secrets`, those that are stored stay; where there is an endpoint and no secret, one
-        is made. Its limits are the engine's from now on.
+        is made. Without `paused`, a queue that is paused stays so. Its limits are the engine's from
+        now on.
         """
-        return self._conductor.run(self._save(name, configuration))
+        return self._conductor.run(self._save(name, configuration, paused=paused))
 
-    async def asave_served_queue(self, name: str, configuration: QueueConfiguration) -> ServedQueue:
+    async def asave_served_queue(
+        self, name: str, configuration: QueueConfiguration, *, paused: bool | None = None
+    ) -> ServedQueue:
         """`save_served_queue`, awaited."""
-        return await self._conductor.arun(self._save(name, configuration))
+        return await self._conductor.arun(self._save(name, configuration, paused=paused))
 
-    def _save(self, name: str, configuration: QueueConfiguration) -> Procedure[ServedQueue]:
+    def _save(
+        self, name: str, configuration: QueueConfiguration, *, paused: bool | None
+    ) -> Procedure[ServedQueue]:
         qualified(self._tenant, name)
         said = checked(configuration)
+        if paused is not None:
+            given.flag(paused, "paused")
         # Made before the first try, so that every try stores the same.
         secret = new_secret()
         return once_through(
-            lambda sql: served_queues.save(sql, self._tenant, name, said, secret=secret)
+            lambda sql: served_queues.save(
+                sql, self._tenant, name, said, secret=secret, paused=paused
+            )
+        )
+
+    def pause_served_queue(self, name: str) -> ServedQueue | None:
+        """Give no more of its jobs to anybody. None where there is no queue."""
+        return self._conductor.run(self._set_paused(name, paused=True))
+
+    async def apause_served_queue(self, name: str) -> ServedQueue | None:
+        """`pause_served_queue`, awaited."""
+        return await self._conductor.arun(self._set_paused(name, paused=True))
+
+    def resume_served_queue(self, name: str) -> ServedQueue | None:
+        """Let it go on, whyever it was paused. None where there is no queue."""
+        return self._conductor.run(self._set_paused(name, paused=False))
+
+    async def aresume_served_queue(self, name: str) -> ServedQueue | None:
+        """`resume_served_queue`, awaited."""
+        return await self._conductor.arun(self._set_paused(name, paused=False))
+
+    def _set_paused(self, name: str, *, paused: bool) -> Procedure[ServedQueue | None]:
+        qualified(self._tenant, name)
+        return once_through(
+            lambda sql: served_queues.set_paused(sql, self._tenant, name, paused=paused)
         )
 
     def rotate_secret(

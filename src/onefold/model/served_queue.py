@@ -161,6 +161,8 @@ class ServedQueue(msgspec.Struct, frozen=True, kw_only=True):
     """Of its endpoint, in a row."""
     counts: QueueCounts | None = None
     """None where they were not asked for."""
+    is_new: bool = False
+    """True in the answer to who has made it."""
 
     @property
     def queue(self) -> str:

@@ -28,7 +28,7 @@ from onefold.model.served_queue import (
 from onefold.operations import jobs
 from onefold.operations.bell import ring
 from onefold.operations.gates import open_gate
-from onefold.operations.queues import home_of, pause
+from onefold.operations.queues import home_of, pause, resume
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -40,18 +40,25 @@ _NOTHING: Final = QueueCounts()
 
 
 def save(
-    sql: Sql, tenant: str, name: str, said: QueueConfiguration, *, secret: Secret
+    sql: Sql,
+    tenant: str,
+    name: str,
+    said: QueueConfiguration,
+    *,
+    secret: Secret,
+    paused: bool | None = None,
 ) -> Operation[ServedQueue]:
     """Make a queue, or say anew what holds for it.
 
     Secrets stay where none are given; `secret` is what a queue signs with that has an endpoint and
-    had none. Limits that are not said any more are taken off. Another endpoint begins afresh.
+    had none. It stays paused, and why, unless `paused` is given. Limits that are not said any more
+    are taken off. Another endpoint begins afresh.
     """
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
     rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
     while not rows:
-        settings = encode_configuration(_with_secrets(said, None, secret))
+        settings = encode_configuration(_completed(said, None, secret, paused=paused))
         inserted = yield sql(
             "insert_served_queue", shard=home, tenant=tenant, served=name, settings=settings
         )
@@ -62,25 +69,49 @@ def save(
         rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
     before = read_configuration(rows[0][0]) if rows else None
     if before is not None:
-        settings = encode_configuration(_with_secrets(said, before, secret))
+        settings = encode_configuration(_completed(said, before, secret, paused=paused))
         yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
         if before.endpoint != said.endpoint:
             yield from open_gate(sql, queue, force=True)
     if said.limit is not None or (before is not None and before.limit is not None):
         yield from _limit(sql, queue, QueueLimits(said.limit))
+    if paused is not None:
+        yield from (pause if paused else resume)(sql, queue)
     found = yield sql(
         "find_served_queues", shard=home, tenant=tenant, served=name, after=None, limit=1
     )
-    return ServedQueue.from_row(found[0])
+    return msgspec.structs.replace(ServedQueue.from_row(found[0]), is_new=before is None)
 
 
-def _with_secrets(
-    said: QueueConfiguration, before: QueueConfiguration | None, secret: Secret
+def _completed(
+    said: QueueConfiguration,
+    before: QueueConfiguration | None,
+    secret: Secret,
+    *,
+    paused: bool | None,
 ) -> QueueConfiguration:
-    secrets = said.secrets or (() if before is None else before.secrets)
+    """What is said, with what stays though nobody says it."""
+    known = QueueConfiguration() if before is None else before
+    secrets = said.secrets or known.secrets
     if not secrets and said.endpoint is not None:
         secrets = (secret,)
-    return msgspec.structs.replace(said, secrets=secrets)
+    reason = None if paused is False else said.paused_reason or known.paused_reason
+    return msgspec.structs.replace(said, secrets=secrets, paused_reason=reason)
+
+
+def set_paused(sql: Sql, tenant: str, name: str, *, paused: bool) -> Operation[ServedQueue | None]:
+    """Pause a queue, or let it go on, whyever it was paused. None where there is no queue."""
+    queue = qualified(tenant, name)
+    home = home_of(sql, queue)
+    rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
+    if not rows:
+        return None
+    before = read_configuration(rows[0][0])
+    if not paused and before.paused_reason is not None:
+        settings = encode_configuration(msgspec.structs.replace(before, paused_reason=None))
+        yield sql("update_served_queue", shard=home, tenant=tenant, served=name, settings=settings)
+    yield from (pause if paused else resume)(sql, queue)
+    return (yield from get(sql, tenant, name))
 
 
 def _limit(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:

@@ -27,10 +27,22 @@ class PushSubject(ABC):
     def _own(self, name: str, *args: Any, **options: Any) -> Any:
         return self.carry_out(self._calls(), name, *args, **options)
 
-    def save_served_queue(self, name: str, configuration: QueueConfiguration) -> ServedQueue:
+    def save_served_queue(
+        self, name: str, configuration: QueueConfiguration, *, paused: bool | None = None
+    ) -> ServedQueue:
         """`Onefold.save_served_queue`."""
-        saved: ServedQueue = self._own("save_served_queue", name, configuration)
+        saved: ServedQueue = self._own("save_served_queue", name, configuration, paused=paused)
         return saved
+
+    def pause_served_queue(self, name: str) -> ServedQueue | None:
+        """`Onefold.pause_served_queue`."""
+        paused: ServedQueue | None = self._own("pause_served_queue", name)
+        return paused
+
+    def resume_served_queue(self, name: str) -> ServedQueue | None:
+        """`Onefold.resume_served_queue`."""
+        resumed: ServedQueue | None = self._own("resume_served_queue", name)
+        return resumed
 
     def served_queue(self, name: str, *, counts: bool = False) -> ServedQueue | None:
         """`Onefold.served_queue`."""

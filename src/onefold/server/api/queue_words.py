@@ -176,11 +176,8 @@ class QueueList(Answer):
     """Give it as `after` for the next page; null on the last."""
 
 
-def configuration_of(
-    body: QueueBody, known: ServedQueue | None, policy: AddressPolicy
-) -> QueueConfiguration:
+def configuration_of(body: QueueBody, policy: AddressPolicy) -> QueueConfiguration:
     """What a body asks for, checked as far as it can be without the database."""
-    paused_reason = None if known is None else known.configuration.paused_reason
     configuration = QueueConfiguration(
         endpoint=_endpoint(body.endpoint, policy),
         mode=body.mode,
@@ -194,7 +191,6 @@ def configuration_of(
         retention=retention_of(body.retention),
         secrets=() if body.signing_secret is None else (Secret(body.signing_secret),),
         headers=body.headers,
-        paused_reason=None if body.paused is False else paused_reason,
     )
     return checked_by_member(configuration)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from onefold.calls.served_queues import OVERLAP
 from onefold.model import names
-from onefold.model.served_queue import QueueConfiguration, Secret, qualified
+from onefold.model.served_queue import QueueConfiguration, Secret
 from onefold.push.address import AddressPolicy
 from onefold.server.api.bounds import Seconds
 from onefold.server.api.queue_words import (
@@ -70,14 +70,14 @@ class SecretBody(Body):
 async def put_queue(asking: Asking) -> Said:
     """Make a queue, or say anew what holds for it."""
     name, body = _name(asking), asking.body
-    known = await asking.calls.aserved_queue(name)
     policy = AddressPolicy(asking.server.settings.push_allow)
-    configuration = configuration_of(body, known, policy)
-    saved = await _saved(asking, name, configuration)
-    if body.paused is not None and body.paused != saved.paused:
-        await _set_paused(asking, name, paused=body.paused)
-        saved = msgspec.structs.replace(saved, paused=body.paused)
-    return Said(201 if known is None else 200, said_with_secrets(saved))
+    configuration = configuration_of(body, policy)
+    try:
+        saved = await asking.calls.asave_served_queue(name, configuration, paused=body.paused)
+    finally:
+        # Also where the answer was lost: it may be stored.
+        asking.server.changed(asking.tenant, name)
+    return Said(201 if saved.is_new else 200, said_with_secrets(saved))
 
 
 async def get_queue(asking: Asking) -> Said:
@@ -110,20 +110,14 @@ async def delete_queue(asking: Asking) -> Said:
 
 async def pause_queue(asking: Asking) -> Said:
     """Give no more jobs of it to anybody."""
-    await _found(asking)
-    await _set_paused(asking, _name(asking), paused=True)
-    return Said(200, said_of(await _found(asking)))
+    name = _name(asking)
+    return _known(asking, name, await asking.calls.apause_served_queue(name))
 
 
 async def resume_queue(asking: Asking) -> Said:
     """Let it go on."""
-    queue = await _found(asking)
-    if queue.configuration.paused_reason is not None:
-        # No secrets: those that are stored stay, also where they were changed just now.
-        said = msgspec.structs.replace(queue.configuration, paused_reason=None, secrets=())
-        await _saved(asking, queue.name, said)
-    await _set_paused(asking, queue.name, paused=False)
-    return Said(200, said_of(await _found(asking)))
+    name = _name(asking)
+    return _known(asking, name, await asking.calls.aresume_served_queue(name))
 
 
 async def get_secret(asking: Asking) -> Said:
@@ -146,17 +140,11 @@ async def rotate_secret(asking: Asking) -> Said:
     return Said(200, secrets_said(queue.configuration))
 
 
-async def _saved(asking: Asking, name: str, configuration: QueueConfiguration) -> ServedQueue:
-    try:
-        return await asking.calls.asave_served_queue(name, configuration)
-    finally:
-        # Also where the answer was lost: it may be stored.
-        asking.server.changed(asking.tenant, name)
-
-
-async def _set_paused(asking: Asking, name: str, *, paused: bool) -> None:
-    queue = qualified(asking.tenant, name)
-    await (asking.onefold.apause(queue) if paused else asking.onefold.aresume(queue))
+def _known(asking: Asking, name: str, queue: ServedQueue | None) -> Said:
+    if queue is None:
+        raise QueueNotFound(name)
+    asking.server.changed(asking.tenant, name)
+    return Said(200, said_of(queue))
 
 
 async def _found(asking: Asking, *, counts: bool = False) -> ServedQueue:

@@ -51,9 +51,41 @@ class TestServedQueues:
         )
         saved = subject.save_served_queue(queue, said)
         assert saved.configuration == said
-        assert saved == subject.served_queue(queue)
+        assert saved.is_new
+        assert msgspec.structs.replace(saved, is_new=False) == subject.served_queue(queue)
+        assert not subject.save_served_queue(queue, said).is_new
         assert (saved.name, saved.tenant, saved.queue) == (queue, "", queue)
         assert saved.created_at == saved.updated_at == subject.clock.now
+
+    def test_a_queue_stays_paused_and_says_why_until_somebody_lets_it_go_on(
+        self, subject: Subject, queue: str
+    ) -> None:
+        said = QueueConfiguration(max_attempts=3, paused_reason="the shop is closed")
+        assert subject.save_served_queue(queue, said, paused=True).paused
+
+        again = subject.save_served_queue(queue, QueueConfiguration(max_attempts=4))
+        assert (again.paused, again.configuration.paused_reason) == (True, said.paused_reason)
+        for _ in range(2):
+            resumed = subject.resume_served_queue(queue)
+            assert resumed == subject.served_queue(queue)
+            assert resumed is not None
+            assert (resumed.paused, resumed.configuration.paused_reason) == (False, None)
+            assert resumed.configuration.max_attempts == 4
+
+        paused = subject.pause_served_queue(queue)
+        assert paused is not None
+        assert paused.paused
+        assert not subject.save_served_queue(queue, again.configuration, paused=False).paused
+        found = subject.served_queue(queue)
+        assert found is not None
+        assert found.configuration.paused_reason is None
+
+    def test_a_queue_that_is_not_there_is_neither_paused_nor_resumed(
+        self, subject: Subject, queue: str
+    ) -> None:
+        assert subject.pause_served_queue(queue) is None
+        assert subject.resume_served_queue(queue) is None
+        assert subject.served_queue(queue) is None
 
     def test_a_queue_is_stopped_and_says_why(self, subject: Subject, queue: str) -> None:
         said = QueueConfiguration(endpoint=ENDPOINT, secrets=(new_secret(),), max_attempts=3)
@@ -65,9 +97,11 @@ class TestServedQueues:
         assert found.configuration == msgspec.structs.replace(said, paused_reason="gone")
 
     def test_what_has_another_endpoint_is_not_stopped(self, subject: Subject, queue: str) -> None:
-        saved = subject.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT))
+        subject.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT))
+        before = subject.served_queue(queue)
+        assert before is not None
         assert not subject.engine.stop(queue, endpoint=f"{ENDPOINT}/old", why="gone")
-        assert subject.served_queue(queue) == saved
+        assert subject.served_queue(queue) == before
         assert not subject.engine.stop(f"{queue}-none", endpoint=ENDPOINT, why="gone")
 
     def test_a_queue_is_changed(self, subject: Subject, queue: str) -> None:
