@@ -52,8 +52,9 @@ def create_app(onefold: Onefold, settings: ServerSettings | None = None) -> Serv
 class ServerApp:
     """An ASGI application. Its lifespan starts the pushing of jobs, and drains at the end."""
 
-    def __init__(self, onefold: Onefold, settings: ServerSettings) -> None:
-        """Made by `create_app`."""
+    def __init__(self, onefold: Onefold, settings: ServerSettings, *, closes: bool = False) -> None:
+        """Made by `create_app`; where it `closes`, `onefold` is its own and ends with it."""
+        self._closes = closes
         self.server: Server = Server(onefold, settings)
         metrics = HttpMetrics(onefold) if find_spec("prometheus_client") else None
         self._access = AccessLog(metrics, wanted=settings.access_log)
@@ -84,6 +85,9 @@ class ServerApp:
         server = self.server
         server.draining = False
         async with AsyncExitStack() as stack:
+            if self._closes:
+                # First in, last out: what is still to be noted is written down when all has ended.
+                stack.push_async_callback(server.onefold.aclose)
             if server.settings.push:
                 from onefold.push.courier import Courier, PushSettings
 

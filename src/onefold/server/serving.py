@@ -9,18 +9,15 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from onefold.app import Onefold
 from onefold.errors import InvalidInput, UsageError
-from onefold.server.app import create_app
+from onefold.server.app import ServerApp
 from onefold.server.loopback import is_loopback
 from onefold.server.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from onefold.server.app import ServerApp
 
 VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
 HEADERS: Final = 64 * 1024
@@ -125,7 +122,7 @@ def ordered() -> Order:
 
 def application(order: Order) -> ServerApp:
     """The application of one process."""
-    return create_app(Onefold(order.database, schema=order.schema), order.settings)
+    return ServerApp(Onefold(order.database, schema=order.schema), order.settings, closes=True)
 
 
 def checked_port(port: int) -> int:

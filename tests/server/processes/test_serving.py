@@ -225,6 +225,22 @@ def test_a_stop_lets_requests_in_flight_come_to_their_end(place: Place, serve: S
     assert place.rows("select count(*) from {job}") == [(1,)]
 
 
+def test_a_stop_writes_down_what_was_still_to_be_noted(place: Place, serve: Serve) -> None:
+    server = serve(place)
+    server.ask("PUT", "/v1/queues/payments", b"{}")
+    answers = [
+        server.ask("POST", "/v1/queues/payments/pause", idempotency_key="k") for _ in range(2)
+    ]
+
+    server.terminate()
+
+    assert server.wait() == 0
+    assert answers[0].body == answers[1].body
+    with place.open() as onefold:
+        (holder,) = onefold.why("k").holders
+    assert holder.suppressed.count == 1
+
+
 def _is_refused(server: Serving) -> bool:
     try:
         socket.create_connection((HOST, server.port), timeout=1).close()
