@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from bench import sqlite_stage, stage
-from bench.crew import Usage
+from bench.crew import PROC, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -83,10 +83,6 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    found = subprocess.run(
-        ["pgrep", "-P", str(pid)],  # noqa: S607 - as the machine has it
-        capture_output=True,
-        check=False,
-        text=True,
-    ).stdout.split()
-    return [int(each) for each in found]
+    """None where the system does not say."""
+    listed = PROC / str(pid) / "task" / str(pid) / "children"
+    return [int(each) for each in listed.read_text().split()] if listed.exists() else []

@@ -30,7 +30,6 @@ from onefold.errors import (
     WrongState,
 )
 from onefold.surfaces.http.problem import (
-    IN_PROGRESS,
     KEY_REUSED,
     LEASE_LOST,
     OUTCOME_UNKNOWN,
@@ -97,10 +96,6 @@ class QueueNotFound(OnefoldError):
             " stored.",
             queue=name,
         )
-
-
-class Internal(OnefoldError):
-    """Something of ours is broken; the log has it under the request id."""
 
 
 def not_found(path: str) -> Refused:
@@ -262,6 +257,3 @@ def _error_member(problem: Problem) -> object:
         return {"formErrors": [problem.detail], "fieldErrors": {}}
     name = str(field).removeprefix("$.")
     return {"formErrors": [], "fieldErrors": {name: [problem.detail]}}
-
-
-__all__ = ["IN_PROGRESS", "KINDS", "BadBody", "Internal", "QueueNotFound", "document", "problem_of"]

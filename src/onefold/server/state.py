@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onefold.server.deadlines import Deadlines
 from onefold.server.feed import Feed
 from onefold.server.queues import QueueCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onefold.app import Onefold, Tenant
     from onefold.calls.procedure import Conductor
+    from onefold.push.courier import Courier
     from onefold.server.settings import ServerSettings
 
 
@@ -27,12 +26,11 @@ class Server:
         self.deadlines: Deadlines = Deadlines()
         self.feed: Feed = Feed(onefold.hooks)
         """What happens here, for those who listen."""
-        self.courier: Any = None
+        self.courier: Courier | None = None
         """Who pushes jobs here; None before the start, or where others do."""
         self.draining: bool = False
         """True once no new work is wanted."""
         self._tenants: dict[str, Tenant] = {"": onefold}
-        self._when_draining: set[Callable[[], None]] = set()
 
     @property
     def conductor(self) -> Conductor:
@@ -43,13 +41,6 @@ class Server:
         """No new work; streams end."""
         self.draining = True
         self.feed.close()
-        for tell in list(self._when_draining):
-            tell()
-
-    def when_draining(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Call `tell` when the server stops; the answer is a function that forgets it."""
-        self._when_draining.add(tell)
-        return lambda: self._when_draining.discard(tell)
 
     def calls_of(self, tenant: str) -> Tenant:
         """The calls of one tenant; made once."""
