@@ -13,6 +13,7 @@ from onefold.model.claim import ClaimKey
 from onefold.model.identity import new_id, parse_id
 from tests.fixtures.colours import Clock, Coloured
 from tests.fixtures.place import Place
+from tests.race.waiting import until
 
 HOUR = timedelta(hours=1)
 KEY = ClaimKey("", "http", "alice", "k")
@@ -133,6 +134,38 @@ def test_a_close_writes_what_waits(place: Place) -> None:
         assert onefold.why("k").holders[0].suppressed.count == 1
 
 
+def test_a_close_writes_more_than_one_batch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suppressing, "BATCH", 2)
+    monkeypatch.setattr(suppressing, "PAUSE", 60)
+    with place.open() as onefold:
+        onefold.claim("alice", "k", surface="http")
+        for number in range(5):
+            note(onefold, f"req-{number}")
+
+    with place.open() as onefold:
+        assert onefold.why("k").holders[0].suppressed.count == 5
+
+
+def test_a_close_waits_for_what_is_being_written(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suppressing, "PAUSE", 0)
+    with place.open() as onefold:
+        onefold.claim("alice", "k", surface="http")
+        with place.transaction() as other:
+            if place.on_postgres:
+                other.execute(f"lock table {place.table('duplicate')} in access exclusive mode")
+            note(onefold, "req-1")
+            taken = onefold._conductor.suppressing  # pyright: ignore[reportPrivateUsage]
+            until(lambda: not taken._waiting, "the note is being written")  # pyright: ignore[reportPrivateUsage]
+            closing = threading.Thread(target=onefold.close)
+            closing.start()
+        closing.join(30)
+
+        with place.open() as another:
+            assert another.why("k").holders[0].suppressed.count == 1
+
+
 def test_a_flood_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suppressing, "MOST", 5)
     with place.open() as onefold:
@@ -162,6 +195,15 @@ NOWHERE = "sqlite:////nowhere/at/all/onefold.db"
 
 def test_what_cannot_be_written_is_logged_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "onefold"), Onefold(NOWHERE) as onefold:
+        note(onefold, "req-1")
+
+    assert "could not be noted" in caplog.text
+
+
+def test_so_it_is_where_the_tables_are_gone(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "onefold"), place.open() as onefold:
+        with place.connection() as other:
+            other.execute(f"drop table {place.table('duplicate')}")
         note(onefold, "req-1")
 
     assert "could not be noted" in caplog.text

@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Final, final
 
-from onefold.errors import OnefoldError
 from onefold.operations import why
 from onefold.operations.why import Note
 
@@ -49,7 +50,7 @@ class Suppressing:
         self._mutex = threading.Lock()
         self._waiting: list[tuple[Database, Note]] = []
         self._is_gathering = False
-        self._is_over = threading.Event()
+        self._writing = threading.Lock()
 
     def note(self, key: ClaimKey, request_id: str | None = None) -> None:
         """Somebody was kept away by this key just now."""
@@ -68,7 +69,7 @@ class Suppressing:
         threading.Thread(target=self._gather, name="onefold-notes", daemon=True).start()
 
     def _gather(self) -> None:
-        self._is_over.wait(PAUSE)
+        time.sleep(PAUSE)
         while True:
             with self._mutex:
                 if not self._waiting:
@@ -77,20 +78,24 @@ class Suppressing:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits, blocking; what cannot be written is logged and forgotten."""
-        for database, build in self._taken():
-            try:
-                database.transact(build)
-            except OnefoldError as error:
-                _failed(error)
+        """Write what waits, and wait for what is being written.
+
+        What cannot be written is logged and forgotten: nobody waits for a note, and its thread has
+        nobody to raise to.
+        """
+        if self._process != os.getpid():
+            self._begin()
+        with self._writing:
+            while batches := self._taken():
+                for database, build in batches:
+                    try:
+                        database.transact(build)
+                    except Exception as error:  # noqa: BLE001
+                        _failed(error)
 
     async def aflush(self) -> None:
         """`flush`, awaited."""
-        for database, build in self._taken():
-            try:
-                await database.atransact(build)
-            except OnefoldError as error:
-                _failed(error)
+        await asyncio.to_thread(self.flush)
 
     def _taken(self) -> list[tuple[Database, Build[None]]]:
         with self._mutex:
@@ -105,5 +110,5 @@ def _build(notes: list[Note]) -> Build[None]:
     return lambda sql: why.note(sql, notes)
 
 
-def _failed(error: OnefoldError) -> None:
+def _failed(error: Exception) -> None:
     log.warning("Suppressed duplicates could not be noted, and are not counted: %s", error)
