@@ -7,11 +7,14 @@ as with a commit of its own. It is stored once, or not at all.
 import asyncio
 import gc
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from onefold import Closed
+from tests.faults.proxy import Proxy
 from tests.fixtures.colours import Coloured
 from tests.fixtures.place import Place
 from tests.gathering.crowd import Crowd, answer, enqueue, holding
@@ -133,3 +136,36 @@ def test_a_loop_that_ends_in_the_middle_leaves_nothing_behind(
             assert sorted(job.payload for job in await onefold.afind()) == list(range(SIZE))
 
     asyncio.run(ask_again())
+
+
+def test_a_loop_ends_though_its_pool_is_connecting(postgres_place: Place) -> None:
+    """The pool's own tasks take a cancel for a connection that failed, and would go on."""
+    with closing(Proxy(postgres_place.url)) as proxy:
+        onefold = postgres_place._replace(url=proxy.url).open()
+        onefold.find()
+
+        async def leave_in_the_middle() -> None:
+            before = proxy.accepted
+            proxy.hold()
+            task = asyncio.create_task(onefold.aenqueue("mail"))
+            while proxy.accepted == before:
+                await asyncio.wait([task], timeout=0.01)
+
+        asyncio.run(leave_in_the_middle())
+        proxy.let_go()
+        onefold.close()
+
+
+def test_who_asks_during_a_close_opens_no_other_pool(postgres_place: Place) -> None:
+    onefold = postgres_place.open()
+    onefold.find()
+
+    async def ask_while_it_closes() -> None:
+        ending = asyncio.create_task(onefold._conductor.database.aclose())
+        # One turn of the loop: it has begun.
+        await asyncio.wait([ending], timeout=0)
+        with pytest.raises(Closed):
+            await onefold.aenqueue("mail")
+        await ending
+
+    asyncio.run(ask_while_it_closes())

@@ -27,6 +27,7 @@ from onefold.databases.postgres.effort import Effort
 from onefold.databases.postgres.errors import translated
 from onefold.databases.postgres.execute import aexecute, execute
 from onefold.databases.postgres.label import without_password
+from onefold.databases.postgres.loop_pool import open_in_this_loop
 from onefold.databases.postgres.process import CONNECTIONS, AsyncPool, Pool, Process, is_full
 from onefold.errors import Closed, DatabaseBusy, SchemaOutdated
 from onefold.operations.keys import Restart
@@ -267,16 +268,11 @@ class PostgresDatabase:
         pool = state.pools.get(loop)
         if pool is None:
             async with state.opening_in(loop):
-                pool = state.pools.get(loop)
+                # Asked again: nobody would close a pool that is opened after the close.
+                pool = self._current().pools.get(loop)
                 if pool is None:
                     state.forget_ended_loops()
-                    pool = psycopg_pool.AsyncConnectionPool(
-                        self.url,
-                        connection_class=AsyncSession,
-                        open=False,
-                        **self._pool_settings(),
-                    )
-                    await pool.open()
+                    pool = await open_in_this_loop(self.url, **self._pool_settings())
                     state.pools[loop] = pool
         return pool
 
@@ -434,8 +430,7 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Close the sync pool, and what can be closed of others."""
-        state = self._current() if not self._closed else self._state
-        self._closed = True
+        state = self._end()
         state.forget_ended_loops()
         if state.pool is not None:
             state.pool.close()
@@ -443,8 +438,13 @@ class PostgresDatabase:
 
     async def aclose(self) -> None:
         """Close this event loop's pool and the sync one."""
-        state = self._state
-        pool = state.pools.pop(asyncio.get_running_loop(), None)
+        pool = self._end().pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
         await asyncio.to_thread(self.close)
+
+    def _end(self) -> Process:
+        """Whoever asks from now on is refused."""
+        state = self._state if self._closed else self._current()
+        self._closed = True
+        return state
