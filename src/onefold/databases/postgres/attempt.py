@@ -180,6 +180,7 @@ class AsyncAttempt:
         self._patience = PATIENT if patient else IMPATIENT
         self._begun = False
         self._answers: dict[int, Rows] = {}
+        self._pipeline: psycopg.AsyncPipeline | None = None
 
     async def run(self, build: Build[T], sql: Sql) -> T:
         """Run the operation and commit, or undo it."""
@@ -193,6 +194,9 @@ class AsyncAttempt:
             raise
         except BaseException:
             # Cancelled: whatever the server was doing, it is not for us any more.
+            if self._pipeline is not None:
+                # It would ask for these when it is collected, and find no connection.
+                self._pipeline.result_queue.clear()
             await self._connection.close()
             raise
         self._connection.ours.let_go()
@@ -205,7 +209,7 @@ class AsyncAttempt:
             return await self._send_together([statement, *statement.ahead])
         if self._begun or not self._write or statement.travels:
             return await aexecute(self._cursor, statement, self._clock)
-        async with self._flight():
+        async with self._flight() as self._pipeline:
             await self._connection.execute(BEGIN, prepare=False)
             await self._connection.execute(self._patience, prepare=False)
             await self._connection.execute(AWAKE, prepare=False)
@@ -223,7 +227,7 @@ class AsyncAttempt:
     async def _send_together(self, statements: list[Statement]) -> Rows:
         """Without a block, what travels in one flight is one transaction of the server's."""
         cursors = [self._cursor, *(self._connection.cursor() for _ in statements[1:])]
-        async with self._flight():
+        async with self._flight() as self._pipeline:
             for cursor, statement in zip(cursors, statements, strict=True):
                 await aexecute(cursor, statement, self._clock, fetch_rows=False)
         rows = [await afetch(cursor) for cursor in cursors]
