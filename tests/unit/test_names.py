@@ -18,7 +18,7 @@ unicode = st.characters(exclude_categories=["Cs"])
 
 
 @pytest.mark.parametrize(
-    "value", ["a", "stripe.process", "e-mail:send/now", "Größe 1", "🚚", "x" * 200, "ß" * 200]
+    "value", ["a", "...", ".a", "stripe.process", "e-mail:send/now", "Größe 1", "🚚", "x" * 200, "ß" * 200]
 )
 def test_a_name_may_have_up_to_200_characters_of_any_script(value: str) -> None:
     assert names.name(value, "kind") == value
@@ -41,6 +41,8 @@ def test_a_name_must_not_contain(forbidden: str) -> None:
         (7, "must be a string, got 7"),
         (None, "must be a string, got None"),
         (b"kind", "must be a string, got b'kind'"),
+        (".", "must not be '.', which is lost on its way in a URL"),
+        ("..", "must not be '..', which is lost on its way in a URL"),
     ],
 )
 def test_a_name_that_cannot_be_stored_is_refused(value: object, reason: str) -> None:

@@ -16,6 +16,8 @@ REASON_BYTES = 10_000
 
 # Control characters, and what other systems read as lists or patterns.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f,*?\[\]{}\\]")
+# What browsers, clients and proxies take out of a path: nobody could ask for what is called so.
+_DOTS = frozenset({".", ".."})
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _QUALIFIED = re.compile(rf"\{{(?P<tenant>{_TENANT.pattern})\}}(?P<name>.*)", re.DOTALL)
@@ -30,6 +32,8 @@ def _checked(value: str, field: str) -> str:
         raise InvalidInput(field, f"must not contain {found.group()!r}, got {value!r}")
     if _SURROGATE.search(value):
         raise InvalidInput(field, f"must be valid Unicode, got {value!r}")
+    if value in _DOTS:
+        raise InvalidInput(field, f"must not be {value!r}, which is lost on its way in a URL")
     return value
 
 

@@ -24,6 +24,8 @@ ORDER = b'{"payload": 1}'
         ("%7Bacme%7Dpayments", "contain"),
         ("{acme}payments", "contain"),
         ("a*b", "contain"),
+        (".", "URL"),
+        ("%2E%2e", "URL"),
         ("a,b", "contain"),
         ("x" * 201, "200"),
         ("%F0%9F%98%80" * 201, "200"),
