@@ -122,8 +122,12 @@ def created_at(job_id: str) -> str:
 
 
 def word_of(state: StateWord | None) -> Word:
-    """SimpleQ's word for a stored state; a job whose record is gone has certainly ended."""
-    return "completed" if state is None else WORDS[state]
+    """SimpleQ's word for a stored state.
+
+    Of a job whose record is gone nobody knows whether it ever ran. `dead` promises nothing: it will
+    not run any more.
+    """
+    return "dead" if state is None else WORDS[state]
 
 
 def state_of(job: Job) -> JobState:
