@@ -138,7 +138,7 @@ def test_the_api_key_goes_along_and_is_shown_to_nobody(connect: Connect) -> None
             {"field": "max_attempts", "item": None},
         ),
         (
-            problem(400, "invalid_input", field="$.items[3].delay"),
+            problem(400, "invalid_input", field="items[3].delay"),
             InvalidInput,
             {"field": "delay", "item": 3},
         ),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onefold.client.flow import Reply
 
 EXCERPT: Final = 200
-_ITEM: Final = re.compile(r"\$\.items\[([0-9]{1,6})\]")
+_ITEM: Final = re.compile(r"items\[([0-9]{1,6})\]")
 
 ERRORS: Final[Mapping[str, type[OnefoldError]]] = {
     "already_enqueued": AlreadyEnqueued,

@@ -76,7 +76,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 
 class BadBody(InvalidInput):
-    """A body or a query that cannot be accepted; `field` is the place: `$.items[3].delay`."""
+    """A body or a query that cannot be accepted; `field` is the place: `items[3].delay`."""
 
     def __init__(self, field: str, reason: str, *, of: str = "body") -> None:
         """`of` says where the field is."""
@@ -255,5 +255,4 @@ def _error_member(problem: Problem) -> object:
     field = problem.extra.get("field")
     if field is None or field == "$":
         return {"formErrors": [problem.detail], "fieldErrors": {}}
-    name = str(field).removeprefix("$.")
-    return {"formErrors": [], "fieldErrors": {name: [problem.detail]}}
+    return {"formErrors": [], "fieldErrors": {str(field): [problem.detail]}}

@@ -113,10 +113,16 @@ def _invalid(message: str) -> BadBody:
     assert found is not None
     what, where = found["what"], found["where"] or "$"
     if unknown := re.match(r"Object contains unknown field `(.*)`$", what, re.DOTALL):
-        return BadBody(f"{where}.{unknown[1]}", "is no member that is known here")
+        return BadBody(_plain(f"{where}.{unknown[1]}"), "is no member that is known here")
     if missing := re.match(r"Object missing required field `(.*)`$", what, re.DOTALL):
-        return BadBody(f"{where}.{missing[1]}", "is missing")
-    return BadBody(where, f"cannot be accepted: {what[:1].lower()}{what[1:].replace('`', '')}")
+        return BadBody(_plain(f"{where}.{missing[1]}"), "is missing")
+    reason = f"cannot be accepted: {what[:1].lower()}{what[1:].replace('`', '')}"
+    return BadBody(_plain(where), reason)
+
+
+def _plain(place: str) -> str:
+    """A place as we say it ourselves, `items[3].delay`; the dollar alone is the whole body."""
+    return place.removeprefix("$.")
 
 
 def _malformed(body: bytes, message: str) -> str:
@@ -148,7 +154,7 @@ def convert_query(pairs: Sequence[tuple[str, str]], kind: Any) -> Any:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         bad = _invalid(str(error))
-        raise BadBody(bad.field.removeprefix("$."), bad.reason, of="query") from error
+        raise BadBody(bad.field, bad.reason, of="query") from error
 
 
 @cache

@@ -150,29 +150,29 @@ async def test_a_member_that_is_there_twice_is_named(api: Api, raw: bytes, membe
         ("text", "$"),
         (None, "$"),
         (7, "$"),
-        ({}, "$.payload"),
-        ({"payload": 1, "paylaod": 1}, "$.paylaod"),
-        ({"payload": 1, "Payload": 1}, "$.Payload"),
-        ({"payload": 1, "unique_key": "u"}, "$.unique_key"),
-        ({"payload": 1, "delay": "1"}, "$.delay"),
-        ({"payload": 1, "delay": True}, "$.delay"),
-        ({"payload": 1, "delay": []}, "$.delay"),
-        ({"payload": 1, "delay": -0.001}, "$.delay"),
+        ({}, "payload"),
+        ({"payload": 1, "paylaod": 1}, "paylaod"),
+        ({"payload": 1, "Payload": 1}, "Payload"),
+        ({"payload": 1, "unique_key": "u"}, "unique_key"),
+        ({"payload": 1, "delay": "1"}, "delay"),
+        ({"payload": 1, "delay": True}, "delay"),
+        ({"payload": 1, "delay": []}, "delay"),
+        ({"payload": 1, "delay": -0.001}, "delay"),
         ({"payload": 1, "delay": 1e300}, "delay"),
         ({"payload": 1, "delay": 1e10}, "delay"),
-        ({"payload": 1, "runAt": "tomorrow"}, "$.runAt"),
-        ({"payload": 1, "runAt": "2020-01-01T00:00:00"}, "$.runAt"),
-        ({"payload": 1, "runAt": 5}, "$.runAt"),
-        ({"payload": 1, "runAt": "2020-02-30T00:00:00Z"}, "$.runAt"),
+        ({"payload": 1, "runAt": "tomorrow"}, "runAt"),
+        ({"payload": 1, "runAt": "2020-01-01T00:00:00"}, "runAt"),
+        ({"payload": 1, "runAt": 5}, "runAt"),
+        ({"payload": 1, "runAt": "2020-02-30T00:00:00Z"}, "runAt"),
         ({"payload": 1, "runAt": "0001-01-01T00:00:00+14:00"}, "runAt"),
-        ({"payload": 1, "priority": 1.5}, "$.priority"),
-        ({"payload": 1, "priority": 32768}, "$.priority"),
-        ({"payload": 1, "priority": 10**30}, "$.priority"),
-        ({"payload": 1, "maxAttempts": 0}, "$.maxAttempts"),
-        ({"payload": 1, "maxAttempts": 101}, "$.maxAttempts"),
-        ({"payload": 1, "uniqueWhile": "forever"}, "$.uniqueWhile"),
+        ({"payload": 1, "priority": 1.5}, "priority"),
+        ({"payload": 1, "priority": 32768}, "priority"),
+        ({"payload": 1, "priority": 10**30}, "priority"),
+        ({"payload": 1, "maxAttempts": 0}, "maxAttempts"),
+        ({"payload": 1, "maxAttempts": 101}, "maxAttempts"),
+        ({"payload": 1, "uniqueWhile": "forever"}, "uniqueWhile"),
         ({"payload": 1, "uniqueWhile": "active"}, "uniqueWhile"),
-        ({"payload": 1, "onDuplicate": "explode"}, "$.onDuplicate"),
+        ({"payload": 1, "onDuplicate": "explode"}, "onDuplicate"),
         ({"payload": 1, "onMismatch": "raise", "onDuplicate": "replace"}, "onMismatch"),
         ({"payload": 1, "maxWait": 5}, "maxWait"),
         ({"payload": 1, "kind": ""}, "kind"),
@@ -180,17 +180,17 @@ async def test_a_member_that_is_there_twice_is_named(api: Api, raw: bytes, membe
         ({"payload": 1, "kind": "a\nb"}, "kind"),
         ({"payload": 1, "idempotencyKey": ""}, "idempotencyKey"),
         ({"payload": 1, "idempotencyKey": "x" * 513}, "idempotencyKey"),
-        ({"payload": 1, "idempotencyKey": 5}, "$.idempotencyKey"),
+        ({"payload": 1, "idempotencyKey": 5}, "idempotencyKey"),
         ({"payload": 1, "uniqueKey": "é" * 257}, "uniqueKey"),
-        ({"payload": 1, "tags": "red"}, "$.tags"),
-        ({"payload": 1, "tags": ["x"] * 51}, "$.tags"),
-        ({"payload": 1, "tags": [1]}, "$.tags[0]"),
-        ({"payload": 1, "metadata": []}, "$.metadata"),
+        ({"payload": 1, "tags": "red"}, "tags"),
+        ({"payload": 1, "tags": ["x"] * 51}, "tags"),
+        ({"payload": 1, "tags": [1]}, "tags[0]"),
+        ({"payload": 1, "metadata": []}, "metadata"),
         ({"payload": 1, "metadata": {"x": "y" * 70_000}}, "metadata"),
         ({"payload": 1, "timeout": 0}, "timeout"),
-        ({"payload": 1, "backoff": {"type": "random"}}, "$.backoff.type"),
+        ({"payload": 1, "backoff": {"type": "random"}}, "backoff.type"),
         ({"payload": 1, "backoff": {"base": 10, "cap": 5}}, "backoff.cap"),
-        ({"payload": 1, "retention": {"dead": -1}}, "$.retention.dead"),
+        ({"payload": 1, "retention": {"dead": -1}}, "retention.dead"),
         ({"payload": 1, "uniqueKey": "u", "uniqueWhile": "exists", "retention": {"dead": 0}},
          "retention"),
     ],
@@ -203,7 +203,7 @@ async def test_what_cannot_be_is_named(api: Api, body: Any, field: str) -> None:
     told = reply.problem(400, "malformed_body" if field == "$" else "invalid_input")
     assert told["field"] == field
     if field != "$":
-        assert list(told["error"]["fieldErrors"]) == [field.removeprefix("$.")]
+        assert list(told["error"]["fieldErrors"]) == [field]
 
 
 @both_databases
@@ -233,17 +233,17 @@ async def test_a_batch_of_more_than_ten_thousand_is_refused(api: Api, count: int
 
     told = await refused(api, raw, "invalid_input", BATCH)
 
-    assert told["field"] == "$.items"
+    assert told["field"] == "items"
     assert "10000" in told["detail"]
 
 
 async def test_a_batch_of_something_else_is_refused(api: Api) -> None:
     for raw, field in (
-        (b'{"items": {}}', "$.items"),
-        (b'{"items": null}', "$.items"),
-        (b"{}", "$.items"),
-        (b'{"items": [], "atOnce": true}', "$.atOnce"),
-        (b'{"items": [{"payload": 1, "onDuplicate": "keep"}]}', "$.items[0].onDuplicate"),
+        (b'{"items": {}}', "items"),
+        (b'{"items": null}', "items"),
+        (b"{}", "items"),
+        (b'{"items": [], "atOnce": true}', "atOnce"),
+        (b'{"items": [{"payload": 1, "onDuplicate": "keep"}]}', "items[0].onDuplicate"),
     ):
         told = await refused(api, raw, "invalid_input", BATCH)
         assert told["field"] == field

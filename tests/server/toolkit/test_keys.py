@@ -213,4 +213,4 @@ async def test_the_type_of_an_answer_ends_no_line(api: Api, media_type: str) -> 
 
     told = await api("POST", "/v1/keys/http/k/settle", said)
 
-    assert told.problem(400, "invalid_input")["field"] == "$.contentType"
+    assert told.problem(400, "invalid_input")["field"] == "contentType"

@@ -253,11 +253,11 @@ async def test_bad_input_names_its_place(api: Api) -> None:
         ({"action": "fail"}, "error"),
         ({"action": "fail", "error": FAILURE, "final": True, "unknown": True}, "final"),
         ({"action": "begin", "key": "a", "occurrence": 2}, "occurrence"),
-        ({"action": "begin", "occurrence": 0}, "$.occurrence"),
-        ({"action": "begin", "attempt": "me"}, "$.attempt"),
+        ({"action": "begin", "occurrence": 0}, "occurrence"),
+        ({"action": "begin", "attempt": "me"}, "attempt"),
         ({"action": "begin", "fingerprint": ""}, "fingerprint"),
         ({"action": "begin", "key": ""}, "key"),
-        ({"action": "jump"}, "$.action"),
+        ({"action": "jump"}, "action"),
         ({"action": "begin", "fence": None}, "fence"),
     ]
 
