@@ -6,7 +6,8 @@ import pytest
 
 from tests.fixtures.served import Api
 
-BATCH = "/v1/queues/payments/jobs/batch"
+JOBS = "/v1/queues/payments/jobs"
+BATCH = f"{JOBS}/batch"
 
 
 async def test_each_item_is_answered_in_order(api: Api) -> None:
@@ -58,7 +59,33 @@ async def test_the_header_leaves_items_alone_that_have_a_key(api: Api) -> None:
 
     first, second = reply.json["items"]
     assert (first["id"], first["duplicate"]) == (known["id"], True)
-    assert (await api.job(second["id"]))["idempotencyKey"] == "batch:1"
+    assert (await api.job(second["id"]))["idempotencyKey"] == "batch␟1"
+
+
+async def test_no_publish_is_taken_for_an_item_of_a_batch(api: Api) -> None:
+    await api.queue()
+    own = [{"payload": 3, "idempotencyKey": "a:0"}]
+
+    batch = await api("POST", BATCH, {"items": [{"payload": 1}]}, Idempotency_Key="a")
+    single = await api("POST", JOBS, {"payload": 2}, Idempotency_Key="a:0")
+    same = await api("POST", JOBS, {"payload": 4}, Idempotency_Key="a")
+    again = await api("POST", BATCH, {"items": own}, Idempotency_Key="a")
+
+    assert [reply.status for reply in (batch, single, same, again)] == [201, 201, 201, 200]
+    assert again.json["items"][0]["id"] == single.json["id"]
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+async def test_a_key_that_reads_like_an_item_s_is_refused(api: Api) -> None:
+    await api.queue()
+    forged = {"payload": 1, "idempotencyKey": "a␟0"}
+
+    single = await api("POST", JOBS, forged)
+    batch = await api("POST", BATCH, {"items": [{"payload": 0}, forged]})
+
+    assert single.problem(400, "invalid_input")["field"] == "idempotencyKey"
+    assert batch.problem(400, "invalid_input")["field"] == "items[1].idempotencyKey"
+    assert len(await api.onefold.afind()) == 0
 
 
 async def test_no_items_are_no_jobs(api: Api) -> None:
@@ -82,19 +109,19 @@ async def test_ten_thousand_jobs_are_stored_at_once(api: Api) -> None:
 @pytest.mark.parametrize(
     ("bad", "place"),
     [
-        ({"payload": 1, "delay": -1}, "$.items[3].delay"),
-        ({"payload": 1, "delay": "soon"}, "$.items[3].delay"),
-        ({"payload": 1, "uniqueWhile": "active"}, "$.items[3].uniqueWhile"),
-        ({"payload": 1, "uniqueKey": ""}, "$.items[3].uniqueKey"),
-        ({"payload": 1, "uniqueKey": "a\0b"}, "$.items[3].uniqueKey"),
-        ({"payload": 1, "kind": "a*b"}, "$.items[3].kind"),
-        ({"payload": 1, "idempotencyFor": 5}, "$.items[3].idempotencyFor"),
-        ({"payload": 1, "delay": 1, "runAt": "2020-01-01T00:00:00Z"}, "$.items[3].delay"),
-        ({"payload": 1, "backoff": {"type": "fixed", "cap": 5}}, "$.items[3].backoff.cap"),
-        ({"payload": 1, "queue": "other"}, "$.items[3].queue"),
-        ({}, "$.items[3].payload"),
-        (7, "$.items[3]"),
-        (None, "$.items[3]"),
+        ({"payload": 1, "delay": -1}, "items[3].delay"),
+        ({"payload": 1, "delay": "soon"}, "items[3].delay"),
+        ({"payload": 1, "uniqueWhile": "active"}, "items[3].uniqueWhile"),
+        ({"payload": 1, "uniqueKey": ""}, "items[3].uniqueKey"),
+        ({"payload": 1, "uniqueKey": "a\0b"}, "items[3].uniqueKey"),
+        ({"payload": 1, "kind": "a*b"}, "items[3].kind"),
+        ({"payload": 1, "idempotencyFor": 5}, "items[3].idempotencyFor"),
+        ({"payload": 1, "delay": 1, "runAt": "2020-01-01T00:00:00Z"}, "items[3].delay"),
+        ({"payload": 1, "backoff": {"type": "fixed", "cap": 5}}, "items[3].backoff.cap"),
+        ({"payload": 1, "queue": "other"}, "items[3].queue"),
+        ({}, "items[3].payload"),
+        (7, "items[3]"),
+        (None, "items[3]"),
     ],
 )
 async def test_one_bad_item_stores_nothing_and_is_named(api: Api, bad: Any, place: str) -> None:

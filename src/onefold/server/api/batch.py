@@ -12,10 +12,12 @@ from onefold.server.api.bounds import Seconds
 from onefold.server.api.publish import (
     CREATED,
     KNOWN,
+    SEPARATOR,
     JobBody,
     Published,
     call_options,
     new_job_of,
+    own_key,
     published,
 )
 from onefold.server.asking import Said
@@ -73,17 +75,13 @@ def _new_jobs(
     queue = qualified(asking.tenant, name)
     new_jobs: list[NewJob] = []
     for index, item in enumerate(body.items):
-        key = item.idempotency_key
-        if key is None and asking.key is not None:
-            # A retry of the whole batch finds each of its items again.
-            key = f"{asking.key}:{index}"
         try:
             new_job = new_job_of(
                 item,
                 name=name,
                 queue=queue,
                 configuration=configuration,
-                key=key,
+                key=_key(asking.key, index, item.idempotency_key),
                 request_id=asking.request_id,
             )
         except InvalidInput as error:
@@ -92,11 +90,18 @@ def _new_jobs(
     return new_jobs
 
 
+def _key(header: str | None, index: int, said: str | None) -> str | None:
+    """An item's own key; or one by which a retry of the whole batch finds the item again."""
+    if said is not None:
+        return own_key(said)
+    return None if header is None else f"{header}{SEPARATOR}{index}"
+
+
 def _placed(error: InvalidInput) -> InvalidInput:
     """The same refusal, by the place in the body."""
     if error.item is None:
         return error
-    return BadBody(f"$.items[{error.item}].{camel(error.field)}", error.reason)
+    return BadBody(f"items[{error.item}].{camel(error.field)}", error.reason)
 
 
 ROUTES: Final = (
@@ -108,7 +113,7 @@ ROUTES: Final = (
         description=(
             f"Up to {MOST} jobs, all or nothing; the answers are in the order of the items. With"
             " the header Idempotency-Key, items that have no key of their own get one of it and"
-            " their place, so that the whole request can be sent again."
+            f" their place ({SEPARATOR} between them), so that the whole request can be sent again."
         ),
         scope="publish",
         endpoint=publish_batch,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from onefold.errors import ConflictingOptions
+from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.job import NewJob
 from onefold.model.options import TAGS
 from onefold.model.retention import Retention
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from onefold.operations.enqueue import Policy
     from onefold.server.asking import Asking
 
+SEPARATOR: Final = "\u241f"
+"""Between the key of a batch and the place of an item. Neither a header nor a caller's own key has
+it, so no publish is ever taken for an item of somebody's batch."""
 CREATED: Final = 201
 KNOWN: Final = 200
 
@@ -148,7 +151,17 @@ def key_of(asking: Asking, said: str | None) -> str | None:
         raise ConflictingOptions(
             "idempotency_key", "is another than the header Idempotency-Key: send one, or the same"
         )
-    return asking.key if said is None else said
+    return asking.key if said is None else own_key(said)
+
+
+def own_key(said: str) -> str:
+    """A key that a caller has made."""
+    if SEPARATOR in said:
+        raise InvalidInput(
+            "idempotency_key",
+            f"must not contain {SEPARATOR!r}, which stands in the keys that items of a batch get",
+        )
+    return said
 
 
 def new_job_of(
