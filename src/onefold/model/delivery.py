@@ -22,9 +22,11 @@ EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
 
 TAKE_LIMIT: Final = 10_000
 FENCES: Final = range(-(2**63), 2**63)
+"""What a database can be asked about: numbers of 64 bits."""
 EXCHANGE: Final = ("status", "duration", "excerpt")
 """What is kept of the answer to a push."""
-"""What a database can be asked about: numbers of 64 bits."""
+NO_FAILURE: Final = '{"type":null,"message":null}'
+"""Of a delivery that was put off or called off: nothing went wrong with it."""
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -161,11 +163,11 @@ def results_by_id(results: Mapping[str, Json] | None, named: Sequence[Delivery])
 
 def with_exchange(error: str | None, exchange: str | None) -> str | None:
     """A stored failure, and what the endpoint had answered to the push before it, as JSON both."""
-    if error is None or exchange is None:
+    if exchange is None:
         return error
     try:
         answered = msgspec.json.decode(exchange, type=dict[str, Any])
-        told = msgspec.json.decode(error, type=dict[str, Any])
+        told = msgspec.json.decode(error or NO_FAILURE, type=dict[str, Any])
     except msgspec.MsgspecError:
         return error  # Somebody's own words, who pushes without our courier.
     told |= {name: answered[name] for name in EXCHANGE if name in answered}

@@ -35,7 +35,11 @@ class Attempt(msgspec.Struct, frozen=True):
     reason: str | None = None
     """Why it was the last one: `failed`, `poison`, or the words that came with it."""
     error: Mapping[str, Any] | None = None
-    """What went wrong: `type`, `message`, and for an exception its `traceback` and `causes`."""
+    """What went wrong: `type`, `message`, and for an exception its `traceback` and `causes`.
+
+    For a push also what was answered: `status`, `duration`, `excerpt`. One that was answered well,
+    and deferred or cancelled then, has these alone: its `type` and `message` are None.
+    """
 
     @property
     def duration(self) -> timedelta | None:

@@ -149,6 +149,26 @@ async def test_the_history_has_what_was_answered_before_the_ack(api: Api) -> Non
     assert (entry["duration"], entry["excerpt"]) == (0.25, "later")
 
 
+@pytest.mark.parametrize("reason", ["busy", None])
+async def test_the_history_has_what_was_answered_before_a_defer_after_the_next_push_too(
+    api: Api, clock: Clock, reason: str | None
+) -> None:
+    job = await parked(api)
+
+    await said(api, job, "defer", {"retryAfter": 30, "reason": reason, "scope": "job"})
+    clock.advance(MINUTE)
+    again = await api.take()
+    exchange = {"fence": again.fence, "status": 200, "duration": 0.5, "excerpt": "now"}
+    await api.onefold.engine.apark(again, ack_timeout=MINUTE, exchange=json.dumps(exchange))
+    await said(api, again, "ack")
+
+    deferred, done = (await api.job(job.id))["history"]
+    assert (deferred["status"], deferred["error"]) == ("deferred", reason)
+    assert (deferred["webhookStatusCode"], deferred["excerpt"]) == (202, "later")
+    assert deferred["duration"] == 0.25
+    assert (done["status"], done["webhookStatusCode"]) == ("success", 200)
+
+
 async def test_without_an_ack_in_time_the_delivery_has_failed(api: Api, clock: Clock) -> None:
     job = await parked(api)
     clock.advance(6 * MINUTE)

@@ -240,8 +240,8 @@ def _unsaid(attempt: Attempt) -> str | None:
 
 
 def _message(error: Mapping[str, Any] | None) -> str | None:
-    if error is None:
-        return None
+    if error is None or (error.get("type", "") is None and error.get("message", "") is None):
+        return None  # nothing went wrong: it has only what was answered
     return str(error.get("message") or error.get("type") or "failed")
 
 
