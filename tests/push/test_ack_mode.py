@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,9 @@ from tests.fixtures.place import Place
 from tests.push.receiver import Received, Receiver, says
 from tests.push.stage import job_of, make_queue, publish, pushing
 from tests.worker.stage import opened, perform, until
+
+SOON = 6.0
+"""Seconds: the first round of chores comes after more than seven."""
 
 
 def test_in_ack_mode_a_job_waits_for_its_ack(place: Place) -> None:
@@ -48,6 +52,34 @@ def test_a_beat_that_was_under_way_does_not_shorten_the_ack_timeout(place: Place
         (beat,) = onefold.engine.heartbeat([job], lease=timedelta(minutes=1))
 
         assert beat.lease_until == clock.now + timedelta(minutes=5)
+
+
+def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+
+        async def play() -> None:
+            async with Receiver(says(202)) as receiver, pushing(onefold) as courier:
+                await make_queue(onefold, receiver, mode="ack", ack_timeout=30)
+                (job_id,) = await publish(onefold)
+                for fence in (1, 2, 3):
+                    await until(partial(_is_awaiting, onefold, job_id), patience=SOON)
+                    assert (await job_of(onefold, job_id)).fence == fence
+                    clock.advance(timedelta(seconds=30))
+                    await until(partial(_has_fence, onefold, job_id, fence + 1), patience=SOON)
+                    courier.changed()
+                await until(partial(_is_awaiting, onefold, job_id))
+                await onefold.aacknowledge(job_id)
+
+            *late, done = await onefold.aattempts(job_id)
+            assert [(each.error or {})["type"] for each in late] == ["AckTimeout"] * 3
+            assert done.outcome == "completed"
+
+        perform(play, onefold)
+
+
+async def _has_fence(onefold: Onefold, job_id: str, fence: int) -> bool:
+    return (await job_of(onefold, job_id)).fence == fence
 
 
 @pytest.mark.parametrize("status", [200, 500])

@@ -292,6 +292,75 @@ def test_an_endpoint_that_hangs_does_not_starve_another(place: Place) -> None:
         perform(play, onefold)
 
 
+class Mortal:
+    """Endpoints that answer until they die, all at the same moment."""
+
+    def __init__(self) -> None:
+        self.dead = False
+        self.hanging: Counter[str] = Counter()
+        """Pushes that nobody will answer, by queue."""
+
+    def by(self, received: Received) -> Manner:
+        if not self.dead or received.envelope["queue"] == "healthy":
+            return says(200)
+        self.hanging[str(received.envelope["queue"])] += 1
+        return hangs
+
+
+def test_many_endpoints_that_die_together_leave_places_to_a_healthy_one(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            mortal = Mortal()
+            dying = [f"dying{number}" for number in range(8)]
+            async with Receiver(by=mortal.by) as receiver:
+                for queue in (*dying, "healthy"):
+                    await make_queue(onefold, receiver, queue, timeout=600)
+                first = [(await publish(onefold, queue=queue))[0] for queue in (*dying, "healthy")]
+                async with pushing(
+                    onefold,
+                    concurrency=40,
+                    connections=40,
+                    refresh=timedelta(minutes=1),
+                    grace=timedelta(milliseconds=500),
+                ):
+                    await ended(onefold, *first)  # all of them have answered, and are trusted
+                    mortal.dead = True
+                    for queue in dying:
+                        await publish(onefold, 20, queue=queue)
+                    await until(lambda: len(mortal.hanging) == len(dying))
+                    ids = await publish(onefold, 50, queue="healthy")
+                    await ended(onefold, *ids)
+
+            assert sum(mortal.hanging.values()) < 40
+
+        perform(play, onefold)
+
+
+def test_an_endpoint_that_is_alone_has_nearly_all_places(place: Place) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            mortal = Mortal()
+            async with Receiver(by=mortal.by) as receiver:
+                await make_queue(onefold, receiver, timeout=600)
+                await make_queue(onefold, receiver, "healthy")
+                (first,) = await publish(onefold)
+                async with pushing(
+                    onefold, concurrency=16, per_queue=16, grace=timedelta(milliseconds=500)
+                ):
+                    await ended(onefold, first)
+                    mortal.dead = True
+                    await publish(onefold, 20)
+                    await until(lambda: mortal.hanging["hooks"] == 14)
+                    ids = await publish(onefold, 10, queue="healthy")
+                    await ended(onefold, *ids)
+
+            assert mortal.hanging["hooks"] == 14
+
+        perform(play, onefold)
+
+
 def test_gone_pauses_the_queue_and_burns_no_attempt(place: Place) -> None:
     clock = Clock()
     with place.open(clock=clock) as onefold:

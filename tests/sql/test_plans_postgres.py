@@ -29,7 +29,7 @@ MODES = ("force_custom_plan", "force_generic_plan")
 # What is read beside the batch itself: a job for each priority, a queue that is empty.
 SPARE = 10
 # A rescue reads the running jobs, of which there are never more than workers can hold.
-READS_RUNNING = {"lock_lapsed_deliveries", "find_probe"}
+READS_RUNNING = {"lock_lapsed_deliveries", "next_ack_timeout", "find_probe"}
 
 
 class Cost(NamedTuple):

@@ -12,7 +12,7 @@ from onefold.model.delivery import Delivery, Ended, deliveries
 from onefold.model.moment import MICROSECOND, from_micros, span, to_micros
 from onefold.model.served_queue import HELD_WHYS, HeldWhy
 from onefold.operations import gates, served_queues
-from onefold.operations.awaiting import Parking, park
+from onefold.operations.awaiting import Parking, next_timeout, park
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -118,6 +118,17 @@ class GateCalls:
         procedure = _park(delivery, ack_timeout, dead=dead, exchange=exchange)
         return await self._conductor.arun(procedure)
 
+    def next_ack_timeout(self) -> timedelta | None:
+        """In how long a delivery has waited for its ack in vain; None where none waits for one.
+
+        Below 0 where it has already, and a rescue is due.
+        """
+        return _span(self._conductor.run(once_through(next_timeout, write=False)))
+
+    async def anext_ack_timeout(self) -> timedelta | None:
+        """`next_ack_timeout`, awaited."""
+        return _span(await self._conductor.arun(once_through(next_timeout, write=False)))
+
     def pushed_queues(self) -> list[ServedQueue]:
         """The queues of all tenants that have an endpoint: one statement a shard."""
         return self._conductor.run(once_through(served_queues.pushed, write=False))
@@ -125,6 +136,10 @@ class GateCalls:
     async def apushed_queues(self) -> list[ServedQueue]:
         """`pushed_queues`, awaited."""
         return await self._conductor.arun(once_through(served_queues.pushed, write=False))
+
+
+def _span(micros: int | None) -> timedelta | None:
+    return None if micros is None else micros * MICROSECOND
 
 
 def _hold(

@@ -72,6 +72,16 @@ def park(sql: Sql, parkings: Sequence[Parking]) -> Operation[list[Ended]]:
     return (yield from judge(sql, deliveries, ended, dict.fromkeys(deliveries, ENDED)))
 
 
+def next_timeout(sql: Sql) -> Operation[int | None]:
+    """In how many microseconds an ack is late, if none comes; None where none is waited for."""
+    waits: list[int] = []
+    for shard in range(sql.shards):
+        ((wait,),) = yield sql("next_ack_timeout", shard=shard)
+        if wait is not None:
+            waits.append(wait)
+    return min(waits, default=None)
+
+
 def acknowledge(
     sql: Sql, tenant: str, job_id: str, *, fence: int | None, result: str | None
 ) -> Operation[Ended]:

@@ -22,6 +22,7 @@ from onefold.errors import InvalidInput, OnefoldError
 from onefold.model.moment import from_micros, span
 from onefold.push.address import AddressPolicy
 from onefold.push.breaker import Breaker
+from onefold.push.overdue import Overdue
 from onefold.push.pushing import Pushing, Route, route_of
 from onefold.push.sender import Sender
 from onefold.worker.settings import GRACE, WorkerSettings, worker_name
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
     from onefold.model.served_queue import QueueConfiguration, ServedQueue
     from onefold.push.resolver import Lookup
 
-SPREAD: Final = 8
-"""Queues that are all given an equal part, before it is asked which of them are busy."""
+SPREAD: Final = 2
+"""A queue has no more pushes at once than half of the places that are free beside it: of endpoints
+that die one after the other each has fewer, and others find a place."""
 LEAST_SHARE: Final = 4
-"""Pushes at once that a queue may have however many others are busy, and as long as nobody knows
-whether its endpoint answers: endpoints that die together must not have all places."""
+"""Pushes at once that a queue may have as long as nobody knows whether its endpoint answers."""
 GONE: Final = "its endpoint answered 410 Gone"
 POLL: Final = timedelta(seconds=5)
 
@@ -97,12 +98,11 @@ class Courier:
         self._known: dict[str, ServedQueue] = {}
         self._answering: set[str] = set()
         """Queues whose endpoints have answered the last push."""
-        self._most = LEAST_SHARE
         self._breaker = Breaker(onefold.engine, self._now)
         self._told = asyncio.Event()
         self._pushing: Pushing
         self._worker: Worker
-        self._refreshing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
     @property
@@ -134,8 +134,10 @@ class Courier:
             await self._refresh()
             self._worker = Worker(self._conductor, self._pushing, self._worker_settings(), _nothing)
             await self._stack.enter_async_context(self._worker)
-            self._refreshing = asyncio.create_task(self._keep_fresh())
             self._stack.push_async_callback(self._rest)
+            self._tasks.append(asyncio.create_task(self._keep_fresh()))
+            if self._settings.chores:
+                self._tasks.append(asyncio.create_task(self._see_to_acks()))
             self._stack = self._stack.pop_all()
         return self
 
@@ -149,10 +151,9 @@ class Courier:
         await self._stack.aclose()
 
     async def _rest(self) -> None:
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._refreshing
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
         """Pause a queue whose endpoint is gone, unless it has another one by now."""
@@ -175,7 +176,22 @@ class Courier:
             grace=settings.grace,
             name=worker_name() if settings.name is None else settings.name,
             chores=settings.chores,
+            spread=SPREAD,
         )
+
+    async def _see_to_acks(self) -> None:
+        """The chores do it, too, but only so often."""
+        engine = self._onefold.engine
+        overdue = Overdue(
+            engine.anext_ack_timeout, self._worker.rescue, shortest=self._ack_timeout, now=self._now
+        )
+        await overdue.run(self._settings.refresh)
+
+    def _ack_timeout(self) -> timedelta | None:
+        """The shortest that any queue has."""
+        said = [queue.configuration for queue in self._known.values()]
+        seconds = [each.ack_timeout for each in said if each.mode == "ack"]
+        return timedelta(seconds=min(seconds)) if seconds else None
 
     # --- which queues there are -----------------------------------------------------------------
 
@@ -222,21 +238,18 @@ class Courier:
         return routes
 
     def _share(self, names: Collection[str]) -> None:
-        """Say how many pushes each queue may have: so many that there is room for others, too.
+        """Say how many pushes each queue may have, if there is room for so many.
 
         In another order each time: a worker serves queues in order, and none is to be the last.
         """
-        settings, busy = self._settings, len(self._pushing.under_way)
-        fair = settings.concurrency // max(1, min(len(names), max(busy + 2, SPREAD)))
-        most = max(1, min(settings.per_queue, max(fair, LEAST_SHARE), settings.concurrency))
         order = random.sample(list(names), len(names))
-        self._most = most
         self._answering.intersection_update(names)
         self._queues.clear()
         self._queues.update((name, self._share_of(name)) for name in order)
 
     def _share_of(self, queue: str) -> int:
-        return self._most if queue in self._answering else min(self._most, LEAST_SHARE)
+        most = self._settings.per_queue
+        return most if queue in self._answering else min(most, LEAST_SHARE)
 
     def _judged(self, queue: str, answers: bool) -> None:  # noqa: FBT001 - a callback
         """An endpoint has answered, or not: it may have more places, or fewer."""

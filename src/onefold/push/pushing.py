@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -100,8 +99,6 @@ class Pushing:
         """`gone` is told of an endpoint that wants nothing more, `judged` whether one answers."""
         self.routes: Mapping[str, Route] = {}
         """By the engine's queue; whoever keeps it up to date replaces it."""
-        self.under_way: Counter[str] = Counter()
-        """Pushes at this moment, by queue."""
         self._engine = engine
         self._sender = sender
         self._breaker = breaker
@@ -142,13 +139,7 @@ class Pushing:
         route = self.routes.get(job.queue)
         if route is None:
             return HANDED_BACK  # its queue has no endpoint any more
-        self.under_way[job.queue] += 1
-        try:
-            exchange = await self._exchange(job, route)
-        finally:
-            self.under_way[job.queue] -= 1
-            if not self.under_way[job.queue]:
-                del self.under_way[job.queue]
+        exchange = await self._exchange(job, route)
         meaning = meaning_of(exchange, mode=route.configuration.mode, now=self._now())
         await self._conclude(job.queue, route, meaning)
         if isinstance(meaning, Park):

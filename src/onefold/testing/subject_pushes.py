@@ -150,6 +150,11 @@ class PushEngineCalls(ABC):
         )
         return ended
 
+    def next_ack_timeout(self) -> timedelta | None:
+        """`Engine.next_ack_timeout`."""
+        wait: timedelta | None = self._call("next_ack_timeout")
+        return wait
+
     def pushed_queues(self) -> list[ServedQueue]:
         """`Engine.pushed_queues`."""
         found: list[ServedQueue] = self._call("pushed_queues")

@@ -57,7 +57,7 @@ class Chores:
         """Told of each job that a rescue has buried."""
         rescue_every = min(settings.lease / 4, timedelta(seconds=15))
         self.chores: list[Chore] = [
-            Chore("rescue", rescue_every, self._rescue),
+            Chore("rescue", rescue_every, self.rescue),
             Chore("fold", timedelta(seconds=60), engine.afold),
             Chore("prune", timedelta(seconds=60), engine.aprune),
             Chore("sweep", timedelta(seconds=60), engine.asweep),
@@ -111,7 +111,8 @@ class Chores:
             await chore.do()
         return ours
 
-    async def _rescue(self) -> None:
+    async def rescue(self) -> None:
+        """See to all deliveries whose time is over."""
         rescued = await self._engine.arescue()
         if not rescued.total:
             return

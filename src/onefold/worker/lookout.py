@@ -17,7 +17,7 @@ from onefold.model.delivery import TakeOrder
 from onefold.model.moment import span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from onefold.calls.engine import Engine
     from onefold.databases import Bell
@@ -83,6 +83,11 @@ class Lookout:
         self._in_vain = 0
         self._look_in(0.0)
         self._wake()
+
+    @property
+    def plain(self) -> Collection[str]:
+        """Queues that may have jobs without limits or groups, as far as is known."""
+        return self._plain
 
     def order(
         self, room: int, limits: Mapping[str, int], unknown: tuple[str, ...]

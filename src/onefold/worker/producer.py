@@ -19,9 +19,10 @@ from onefold.model.lifecycle import Event
 from onefold.worker import verdict
 from onefold.worker.held import Held
 from onefold.worker.pace import Pace
+from onefold.worker.share import Wish, allot
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Generator, Iterable, Mapping, Sequence
     from typing import Any
 
     from onefold.calls.engine import Engine
@@ -238,8 +239,10 @@ class Producer:
 
     def _ask_controlled(self) -> None:
         """Queues with limits, or with groups, as far as there is room."""
-        for queue in self.lookout.controlled():
-            if (room := min(self._room(), self._limits().get(queue, 0))) > 0:
+        waiting = self.lookout.controlled()
+        limits = self._limits(waiting) if waiting else {}
+        for queue in waiting:
+            if (room := min(self._room(), limits.get(queue, 0))) > 0:
                 self._controlled_is_next = False
                 self.lookout.asked_controlled(queue)
                 self._track(self._take_controlled(queue, self._ask(room, {queue: room})))
@@ -274,7 +277,8 @@ class Producer:
         room = self._room()
         if room <= 0:
             return None
-        return self.lookout.order(room, self._limits(), tuple(self._unknown))
+        limits = self._limits(self.lookout.plain)
+        return self.lookout.order(room, limits, tuple(self._unknown))
 
     def _room(self) -> int:
         """How many may come beside those that run or wait; what has ended needs none."""
@@ -283,14 +287,15 @@ class Producer:
             return 0
         return self._settings.concurrency + prefetch - self._running - waiting - self._asked
 
-    def _limits(self) -> dict[str, int]:
-        """How many each queue may give."""
-        room, limits = self._room(), dict[str, int]()
-        for queue, most in self._settings.queues.items():
-            used = self._by_queue[queue] + self._asked_of[queue]
-            if most is None or most > used:
-                limits[queue] = room if most is None else min(room, most - used)
-        return limits
+    def _limits(self, queues: Collection[str]) -> dict[str, int]:
+        """How many each of these may give, in the order in which queues are served."""
+        wishes = [
+            Wish(queue, most, self._by_queue[queue] + self._asked_of[queue])
+            for queue, most in self._settings.queues.items()
+            if queue in queues
+        ]
+        settings = self._settings
+        return allot(wishes, self._room(), places=settings.concurrency, spread=settings.spread)
 
     # --- one flight -----------------------------------------------------------------------------
 

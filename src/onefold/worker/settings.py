@@ -56,6 +56,9 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of this worker, in attempts and logs."""
     chores: bool
     """Whether it also rescues, prunes, sweeps and ticks."""
+    spread: int | None = None
+    """Beside others, a queue has no more here at once than this part of what is free: half of it
+    for 2. None for no such bound."""
 
     @property
     def most_prefetched(self) -> int:

@@ -65,6 +65,7 @@ class Worker:
         self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._lookout: Lookout | None = None
+        self._round: Chores | None = None
         self._ends_at = 0.0
         """When the grace is over, by the loop's clock."""
 
@@ -84,7 +85,7 @@ class Worker:
         producer.lookout = lookout = Lookout(engine, self.settings, bell, producer.wake)
         self._lookout = lookout
         heart = Heart(engine, self.settings, producer.deliveries, producer.lose)
-        chores = self._chores(engine, afterwards)
+        self._round = chores = self._chores(engine, afterwards)
         listening = asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring)))
         background = [asyncio.create_task(_keep_on("the lookout", lookout.run))]
         if self.settings.chores:
@@ -159,6 +160,11 @@ class Worker:
         """There may be something to take, in queues that are new, too. In its event loop only."""
         if self._lookout is not None:
             self._lookout.anything()
+
+    async def rescue(self) -> None:
+        """See at once to deliveries whose time is over, rather than at the next round of chores."""
+        if self._round is not None:
+            await self._round.rescue()
 
     async def _read(self, tenant: str, job_id: str) -> Job | None:
         found: dict[str, Job] = await self._conductor.database.atransact(

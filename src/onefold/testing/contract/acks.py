@@ -209,6 +209,28 @@ class TestCallbacks:
         assert second.error is not None
         assert (second.error["type"], second.error["status"]) == ("AckTimeout", 200)
 
+    @pytest.mark.parametrize("word", ["defer", "cancel"])
+    def test_what_was_answered_is_told_though_nothing_went_wrong(
+        self, subject: Subject, word: str
+    ) -> None:
+        job = pushed(subject)
+        if word == "defer":
+            subject.defer_job(job.id, after=SECOND, reason="busy")
+            subject.clock.advance(SECOND)
+        else:
+            subject.cancel(job.id, reason="busy")
+            subject.replay(job.id)
+        again = subject.take_one()
+        subject.engine.park(again, exchange='{"status":200,"fence":2}')
+        subject.acknowledge(job.id)
+        first, second = subject.attempts(job.id)
+        assert (first.reason, first.error) == (
+            "busy",
+            {"type": None, "message": None, "status": 202},
+        )
+        assert (second.outcome, second.error) == ("completed", None)
+        assert subject.job(job.id).error is None
+
     def test_an_exchange_in_words_of_ones_own_stays_out_of_the_history(
         self, subject: Subject
     ) -> None:
@@ -362,6 +384,21 @@ class TestCallbacks:
 
 class TestAckTimeouts:
     """An ack that does not come is a failure of the attempt, or the end of the job."""
+
+    def test_when_the_next_ack_is_late_can_be_asked(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        subject.take_one()
+        assert subject.engine.next_ack_timeout() is None
+        jobs = [pushed(subject) for _ in range(3)]
+        subject.engine.park(jobs[1], ack_timeout=MINUTE)
+        assert subject.engine.next_ack_timeout() == MINUTE
+        subject.clock.advance(2 * MINUTE)
+        assert subject.engine.next_ack_timeout() == -MINUTE
+        assert subject.engine.rescue().unacknowledged.total == 1
+        assert subject.engine.next_ack_timeout() == 3 * MINUTE
+        for job in (jobs[0], jobs[2]):
+            subject.acknowledge(job.id)
+        assert subject.engine.next_ack_timeout() is None
 
     def test_without_an_ack_the_attempt_has_failed(self, subject: Subject) -> None:
         job = pushed(subject)

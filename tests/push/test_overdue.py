@@ -1,0 +1,133 @@
+"""Acks that are late: seen soon after, and not asked for before one can be."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from onefold.errors import DatabaseError
+from onefold.push.overdue import Overdue
+from onefold.testing.clock import Clock
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+class Acks:
+    """What is waited for: when each is late."""
+
+    def __init__(self, *, shortest: timedelta | None) -> None:
+        self.clock = Clock()
+        self.late = list[timedelta]()
+        self.shortest = shortest
+        self.asked = 0
+        self.rescued = 0
+        self.overdue = Overdue(
+            self._ask, self._rescue, shortest=lambda: self.shortest, now=lambda: self.clock.now
+        )
+        self._began = self.clock.now
+
+    def wait_for(self, ack_timeout: timedelta) -> None:
+        self.late.append(self.clock.now - self._began + ack_timeout)
+
+    async def _ask(self) -> timedelta | None:
+        self.asked += 1
+        return min(self.late) - self._passed if self.late else None
+
+    async def _rescue(self) -> None:
+        self.rescued += 1
+        self.late = [late for late in self.late if late > self._passed]
+
+    @property
+    def _passed(self) -> timedelta:
+        return self.clock.now - self._began
+
+    def pass_time(self, seconds: int) -> None:
+        async def play() -> None:
+            for _ in range(seconds):
+                self.clock.advance(SECOND)
+                await self.overdue.look()
+
+        asyncio.run(play())
+
+
+def test_without_a_queue_that_waits_for_acks_nobody_asks_twice() -> None:
+    acks = Acks(shortest=None)
+
+    acks.pass_time(1000)
+
+    assert (acks.asked, acks.rescued) == (1, 0)
+
+
+def test_an_idle_server_asks_once_in_the_shortest_ack_timeout() -> None:
+    acks = Acks(shortest=MINUTE)
+
+    acks.pass_time(601)
+
+    assert (acks.asked, acks.rescued) == (11, 0)
+
+
+def test_each_late_ack_is_seen_to_within_the_second() -> None:
+    acks = Acks(shortest=MINUTE)
+    acks.pass_time(10)
+
+    for _ in range(3):
+        acks.wait_for(2 * MINUTE)
+        acks.wait_for(MINUTE)
+        acks.pass_time(59)
+        assert (acks.rescued, len(acks.late)) == (0, 2)
+        acks.pass_time(1)
+        assert (acks.rescued, len(acks.late)) == (1, 1)
+        acks.pass_time(60)
+        assert (acks.rescued, len(acks.late)) == (2, 0)
+        acks.rescued = 0
+
+
+def test_what_another_process_has_waited_for_is_seen_to_at_the_start() -> None:
+    acks = Acks(shortest=None)
+    acks.wait_for(SECOND)
+
+    acks.pass_time(1)
+
+    assert acks.rescued == 1
+
+
+def test_acks_of_a_queue_that_is_gone_are_still_waited_for() -> None:
+    acks = Acks(shortest=MINUTE)
+    acks.wait_for(2 * MINUTE)
+    acks.pass_time(1)
+    acks.shortest = None
+
+    acks.pass_time(119)
+
+    assert (acks.asked, acks.rescued) == (3, 1)
+
+
+def test_a_queue_with_a_shorter_time_is_heeded_at_once() -> None:
+    acks = Acks(shortest=timedelta(days=1))
+    acks.pass_time(1)
+    acks.shortest = 2 * SECOND
+    acks.wait_for(2 * SECOND)
+
+    acks.pass_time(2)
+
+    assert acks.rescued == 1
+
+
+def test_a_database_that_is_away_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    asked = 0
+
+    async def ask() -> timedelta | None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise DatabaseError("no route to host")
+        raise asyncio.CancelledError
+
+    async def rescue() -> None: ...
+
+    overdue = Overdue(ask, rescue, shortest=lambda: None, now=lambda: Clock().now)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(overdue.run(timedelta(0)))
+
+    assert "Whether acks are late could not be looked at" in caplog.text
