@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -79,8 +80,11 @@ async def hangs(_: Received, __: asyncio.StreamWriter) -> None:
 class Receiver:
     """A server on loopback."""
 
-    def __init__(self, *manners: Manner, by: Script | None = None) -> None:
+    def __init__(
+        self, *manners: Manner, by: Script | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         """One manner after the other, the last for ever; or whatever `by` says of a request."""
+        self._tls = tls
         self.received: list[Received] = []
         self.connections = 0
         self._manners = list(manners or [says(200)])
@@ -91,7 +95,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}/hook"
 
     def _next(self, _: Received) -> Manner:
         return self._manners.pop(0) if len(self._manners) > 1 else self._manners[0]
@@ -101,7 +105,7 @@ class Receiver:
         return [one.envelope[name] for one in self.received]
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
