@@ -64,6 +64,8 @@ class Subscription:
         """Why nothing more will come; None while more may."""
         self.missed: str | None = None
         """The id after which it wanted to go on, where that is not known here any more."""
+        self.at: str | None = None
+        """The id after which it listens; None where it goes on after one that it has."""
 
     def put(self, message: Message) -> None:
         """Hand an event over, if it is wanted; the one too many is the end."""
@@ -111,12 +113,17 @@ class Channel:
     def tell(self, name: str, queue: str | None, data: bytes) -> None:
         """Tell everybody, and remember it."""
         self._count += 1
-        message = Message(f"{self._name}-{self._count}", name, queue, data)
+        message = Message(self.newest, name, queue, data)
         self._memory.append(message)
         for listener in tuple(self.listeners):
             listener.put(message)
             if listener.end is not None:
                 self.listeners.discard(listener)
+
+    @property
+    def newest(self) -> str:
+        """The id of the last event; before the first, one that it will come after."""
+        return f"{self._name}-{self._count}"
 
     def rest(self) -> None:
         """Look no more at what others do."""
@@ -186,11 +193,11 @@ class Feed:
         if watch is not None and channel.watching is None:
             channel.watching = asyncio.create_task(watch(channel.tell))
         subscription = Subscription(wants, size=max(self._buffer, self._remembered))
-        if after is not None:
-            seen = channel.since(after)
-            subscription.missed = after if seen is None else None
-            for message in seen or ():
-                subscription.put(message)
+        seen = None if after is None else channel.since(after)
+        if seen is None:
+            subscription.missed, subscription.at = after, channel.newest
+        for message in seen or ():
+            subscription.put(message)
         channel.listeners.add(subscription)
         return subscription
 

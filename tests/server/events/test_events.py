@@ -126,8 +126,21 @@ async def test_a_listener_goes_on_where_it_was(api: Api) -> None:
         assert (await stream.event()).data["kind"] == "missed"
 
 
+async def test_who_is_cut_off_before_the_first_event_misses_none(api: Api) -> None:
+    await api.queue()
+    async with Stream(api) as stream:
+        greeting = await stream.piece() or ""
+    (at,) = [line[4:] for line in greeting.split("\n") if line.startswith("id: ")]
+    await api.publish(kind="missed")
+
+    async with Stream(api, last_event_id=at) as stream:
+        assert "id: " not in (await stream.piece() or ""), "it has one, and is not there yet"
+        assert (await stream.event()).data["kind"] == "missed"
+
+
 async def test_what_cannot_be_gone_on_with_is_said_to_be_a_gap(api: Api) -> None:
     async with Stream(api, last_event_id="0123456789ab-7") as stream:
+        assert "id: " in (await stream.piece() or ""), "from now on it can be gone on with"
         told = await stream.event()
 
     assert (told.id, told.name, told.data["after"]) == (None, "gap", "0123456789ab-7")

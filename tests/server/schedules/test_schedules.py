@@ -79,12 +79,15 @@ async def test_pause_and_resume(api: Api, clock: Clock) -> None:
     await api("PUT", PATH, BODY)
 
     paused = (await api("POST", f"{PATH}/pause")).json
-    assert (paused["paused"], paused["nextTick"]) == (True, None)
-    assert (await api("POST", f"{PATH}/pause")).status == 200, "said twice, it is said once"
+    assert (paused["paused"], paused["nextTick"], paused["already"]) == (True, None, False)
+    again = await api("POST", f"{PATH}/pause")
+    assert (again.status, again.json["already"]) == (200, True), "said twice, it is said once"
 
     clock.advance(timedelta(hours=3))
     resumed = (await api("POST", f"{PATH}/resume")).json
     assert (resumed["paused"], resumed["nextTick"]) == (False, "2020-01-02T02:00:00.000Z")
+    assert resumed["already"] is False
+    assert (await api("POST", f"{PATH}/resume")).json["already"] is True
 
 
 async def test_a_removed_one_is_gone(api: Api) -> None:

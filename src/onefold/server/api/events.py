@@ -127,8 +127,12 @@ async def _refusal(asking: Asking) -> Farewell | None:
 
 
 def _greeting(subscription: Subscription) -> bytes:
-    """Sent at once, so that a client knows that it is heard; with what it cannot be told."""
-    hello = f"retry: {RETRY}\n: listening\n\n".encode()
+    """Sent at once, so that a client knows that it is heard; with what it cannot be told.
+
+    It has an id, so that who is cut off before the first event misses none.
+    """
+    at = "" if subscription.at is None else f"id: {subscription.at}\n"
+    hello = f"retry: {RETRY}\n{at}: listening\n\n".encode()
     if subscription.missed is None:
         return hello
     data = {

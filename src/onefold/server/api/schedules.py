@@ -94,6 +94,13 @@ class ScheduleAnswer(Answer):
     updated_at: str
 
 
+class ScheduleChanged(ScheduleAnswer):
+    """A schedule that was told to rest or to go on."""
+
+    already: bool
+    """True where it did so before."""
+
+
 class ScheduleList(Answer):
     """All of them, by name."""
 
@@ -170,14 +177,17 @@ async def delete_schedule(asking: Asking) -> Said:
 
 async def pause_schedule(asking: Asking) -> Said:
     """Let it rest. Saying it twice is saying it once."""
-    await asking.calls.apause_schedule(_name(asking))
-    return await get_schedule(asking)
+    return await _changed(asking, changed=await asking.calls.apause_schedule(_name(asking)))
 
 
 async def resume_schedule(asking: Asking) -> Said:
     """Let it go on from now."""
-    await asking.calls.aresume_schedule(_name(asking))
-    return await get_schedule(asking)
+    return await _changed(asking, changed=await asking.calls.aresume_schedule(_name(asking)))
+
+
+async def _changed(asking: Asking, *, changed: bool) -> Said:
+    told = msgspec.structs.asdict(answer_of(await _found(asking)))
+    return Said(200, ScheduleChanged(**told, already=not changed))
 
 
 def _name(asking: Asking) -> str:
@@ -276,7 +286,7 @@ ROUTES: Final = (
         summary="Let a schedule rest",
         endpoint=pause_schedule,
         scope="admin",
-        answers={200: ScheduleAnswer},
+        answers={200: ScheduleChanged},
         problems=(404,),
     ),
     Route(
@@ -286,7 +296,7 @@ ROUTES: Final = (
         summary="Let a schedule go on from now: what it slept through is not made up for",
         endpoint=resume_schedule,
         scope="admin",
-        answers={200: ScheduleAnswer},
+        answers={200: ScheduleChanged},
         problems=(404,),
     ),
 )
