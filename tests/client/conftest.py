@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import pytest
 
-from onefold.client import AsyncClient, Client
+from onefold.client import AsyncClient, AsyncRemoteEvents, Client, RemoteEvent
 from tests.fixtures.place import place, postgres_place
 
 __all__ = ["connect", "place", "postgres_place"]
@@ -29,13 +29,46 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         called = getattr(self._client, name)
+        if name == "events":
+            return self._events
         return lambda *arguments, **options: self._loop.run_until_complete(
             called(*arguments, **options)
         )
 
+    def _events(self, **options: Any) -> "BlockingEvents":
+        return BlockingEvents(self._loop, self._client.events(**options))
+
     def shut(self) -> None:
         self._loop.run_until_complete(self._client.close())
         self._loop.close()
+
+
+class BlockingEvents:
+    """`AsyncRemoteEvents` for who cannot wait."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, events: AsyncRemoteEvents) -> None:
+        self._loop = loop
+        self._events = events
+
+    @property
+    def last_id(self) -> str | None:
+        return self._events.last_id
+
+    def __enter__(self) -> Self:
+        self._loop.run_until_complete(self._events.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.run_until_complete(self._events.close())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> RemoteEvent:
+        try:
+            return self._loop.run_until_complete(self._events.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
 
 
 Connect: TypeAlias = Callable[..., Any]

@@ -18,6 +18,7 @@ from onefold import (
     NewJob,
     Onefold,
     Retention,
+    ScheduleNotFound,
     WrongState,
 )
 from onefold.claims import Mismatch, Replay, Won
@@ -171,6 +172,79 @@ def test_dead_letters_go_round_again(stage: Stage, monkeypatch: pytest.MonkeyPat
         client.replay_many(queue="email", limit=0)
 
 
+def test_dead_letters_are_removed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_flows, "REPLAYED", 2)
+    client = stage.client
+    client.enqueue_many([NewJob("mail", {"n": n}, queue="email") for n in range(5)])
+    for job in stage.onefold.engine.take(["email"], limit=5, worker="w", lease=LEASE):
+        client.nack(job.id, retryable=False, reason="broken", fence=job.fence)
+
+    assert client.delete_many(queue="email", reason="another") == 0
+    assert client.delete_many(queue="email", limit=3) == 3
+    client.delete_queue("email")
+    assert client.delete_many(queue="email", limit=4, reason="broken") == 2
+    with pytest.raises(QueueNotFound):
+        client.delete_many(queue="email")
+    with pytest.raises(InvalidInput, match="must be dead"):
+        client.delete_many(queue="email", status="completed")
+
+
+def test_schedules_are_made_paused_and_removed(stage: Stage) -> None:
+    client = stage.client
+    made = client.schedule(
+        "nightly",
+        "0 2 * * *",
+        kind="report",
+        payload={"region": "eu"},
+        queue="email",
+        tz="Europe/Berlin",
+        catch_up="all",
+        catch_up_most=7,
+        priority=-3,
+        delay=timedelta(seconds=90),
+        max_attempts=2,
+        unique_key="u",
+        unique_while="queued",
+        group_key="g",
+        tags=["a"],
+        metadata={"by": "me"},
+    )
+
+    assert (made.name, made.cron, made.kind, made.queue) == (
+        "nightly",
+        "0 2 * * *",
+        "report",
+        "email",
+    )
+    assert (made.payload, made.tz, made.catch_up) == ({"region": "eu"}, "Europe/Berlin", "all")
+    assert (made.catch_up_most, made.priority, made.delay, made.max_attempts) == (7, -3, 90.0, 2)
+    assert (made.unique_key, made.unique_while, made.group_key) == ("u", "queued", "g")
+    assert (made.tags, made.metadata, made.paused) == (("a",), {"by": "me"}, False)
+    assert made.next_tick is not None
+    assert "region" not in repr(made)
+    assert client.schedules() == [made]
+    assert [client.pause_schedule("nightly") for _ in range(2)] == [True, False]
+    assert client.schedules()[0].next_tick is None
+    assert [client.resume_schedule("nightly") for _ in range(2)] == [True, False]
+    plain = client.schedule("nightly", "@daily", kind="report", queue="email")
+    assert (plain.payload, plain.tags, plain.max_attempts) == ({}, (), 8)
+    assert [client.unschedule("nightly") for _ in range(2)] == [True, False]
+
+
+def test_a_schedule_that_cannot_be_is_refused_by_name(stage: Stage) -> None:
+    client = stage.client
+    with pytest.raises(ScheduleNotFound):
+        client.pause_schedule("nobody's")
+    with pytest.raises(QueueNotFound):
+        client.schedule("nightly", "@daily", kind="report")
+    for option, value in [("cron", "every day"), ("tz", "Mars"), ("timeout", LEASE)]:
+        with pytest.raises(InvalidInput) as refused:
+            client.schedule(
+                "nightly", **{"cron": "@daily", "kind": "a", "queue": "email", option: value}
+            )
+        assert refused.value.field == option
+
+
 def test_a_delivery_is_acknowledged_once_and_a_stale_fence_is_told(stage: Stage) -> None:
     client, job = stage.client, stage.taken()
 
@@ -284,6 +358,13 @@ def test_keys_are_listed_asked_about_and_forced(stage: Stage) -> None:
     assert client.force_settle("import", "k", {"n": 2}) is True
     assert client.claim("import", "k").result == {"n": 2}
     assert client.force_release("import", "k") is True
+    for dots in (".", ".."):
+        client.claim("import", dots)
+        assert client.force_release("import", dots) is True, "no part of the path is lost"
+    lock = stage.onefold.lock("ledger")
+    lock.acquire()
+    assert [client.unlock("ledger") for _ in range(2)] == [True, False]
+    lock.release()
     assert isinstance(client.claim("import", "k"), Won)
 
 

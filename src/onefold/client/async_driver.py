@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from onefold.client.connection import LEAST_REFUSAL
 from onefold.client.errors import Unreachable
-from onefold.client.flow import CUT, Pause, Reply, Send, is_delimited
+from onefold.client.flow import CUT, LONGEST_REFUSAL, Pause, Reply, Send, is_delimited
 from onefold.errors import UsageError
 from onefold.operations.run import run_async
 
@@ -51,23 +52,37 @@ class AsyncDriver:
         if session is not None:
             await session.close()
 
+    async def open(self, send: Send, *, silence: float) -> tuple[Reply, AsyncStream | None]:
+        """The beginning of an answer that goes on, and the rest of it; a refusal is read whole."""
+        limit = aiohttp.ClientTimeout(total=None, connect=send.timeout, sock_read=silence)
+        try:
+            response = await self._requested(send, limit)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unreachable(self._url, _reason(error)) from error
+        stream = AsyncStream(response, self._url)
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        if response.status < LEAST_REFUSAL:
+            return Reply(response.status, headers, b""), stream
+        try:
+            return Reply(response.status, headers, await stream.whole()), None
+        finally:
+            stream.close()
+
+    @staticmethod
+    async def pause(seconds: float) -> None:
+        """Send nothing for so long."""
+        await asyncio.sleep(seconds)
+
     async def _perform(self, step: Step) -> Reply | None:
         if isinstance(step, Pause):
-            await asyncio.sleep(step.seconds)
+            await self.pause(step.seconds)
             return None
         return await self._send(step)
 
     async def _send(self, send: Send) -> Reply:
         try:
-            async with self._opened().request(
-                send.method,
-                # As it stands: a name in the path may hold what aiohttp would read anew.
-                URL(self._url + send.path, encoded=True),
-                data=send.body,
-                headers={**self._headers, **send.headers},
-                timeout=aiohttp.ClientTimeout(total=send.timeout),
-                allow_redirects=False,
-            ) as response:
+            limit = aiohttp.ClientTimeout(total=send.timeout)
+            async with await self._requested(send, limit) as response:
                 body = await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(self._url, _reason(error)) from error
@@ -75,6 +90,17 @@ class AsyncDriver:
         if not is_delimited(response.status, headers):
             raise Unreachable(self._url, CUT)
         return Reply(response.status, headers, body)
+
+    async def _requested(self, send: Send, limit: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        return await self._opened().request(
+            send.method,
+            # As it stands: a name in the path may hold what aiohttp would read anew.
+            URL(self._url + send.path, encoded=True),
+            data=send.body,
+            headers={**self._headers, **send.headers},
+            timeout=limit,
+            allow_redirects=False,
+        )
 
     def _opened(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
@@ -93,6 +119,33 @@ class AsyncDriver:
             )
             self._loop = loop
         return self._session
+
+
+class AsyncStream:
+    """The rest of an answer that goes on, piece by piece."""
+
+    def __init__(self, response: aiohttp.ClientResponse, url: str) -> None:
+        """Made by `AsyncDriver.open`."""
+        self._response = response
+        self._url = url
+
+    async def read(self) -> bytes:
+        """What has come, waiting for it; nothing at the end. Given up, it loses nothing."""
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unreachable(self._url, _reason(error)) from error
+
+    async def whole(self) -> bytes:
+        """All of it, or as much as a problem may have."""
+        body = b""
+        while len(body) < LONGEST_REFUSAL and (piece := await self.read()):
+            body += piece
+        return body
+
+    def close(self) -> None:
+        """Hang up."""
+        self._response.close()
 
 
 def _reason(error: BaseException) -> str:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from onefold.client.claim_calls import AsyncClaimCalls, ClaimCalls
 from onefold.client.connection import Connection, connection
+from onefold.client.event_calls import AsyncEventCalls, EventCalls
 from onefold.client.job_calls import AsyncJobCalls, JobCalls
 from onefold.client.operator_calls import AsyncOperatorCalls, OperatorCalls
+from onefold.client.schedule_calls import AsyncScheduleCalls, ScheduleCalls
 
 if TYPE_CHECKING:
     import ssl
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from onefold.client.sync_driver import SyncDriver
 
 
-class Client(JobCalls, ClaimCalls, OperatorCalls):
+class Client(JobCalls, ClaimCalls, ScheduleCalls, EventCalls, OperatorCalls):
     """A server's jobs, keys and queues, for plain code. Threads may share one.
 
         with Client("https://onefold.example.com", api_key="of_…") as client:
@@ -65,7 +67,9 @@ class Client(JobCalls, ClaimCalls, OperatorCalls):
         self.close()
 
 
-class AsyncClient(AsyncJobCalls, AsyncClaimCalls, AsyncOperatorCalls):
+class AsyncClient(
+    AsyncJobCalls, AsyncClaimCalls, AsyncScheduleCalls, AsyncEventCalls, AsyncOperatorCalls
+):
     """`Client`, awaited. It belongs to the event loop of its first request.
 
     async with AsyncClient("https://onefold.example.com", api_key="of_…") as client:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 KEY: Final = "Idempotency-Key"
 JSON: Final = "application/json"
 WITHOUT_BODY: Final = frozenset({204, 304})
+LONGEST_REFUSAL: Final = 2**16
+"""Bytes that are read of a stream's answer that is none."""
 CUT: Final = "the answer was cut off, or does not say how long it is"
 
 
@@ -98,7 +100,12 @@ def delete(path: str, query: Mapping[str, Any] | None = None) -> Send:
 
 def place(*parts: str) -> str:
     """A path below /v1, of names that may hold anything."""
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+    return "/v1/" + "/".join(_part(part) for part in parts)
+
+
+def _part(part: str) -> str:
+    # A key may be a dot or two, which would be taken out of the path.
+    return part.replace(".", "%2E") if part in {".", ".."} else quote(part, safe="")
 
 
 def _with_query(path: str, query: Mapping[str, Any] | None) -> str:

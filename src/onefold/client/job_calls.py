@@ -87,6 +87,13 @@ class JobCalls:
         """
         return self._driver.run(jobs.delete(self._connection.ask, job_id))
 
+    def delete_many(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
+        """Remove the dead letters of one queue, `queue=`, by filter; how many. Safe to repeat.
+
+        Where an answer was lost, those that its request had removed are not counted.
+        """
+        return self._driver.run(jobs.delete_many(self._connection.ask, filters, limit=limit))
+
     def acknowledge(
         self, job_id: str, *, fence: int | None = None, result: Json = None
     ) -> Accepted:
@@ -197,6 +204,14 @@ class AsyncJobCalls:
         Where the answer to a first try was lost, False may mean that this call removed it.
         """
         return await self._driver.run(jobs.delete(self._connection.ask, job_id))
+
+    async def delete_many(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
+        """Remove the dead letters of one queue, `queue=`, by filter; how many. Safe to repeat.
+
+        Where an answer was lost, those that its request had removed are not counted.
+        """
+        flow = jobs.delete_many(self._connection.ask, filters, limit=limit)
+        return await self._driver.run(flow)
 
     async def acknowledge(
         self, job_id: str, *, fence: int | None = None, result: Json = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onefold.calls.claims import SURFACE
+from onefold.calls.claims import SURFACE, lock_key
 from onefold.client.flows import keys, queues
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ class OperatorCalls:
         flow = keys.force_release(self._connection.ask, scope, key, surface=surface, step=step)
         return self._driver.run(flow)
 
+    def unlock(self, name: str) -> bool:
+        """An operator's word: take a lock from its holder and fence it off."""
+        return self.force_release("", lock_key(name), surface="lock")
+
 
 class AsyncOperatorCalls:
     """`OperatorCalls`, awaited."""
@@ -191,3 +195,7 @@ class AsyncOperatorCalls:
         """An operator's word: this key is free. Its holder is fenced off."""
         flow = keys.force_release(self._connection.ask, scope, key, surface=surface, step=step)
         return await self._driver.run(flow)
+
+    async def unlock(self, name: str) -> bool:
+        """An operator's word: take a lock from its holder and fence it off."""
+        return await self.force_release("", lock_key(name), surface="lock")

@@ -55,7 +55,7 @@ def persist(
             failure = error
         if reply is not None and not is_passing(reply):
             return msgspec.structs.replace(reply, tries=tried)
-        wait = max(patience.pause(tried, dice()), _asked_for(reply))
+        wait = max(patience.pause(tried, dice()), asked_for(reply))
         if tried >= patience.tries or clock() + wait >= deadline:
             if failure is not None:
                 raise Unreachable(failure.url, failure.reason, tries=tried) from failure.__cause__
@@ -74,7 +74,7 @@ def is_passing(reply: Reply) -> bool:
     return code in ASK_AGAIN or (code == "lease_lost" and "retry-after" in reply.headers)
 
 
-def _asked_for(reply: Reply | None) -> float:
+def asked_for(reply: Reply | None) -> float:
     """The seconds that the server asks for; 0 where it does not."""
     said = None if reply is None else reply.headers.get("retry-after")
     if reply is None or said is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onefold.calls.jobs import FindOptions
 from onefold.client import wire
+from onefold.client.errors import QueueNotFound
 from onefold.client.flow import delete as delete_request
 from onefold.client.flow import get, place, post
 from onefold.client.jobs import RemoteJob, RemotePage, state_of
@@ -42,6 +43,13 @@ class ReplayedMany(wire.Said, frozen=True, kw_only=True):
 
     items: tuple[Replayed, ...] = ()
     next: str | None = None
+
+
+class Deleted(wire.Said, frozen=True, kw_only=True):
+    """How many letters are gone, and whether there may be more."""
+
+    deleted: int = 0
+    more: bool = False
 
 
 class Cancelled(wire.Said, frozen=True, kw_only=True):
@@ -98,11 +106,7 @@ def replay_many(
 ) -> Flow[EnqueuedMany[Any]]:
     """Replay the dead letters of a queue, by filter: as many requests as it takes."""
     given.flag(fresh, "fresh")
-    said = _query(filters)
-    queue = names.name(said.pop("queue", None), "queue")
-    if said.pop("status", "dead") != "dead":
-        raise InvalidInput("status", "must be dead: over HTTP, only dead letters go by filter")
-    path = place("queues", queue, "dead", "replay")
+    path, said = _letters(filters, "dead", "replay")
     answers: list[Enqueued[Any]] = []
     after: str | None = None
     while True:
@@ -114,6 +118,33 @@ def replay_many(
         after = told.next
         if after is None or (limit is not None and len(answers) >= limit):
             return EnqueuedMany(answers)
+
+
+def delete_many(ask: Ask, filters: FindOptions, *, limit: int | None) -> Flow[int]:
+    """Remove the dead letters of a queue, by filter: as many requests as it takes."""
+    path, said = _letters(filters, "dead")
+    deleted = 0
+    while True:
+        left = None if limit is None else limit - deleted
+        try:
+            reply = yield from ask(delete_request(path, {**said, "limit": _most(left)}))
+        except QueueNotFound:
+            if deleted:  # Its letters had outlived it.
+                return deleted
+            raise
+        told = wire.read(reply, Deleted)
+        deleted += told.deleted
+        if not told.more or (limit is not None and deleted >= limit):
+            return deleted
+
+
+def _letters(filters: FindOptions, *parts: str) -> tuple[str, dict[str, Any]]:
+    """Where the dead letters of a queue are, and which of them are meant."""
+    said = _query(filters)
+    queue = names.name(said.pop("queue", None), "queue")
+    if said.pop("status", "dead") != "dead":
+        raise InvalidInput("status", "must be dead: over HTTP, only dead letters go by filter")
+    return place("queues", queue, *parts), said
 
 
 def _most(left: int | None) -> int | None:

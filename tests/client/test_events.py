@@ -1,0 +1,214 @@
+"""A server's events over HTTP: told as they happen, and over every connection that ends."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from onefold import InvalidInput, Onefold
+from onefold.client import AsyncClient, Client, NotAuthorized, ServerError, Unreachable
+from onefold.client.flow import Pause, Reply
+from onefold.client.flows.events import Ear, Heard, Open, Read, listen
+from onefold.client.patience import Patience
+from onefold.errors import UsageError
+from onefold.server import create_app
+from onefold.server.settings import ServerSettings
+from tests.client.conftest import Connect
+from tests.client.running import running
+from tests.client.scripted import Act, Close, Cut, Scripted, answer, problem
+
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+END = b"0\r\n\r\n"
+
+
+class Stage(NamedTuple):
+    """A server's database, and where the server is."""
+
+    onefold: Onefold
+    url: str
+
+
+@pytest.fixture
+def stage(sqlite_url: str) -> Iterator[Stage]:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+        app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
+        with running(app) as url:
+            with Client(url) as client:
+                client.save_queue("email")
+                client.save_queue("other")
+            yield Stage(onefold, url)
+
+
+def told(*blocks: str) -> bytes:
+    """One chunk of a stream."""
+    text = "".join(f"{block}\n\n" for block in blocks).encode()
+    return f"{len(text):x}\r\n".encode() + text + b"\r\n"
+
+
+def greeting(at: str = "") -> str:
+    return f"retry: 1\n{f'id: {at}' if at else ':'}"
+
+
+def event(number: int) -> str:
+    return f'id: a-{number}\nevent: job.ended\ndata: {{"at":"2026-01-01T00:00:00Z","n":{number}}}'
+
+
+def test_what_happens_is_told(stage: Stage, connect: Connect) -> None:
+    client = connect(stage.url)
+    with client.events(queue="email", event=["jobs.enqueued"]) as events:
+        client.enqueue("unheard", queue="other")
+        client.enqueue("mail", {"secret": 1}, queue="email", unique_key="u")
+        client.enqueue("mail", {"secret": 1}, queue="email", unique_key="u")
+        client.enqueue("more", queue="email")
+        first, second = next(events), next(events)
+
+    assert (first.name, first.queue, first.data["kind"]) == ("jobs.enqueued", "email", "mail")
+    assert first.at is not None
+    assert (second.data["kind"], second.id) == ("more", events.last_id)
+    assert "secret" not in str(first)
+    assert list(events) == [], "it has been closed"
+
+
+def test_another_listener_goes_on_behind_an_event(stage: Stage, connect: Connect) -> None:
+    client = connect(stage.url)
+    with client.events(event=["jobs.enqueued"]) as events:
+        greeted = events.last_id
+        client.enqueue("first", queue="email")
+        seen = next(events)
+        client.enqueue("second", queue="email")
+
+    with client.events(after=seen.id, event=["jobs.enqueued"]) as rest:
+        assert next(rest).data["kind"] == "second"
+    with client.events(after=greeted, event=["jobs.enqueued"]) as everything:
+        assert [next(everything).data["kind"] for _ in range(2)] == ["first", "second"]
+    with client.events(after="0123456789ab-7") as strange:
+        gap = next(strange)
+        assert (gap.name, gap.id, gap.data["after"]) == ("gap", None, "0123456789ab-7")
+        client.enqueue("third", queue="email")
+        assert next(strange).data["kind"] == "third"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        END,
+        b"",
+        b"5\r\nda",
+        told(event(3))[:-30],
+        told('event: stopping\ndata: {"detail":"x"}'),
+    ],
+    ids=["ended", "closed", "cut", "cut in an event", "told so"],
+)
+def test_a_connection_that_ends_is_made_again_where_it_was(connect: Connect, end: bytes) -> None:
+    script: list[Act] = [
+        Close(HEAD + told(greeting("a-0")) + end),
+        Close(HEAD + told(greeting()) + told(event(1), event(2)) + end),
+        Cut(),
+        problem(503, "unavailable"),
+        Close(HEAD + told(greeting(), event(3), ": still here", 'event: gap\ndata: {"after":"x"}')),
+    ]
+    with Scripted(script) as server, connect(server.url).events(after="z") as events:
+        heard = [next(events) for _ in range(4)]
+
+    assert [one.data.get("n", one.name) for one in heard] == [1, 2, 3, "gap"]
+    asked = [asked.headers["last-event-id"] for asked in server.asked]
+    assert asked == ["z", "a-0", "a-2", "a-2", "a-2"]
+
+
+def test_a_refusal_ends_it(connect: Connect) -> None:
+    revoked = Close(HEAD + told(greeting("a-0"), 'event: revoked\ndata: {"detail":"x"}'))
+    with Scripted([revoked, problem(401, "unauthenticated", "No key.")]) as server:
+        events = connect(server.url, api_key="of_key").events()
+        with pytest.raises(NotAuthorized, match="No key"):
+            next(events)
+
+        assert list(events) == []
+        with pytest.raises(UsageError, match="have ended"), events:
+            pass
+    assert server.asked[0].headers["authorization"] == "Bearer of_key"
+    assert server.asked[0].headers["accept"] == "text/event-stream"
+
+
+def test_who_is_away_for_too_long_is_given_up(connect: Connect) -> None:
+    with Scripted(lambda _: Close(HEAD)) as server:
+        with pytest.raises(Unreachable) as failed:
+            next(connect(server.url, tries=2).events())
+
+        assert (failed.value.tries, failed.value.url) == (2, server.url)
+    with Scripted([problem(503, "unavailable")]) as server, pytest.raises(ServerError) as refused:
+        next(connect(server.url, tries=1).events())
+    assert refused.value.answered == 503
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        answer(200, {"hello": 1}),
+        Close(HEAD + told("data: [1]")),
+        Close(HEAD + told("data: {")),
+        Close(HEAD + told('data: {"at": "now"}')),
+    ],
+    ids=["JSON", "an array", "no JSON", "no time"],
+)
+def test_what_cannot_be_read_is_told(connect: Connect, act: Any) -> None:
+    with Scripted([act]) as server, pytest.raises(ServerError, match="Is there an Onefold server"):
+        next(connect(server.url).events())
+
+
+def test_what_nobody_can_mean_is_refused_at_once(connect: Connect) -> None:
+    client = connect("http://127.0.0.1:1")
+    for options in ({"event": "job.ended"}, {"event": [1]}, {"queue": "a*b"}, {"after": ""}):
+        with pytest.raises(InvalidInput):
+            client.events(**options)
+
+
+def test_another_thread_may_hang_up(stage: Stage) -> None:
+    heard: list[Any] = []
+    with Client(stage.url) as client, client.events(event=["job.ended"]) as events:
+        listener = threading.Thread(target=lambda: heard.extend(events))
+        listener.start()
+        events.close()
+        listener.join(10)
+
+    assert (heard, listener.is_alive()) == ([], False)
+
+
+async def _impatient(url: str) -> list[str]:
+    async with AsyncClient(url) as client, client.events(event=["jobs.enqueued"]) as events:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(events), 0.01)
+        await client.enqueue("mail", queue="email")
+        heard = await anext(events)
+        return [heard.name]
+
+
+def test_a_wait_that_is_given_up_loses_nothing(stage: Stage) -> None:
+    assert asyncio.run(_impatient(stage.url)) == ["jobs.enqueued"]
+
+
+def test_a_stream_that_was_heard_is_waited_for_anew() -> None:
+    """The count of failures begins again with every connection that says something."""
+    ear = Ear(path="/v1/events", query={})
+    patience = Patience(tries=2, deadline=timedelta(seconds=30))
+    flow = listen(ear, "http://localhost", patience, clock=lambda: 0.0, dice=lambda: 1.0)
+    opened = Reply(200, {"content-type": "text/event-stream"}, b"")
+    away = Unreachable("http://localhost", "refused")
+    assert isinstance(next(flow), Open)
+    for _ in range(3):
+        assert flow.send(opened) == Read()
+        assert flow.send(b"retry: 5000\n\n") == Heard()
+        assert flow.send(None) == Read()
+        assert flow.throw(away) == Pause(5.0)
+        assert isinstance(flow.send(None), Open)
+        assert flow.throw(away) == Pause(5.0)
+        assert isinstance(flow.send(None), Open)
+    with pytest.raises(Unreachable, match="tried 2 times"):
+        flow.throw(away)
