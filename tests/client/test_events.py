@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from onefold import InvalidInput, Onefold
 from onefold.client import AsyncClient, Client, NotAuthorized, ServerError, Unreachable
 from onefold.client.flow import Pause, Reply
+from onefold.client.flows import events
 from onefold.client.flows.events import Ear, Heard, Open, Read, listen
 from onefold.client.patience import Patience
 from onefold.errors import UsageError
@@ -19,6 +21,8 @@ from onefold.server.settings import ServerSettings
 from tests.client.conftest import Connect
 from tests.client.running import running
 from tests.client.scripted import Act, Close, Cut, Scripted, answer, problem
+from tests.client.served import serving
+from tests.fixtures.place import Place
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
@@ -178,6 +182,27 @@ def test_another_thread_may_hang_up(stage: Stage) -> None:
         listener.join(10)
 
     assert (heard, listener.is_alive()) == ([], False)
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_server_that_was_killed_is_come_back_to(
+    place: Place, tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "LONGEST_RETRY", 0.01)
+    with serving(place, tmp_path) as server:
+        client = connect(server.url, tries=1000)
+        client.save_queue("email")
+        with client.events(event=["jobs.enqueued"]) as listened:
+            client.enqueue("first", queue="email")
+            seen = next(listened)
+            server.kill()
+            server.start()
+            gap = next(listened)
+            client.enqueue("second", queue="email")
+            again = next(listened)
+
+    assert (seen.data["kind"], gap.name, again.data["kind"]) == ("first", "gap", "second")
+    assert gap.data["after"] == seen.id
 
 
 async def _impatient(url: str) -> list[str]:
