@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onefold.client.errors import Unreachable
 from onefold.client.flow import Pause
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onefold.client.flows.events import Ear
     from onefold.client.sync_driver import SyncDriver, SyncStream
 
-ENDED = "These events have ended. Ask for new ones: events(after=…) goes on behind the last."
+ENDED: Final = "These events have ended. Ask for new ones: events(after=…) goes on behind the last."
 
 
 class _Events:
