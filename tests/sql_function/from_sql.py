@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 KEY_REUSED: Final = "OF422"
-CONFLICTS: Final = ("cannot be given together", "needs a unique_key")
+CONFLICTS: Final = (
+    "cannot be given together", "needs a unique_key", "needs on_duplicate", '"raise" contradicts',
+)  # fmt: skip
+BEYOND: Final = {"backoff"}
+"""What a job may have and SQL cannot say: the library stores it, and SQL finds it."""
 
 
 def call(
@@ -56,6 +60,7 @@ def answered(row: Mapping[str, Any]) -> Enqueued:
         duplicate=row["duplicate"],
         state=row["state"],
         mismatch=row["mismatch"],
+        replaced=row["replaced"],
     )
 
 
@@ -88,7 +93,7 @@ class FromSql(SyncSubject):
         self._connections: list[psycopg.Connection[Any]] = []
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        if name not in {"enqueue", "enqueue_many"}:
+        if name not in {"enqueue", "enqueue_many"} or options.keys() & BEYOND:
             return super()._call(name, *args, **options)
         options = {**options, "tenant": self._tenant, "clock": self.clock.now}
         if name == "enqueue_many":

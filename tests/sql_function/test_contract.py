@@ -13,13 +13,14 @@ import pytest
 from psycopg import sql
 
 from onefold.errors import InvalidInput
-from onefold.model.job import NewJob, OnDuplicate
+from onefold.model.job import NewJob
 from onefold.model.retention import Retention
 from onefold.testing.contract import (
     answers,
     batches,
     on_duplicate,
     publish_keys,
+    rerun,
     scopes,
     shards,
     suppressed,
@@ -34,7 +35,6 @@ T = TypeVar("T", bound=type)
 
 RESENT: Final = "the ids of an earlier try"
 RETENTION: Final = "retention"
-REPLACE: Final = "on_duplicate replace or rerun"
 MISSING: Final[dict[str, set[str]]] = {}
 """What cannot be asked for from SQL, and the tests of the contract that ask for it."""
 
@@ -86,11 +86,6 @@ class TestPayloads(answers.TestPayloads): ...
 class TestLostAnswers(answers.TestLostAnswers): ...
 
 
-@without(
-    REPLACE,
-    "test_the_newest_request_of_the_batch_wins_where_it_may",
-    "test_one_call_meets_holders_in_every_state",
-)
 class TestBatches(batches.TestBatches): ...
 
 
@@ -117,7 +112,6 @@ class TestKeysNeverReturn(scopes.TestKeysNeverReturn): ...
 class TestPublishKeys(publish_keys.TestPublishKeys): ...
 
 
-@without(REPLACE, "test_a_repeated_replace_replaces_once", "test_a_repeated_rerun_triggers_once")
 class TestPublishKeysAndUniqueKeys(publish_keys.TestPublishKeysAndUniqueKeys): ...
 
 
@@ -133,6 +127,23 @@ class TestKeep(on_duplicate.TestKeep): ...
 class TestRaise(on_duplicate.TestRaise): ...
 
 
+class TestReplace(on_duplicate.TestReplace): ...
+
+
+class TestDebounce(on_duplicate.TestDebounce): ...
+
+
+class TestRerun(rerun.TestRerun): ...
+
+
+@without(RETENTION, "test_a_record_that_is_not_kept_hands_its_key_over_too")
+class TestEndings(rerun.TestEndings): ...
+
+
+@without(RETENTION, "test_it_is_the_whole_request")
+class TestSuccessors(rerun.TestSuccessors): ...
+
+
 @without(RETENTION, "test_those_of_a_job_that_is_gone_leave_nothing_behind")
 class TestSuppressed(suppressed.TestSuppressed): ...
 
@@ -141,6 +152,17 @@ class TestTurns(shards.TestTurns): ...
 
 
 class TestShardOrder(shards.TestShardOrder): ...
+
+
+class TestAllShards:
+    """What an enqueue of many does; the rest is about other calls."""
+
+    test_every_queued_holder_takes_the_newer_request = (
+        shards.TestAllShards.test_every_queued_holder_takes_the_newer_request
+    )
+    test_every_successor_is_stored_when_its_holder_ends = (
+        shards.TestAllShards.test_every_successor_is_stored_when_its_holder_ends
+    )
 
 
 def test_what_is_missing_cannot_be_asked_for(subject: FromSql) -> None:
@@ -156,8 +178,4 @@ def test_what_is_missing_cannot_be_asked_for(subject: FromSql) -> None:
     assert [names for _, names in found if RETENTION in names] == []
     with pytest.raises(InvalidInput, match="item 0: retention is no option of a job"):
         subject.enqueue_many([NewJob("email", retention=Retention())])
-    words: tuple[OnDuplicate, ...] = ("replace", "rerun")
-    for word in words:
-        with pytest.raises(InvalidInput, match=f"must be keep or raise here, got '{word}'"):
-            subject.enqueue("email", unique_key="k", on_duplicate=word)
-    assert set(MISSING) == {RESENT, RETENTION, REPLACE}
+    assert set(MISSING) == {RESENT, RETENTION}

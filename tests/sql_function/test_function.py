@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NO_NUL = ("\x00", "\ud800")
 FIELDS = ("kind", "queue", "unique_key", "idempotency_key", "run_at", "expires_at", "delay",
           "unique_for", "idempotency_for", "priority", "max_attempts", "request_id", "unique_while",
-          "on_duplicate", "on_mismatch")  # fmt: skip
+          "on_duplicate", "on_mismatch", "max_wait")  # fmt: skip
 
 
 def ask(connection: psycopg.Connection[Any], **arguments: Any) -> Any:
@@ -40,7 +40,7 @@ def ask(connection: psycopg.Connection[Any], **arguments: Any) -> Any:
 
 def test_a_kind_is_enough(connection: psycopg.Connection[Any], onefold: Onefold) -> None:
     row = connection.execute("select * from onefold_enqueue('email')").fetchall()[0]
-    assert row[1:] == (False, True, "queued", False)
+    assert row[1:] == (False, True, "queued", False, False)
     job = onefold.get(str(row[0]))
     assert job is not None
     assert (job.kind, job.payload, job.queue, job.priority) == ("email", {}, "default", 0)
@@ -98,7 +98,7 @@ def test_asyncpg_needs_no_hint(postgres_url: str, schema: str, onefold: Onefold)
             await connection.close()
 
     job_id, *rest = asyncio.run(enqueue())
-    assert rest == [False, True, "queued", False]
+    assert rest == [False, True, "queued", False, False]
     assert onefold.enqueue("email", {"to": 1}, unique_key="k").id == str(job_id)
 
 
@@ -166,6 +166,7 @@ TYPES: dict[str, type] = {
     "delay": timedelta,
     "unique_for": timedelta,
     "idempotency_for": timedelta,
+    "max_wait": timedelta,
     "priority": int,
     "max_attempts": int,
 }
@@ -201,7 +202,7 @@ def test_what_the_library_refuses_is_refused_by_name(
     assert refused
 
 
-@pytest.mark.parametrize("field", ["delay", "unique_while", "unique_for", "across_kinds"])
+@pytest.mark.parametrize("field", sorted(CONFLICTS.keys() - {"retention"}))
 def test_options_that_contradict_each_other_are_named(
     connection: psycopg.Connection[Any], field: str
 ) -> None:
@@ -338,7 +339,14 @@ def test_a_publish_key_remembers_a_job_that_is_gone(
     row = ask(connection, kind="email", idempotency_key="K")
     job_id = str(row[0])
     onefold.delete(job_id)
-    assert ask(connection, kind="email", idempotency_key="K") == (row[0], True, False, None, False)
+    assert ask(connection, kind="email", idempotency_key="K") == (
+        row[0],
+        True,
+        False,
+        None,
+        False,
+        False,
+    )
     assert onefold.enqueue("email", idempotency_key="K").state is None
 
 
@@ -354,7 +362,7 @@ def test_the_successor_of_a_holder_whose_life_is_over_is_the_next_holder(
     later = ask(
         connection, kind="email", payload='{"n": 2}', unique_key="k", clock=soon + timedelta(days=1)
     )
-    assert later[1:] == (True, False, "queued", False)
+    assert later[1:] == (True, False, "queued", False, False)
     assert str(later[0]) != first.id
     successor, old = onefold.get(str(later[0])), onefold.get(first.id)
     assert successor is not None
@@ -389,7 +397,7 @@ GRANTED: tuple[LiteralString, ...] = (
 )
 DEFINED: tuple[LiteralString, ...] = (
     "grant usage on schema {schema} to {role}",
-    "alter function onefold_enqueue_many(jsonb, text, text, text, timestamptz) security definer",
+    "alter function onefold_enqueue_many security definer",
 )
 
 
@@ -416,7 +424,7 @@ def test_settings_of_the_caller_change_no_fingerprint(
     for setting in ("extra_float_digits = -10", "datestyle = 'german'", "timezone = 'Asia/Tokyo'"):
         connection.execute(f"set {setting}".encode())
     assert ask(connection, kind="email", payload=json.dumps(payload), unique_key="k")[1:] == (
-        True, False, "queued", False,
+        True, False, "queued", False, False,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def test_the_sql_of_the_page_runs(dsn: str) -> None:
                 connection.execute(text.encode())
             connection.execute("insert into invoice values (8)")
         kinds = sorted(job.kind for job in onefold.find())
-    assert kinds == ["digest"] * 3 + ["invoice.email", "invoice.index"]
+    assert kinds == ["digest"] * 3 + ["invoice.email", "invoice.index", "search.index"]
 
 
 def test_the_page_names_every_argument(dsn: str) -> None:

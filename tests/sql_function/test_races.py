@@ -84,6 +84,8 @@ KEYS: dict[str, dict[str, Any]] = {
     "across kinds": {"unique_key": "{key}", "across_kinds": True},
     "publish": {"idempotency_key": "{key}"},
     "both": {"unique_key": "{key}", "idempotency_key": "{key}"},
+    "replace": {"unique_key": "{key}", "on_duplicate": "replace"},
+    "rerun": {"unique_key": "{key}", "on_duplicate": "rerun"},
 }
 
 
