@@ -197,7 +197,7 @@ async def test_a_known_key_tells_how_its_job_stands(api: Api) -> None:
         ("processing", "running"),
         ("completed", "completed"),
         ("dead", "cancelled"),
-        ("dead", None),
+        ("completed", None),
     ]
 
 

@@ -124,10 +124,10 @@ def created_at(job_id: str) -> str:
 def word_of(state: StateWord | None) -> Word:
     """SimpleQ's word for a stored state.
 
-    Of a job whose record is gone nobody knows whether it ever ran. `dead` promises nothing: it will
-    not run any more.
+    A job whose record is gone has ended, mostly well and long ago. Were it called `dead`, its
+    publisher might send it again under another key, and have it done twice.
     """
-    return "dead" if state is None else WORDS[state]
+    return "completed" if state is None else WORDS[state]
 
 
 def state_of(job: Job) -> JobState:
