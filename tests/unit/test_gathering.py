@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.databases.gathering import (
+    CROWD,
     LARGEST_FLIGHT,
     HeldUp,
     Lane,
@@ -20,6 +21,7 @@ from onefold.databases.gathering import (
     Waiting,
     flight,
 )
+from onefold.databases.gathering import tasks as tasks_of_gathering
 from onefold.databases.gathering.tasks import GatheredTasks
 from onefold.databases.gathering.threads import GatheredThreads
 from onefold.errors import (
@@ -222,6 +224,81 @@ class TestLanes:
             LARGEST_FLIGHT, LARGEST_FLIGHT + 1, LARGEST_FLIGHT + 2,
         ]  # fmt: skip
         assert lane.board() == []
+
+
+class Slow:
+    """A database that takes its time: transactions stand still until they are let go."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.go = asyncio.Event()
+
+    async def transact(self, build: Any, *, patient: bool, deadline: float | None = None) -> Any:
+        answers = answered(build)
+        self.sizes.append(len(answers))
+        await self.go.wait()
+        return answers
+
+    async def ask(self, gathered: GatheredTasks, *numbers: int) -> list[asyncio.Task[Any]]:
+        """Ask for these at once, and come back when whoever may leave has left."""
+        tasks = [asyncio.create_task(gathered.run(shared(number))) for number in numbers]
+        for _ in range(3):
+            await asyncio.wait(tasks, timeout=0)
+        return tasks
+
+
+class TestCrowds:
+    def test_a_few_tasks_wait_for_the_flight_that_is_on_its_way(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tasks_of_gathering, "LATE", 60)
+
+        async def play() -> list[int]:
+            slow = Slow()
+            gathered = GatheredTasks(slow.transact, **SETTINGS)
+            tasks = [*await slow.ask(gathered, 0), *await slow.ask(gathered, *range(1, CROWD))]
+            assert slow.sizes == [1]
+            slow.go.set()
+            assert await asyncio.gather(*tasks) == list(range(CROWD))
+            return slow.sizes
+
+        assert asyncio.run(play()) == [1, CROWD - 1]
+
+    def test_a_crowd_of_tasks_does_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tasks_of_gathering, "LATE", 60)
+
+        async def play() -> list[int]:
+            slow = Slow()
+            gathered = GatheredTasks(slow.transact, **SETTINGS)
+            tasks = [*await slow.ask(gathered, 0), *await slow.ask(gathered, *range(1, CROWD + 1))]
+            assert slow.sizes == [1, CROWD]
+            # Two are enough.
+            tasks += await slow.ask(gathered, *range(CROWD + 1, 3 * CROWD))
+            assert slow.sizes == [1, CROWD]
+            slow.go.set()
+            assert await asyncio.gather(*tasks) == list(range(3 * CROWD))
+            return slow.sizes
+
+        assert sum(asyncio.run(play())) == 3 * CROWD
+
+    def test_nobody_waits_for_a_flight_that_is_late(self) -> None:
+        async def play() -> None:
+            hangs, works = Slow(), Slow()
+            works.go.set()
+            flights = iter([hangs.transact, works.transact])
+
+            async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
+                return await next(flights)(build, patient=patient, deadline=deadline)
+
+            gathered = GatheredTasks(transact, **SETTINGS)
+            (first,) = await hangs.ask(gathered, 0)
+            (second,) = await hangs.ask(gathered, 1)
+            assert await second == 1
+            assert not first.done()
+            hangs.go.set()
+            assert await first == 0
+
+        asyncio.run(play())
 
 
 def answered(build: Any) -> Any:

@@ -4,8 +4,9 @@
     caller ─┼─ pending ─ flight ─ one commit ─┼─ answer
     caller ─┘                                 └─ its own error
 
-1. Nobody waits for company: a flight leaves as soon as there is a place for one, with whoever is
-   there. Those who come meanwhile take the next.
+1. Nobody waits for company: where none is on its way, a flight leaves at once, with whoever is
+   there. Those who come meanwhile take the next. It waits for the first to land, unless they are a
+   crowd or the first is late.
 2. A flight that fails goes item by item, so that one bad item never fails its neighbours.
 3. A flight does not wait long for a key that somebody holds. The item whose key it is gets a lane
    of its own, where it waits patiently with others that want the same key, and stalls nobody else.
@@ -15,6 +16,7 @@ Here is what threads and tasks have in common; how they wait is in `threads` and
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
 from copy import copy
@@ -41,6 +43,11 @@ PATIENT_FLIGHTS: Final = 5
 """Of all lanes together: held keys must not use up the connections that everybody needs."""
 FLIGHTS: Final = 2
 """At once, of one lane: while one waits for the disk, the next is on its way."""
+CROWD: Final = 8
+"""So many tasks do not wait for another flight to land. Fewer do: while their event loop is busy, a
+flight costs far more than a seat."""
+LATE: Final = 0.1
+"""Seconds after which a flight is waited for no longer: its connection may hang."""
 
 
 class HeldUp(Exception):
@@ -199,18 +206,33 @@ W = TypeVar("W", bound=Waiting)
 class Lane(Generic[W]):
     """Those who wait for a flight, and the flights that are on their way."""
 
-    def __init__(self, *, patient: bool) -> None:
+    def __init__(self, *, patient: bool, crowd: int = 1) -> None:
         """A patient lane has one key, and one flight that may wait long for it."""
         self.patient = patient
+        self._crowd = crowd
         self.pending: list[W] = []
         self.flights: Flights = Flights()
         self.boarding = False
         """True where a flight has been called for and not left yet."""
+        self.watched = False
+        """True where somebody looks after those who wait when the flight is late."""
+        self._left_at = time.monotonic()
 
     @property
     def has_place(self) -> bool:
         """Whether a flight may leave now."""
-        return len(self.flights) < (1 if self.patient else FLIGHTS)
+        return self._may_leave(beside=len(self.flights))
+
+    @property
+    def has_place_again(self) -> bool:
+        """Whether a flight that has just landed, and is still counted, may leave again."""
+        return self._may_leave(beside=len(self.flights) - 1)
+
+    def _may_leave(self, *, beside: int) -> bool:
+        if beside <= 0 or self.patient:
+            return beside <= 0
+        is_crowd = len(self.pending) >= self._crowd
+        return beside < FLIGHTS and (is_crowd or time.monotonic() - self._left_at >= LATE)
 
     @property
     def is_empty(self) -> bool:
@@ -219,6 +241,7 @@ class Lane(Generic[W]):
 
     def board(self) -> list[W]:
         """The next flight."""
+        self._left_at = time.monotonic()
         boarding = self.pending[:LARGEST_FLIGHT]
         del self.pending[: len(boarding)]
         return boarding
@@ -227,8 +250,9 @@ class Lane(Generic[W]):
 class Lanes(Generic[W]):
     """The lanes of a process or an event loop."""
 
-    def __init__(self) -> None:
-        """Empty."""
+    def __init__(self, *, crowd: int = 1) -> None:
+        """Empty. So many in a lane do not wait for its flight to land."""
+        self._crowd = crowd
         self._lanes: dict[tuple[Hashable, Hashable], Lane[W]] = {}
 
     def of(self, shared: Shared[Any, Any], *, held: bool) -> Lane[W]:
@@ -237,7 +261,7 @@ class Lanes(Generic[W]):
         if own is not None:
             return own
         key = shared.key if held else None
-        return self._lanes.setdefault((shared.mates, key), Lane(patient=held))
+        return self._lanes.setdefault((shared.mates, key), Lane(patient=held, crowd=self._crowd))
 
     def leave(self, shared: Shared[Any, Any], lane: Lane[W]) -> None:
         """Forget a lane that nobody is in. May be said twice: another in its place stays."""

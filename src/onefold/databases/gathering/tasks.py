@@ -11,6 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onefold.databases.gathering import (
+    CROWD,
+    LATE,
     PATIENT_FLIGHTS,
     HeldUp,
     Lane,
@@ -70,7 +72,7 @@ class GatheredTasks:
         self._transact = transact
         self._seconds = patience
         self._busy = busy
-        self._lanes: Lanes[WaitingTask] = Lanes()
+        self._lanes: Lanes[WaitingTask] = Lanes(crowd=CROWD)
         self._flights: set[asyncio.Task[None]] = set()
         self._patience = asyncio.Semaphore(PATIENT_FLIGHTS)
 
@@ -105,9 +107,22 @@ class GatheredTasks:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         waiting = WaitingTask(shared, deadline, future)
         lane.pending.append(waiting)
-        if lane.has_place and not lane.boarding:
-            self._call_for_a_flight(lane, shared)
+        self._see_to(lane, shared)
         return await waiting.future
+
+    def _see_to(self, lane: Lane[WaitingTask], shared: Shared[Any, Any]) -> None:
+        """Have a flight leave for those who wait, now or when the one on its way is late."""
+        if not lane.pending or lane.boarding:
+            return
+        if lane.has_place:
+            self._call_for_a_flight(lane, shared)
+        elif not lane.watched and not lane.patient:
+            lane.watched = True
+            asyncio.get_running_loop().call_later(LATE, self._look_again, lane, shared)
+
+    def _look_again(self, lane: Lane[WaitingTask], shared: Shared[Any, Any]) -> None:
+        lane.watched = False
+        self._see_to(lane, shared)
 
     def _call_for_a_flight(self, lane: Lane[WaitingTask], shared: Shared[Any, Any]) -> None:
         token = Token()
@@ -135,8 +150,7 @@ class GatheredTasks:
     def _end_flight(self, lane: Lane[WaitingTask], shared: Shared[Any, Any], token: Token) -> None:
         lane.flights.discard(token)
         lane.pending = [each for each in lane.pending if not _is_gone(each)]
-        if lane.pending and lane.has_place and not lane.boarding:
-            self._call_for_a_flight(lane, shared)
+        self._see_to(lane, shared)
         self._lanes.leave(shared, lane)
 
     async def _fly_all(self, lane: Lane[WaitingTask]) -> None:
@@ -145,6 +159,9 @@ class GatheredTasks:
                 await self._fly(lane, flying)
             finally:
                 lane.pending[:0] = [each for each in flying if not each.answered]
+            if not lane.has_place_again:
+                # Who has come meanwhile takes the next of the flight that is on its way.
+                return
 
     def _board(self, lane: Lane[WaitingTask]) -> list[WaitingTask]:
         """The next flight, without those who have been cancelled."""
