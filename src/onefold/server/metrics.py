@@ -1,27 +1,55 @@
-"""`/metrics`: what Prometheus reads. Each process answers for itself."""
+"""`/metrics`: what Prometheus reads. Any process of `onefold serve` answers for all of them.
+
+Several processes count in files that all of them read, by prometheus_client's own means. What a
+process has counted is still there when it has died. There are no gauges: nothing has to be taken
+back at its death, and nothing is told once for each process.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from onefold.server.asking import Said
 from onefold.server.auth import refuse_tenants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterable
 
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Metric
 
     from onefold.app import Onefold
     from onefold.server.asking import Asking
 
 METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 """Any word may stand in the place of a method: others are counted as one."""
+FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
+"""Where it is set, prometheus_client counts in files of this folder."""
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
 
+@contextmanager
+def counted_together(processes: int) -> Generator[None]:
+    """Let the processes that are started inside answer for each other, where there are several."""
+    if processes == 1:
+        yield
+        return
+    folder = tempfile.mkdtemp(prefix="onefold-metrics-")
+    os.environ[FOLDER] = folder
+    try:
+        yield
+    finally:
+        del os.environ[FOLDER]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class HttpMetrics:
-    """The series of one process: requests, and what telemetry counts of jobs."""
+    """The series of a server: requests, and what telemetry counts of jobs."""
 
     def __init__(self, onefold: Onefold) -> None:
         """In a registry of its own: the application around us may have others."""
@@ -39,6 +67,10 @@ class HttpMetrics:
         )
         self._known: dict[tuple[str, str, int], Histogram] = {}
         self.stop: Callable[[], None] = instrument(onefold, self._registry)
+        self._read = self._registry
+        if folder := os.environ.get(FOLDER):
+            self._read = CollectorRegistry()
+            self._read.register(_AllProcesses(Path(folder)))
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request has been answered."""
@@ -54,5 +86,23 @@ class HttpMetrics:
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         refuse_tenants(asking.tenant)
-        body = generate_latest(self._registry)
+        # Thousands of series take a tenth of a second and more: other requests go on meanwhile.
+        body = await asyncio.to_thread(generate_latest, self._read)
         return Said(200, body, (("content-type", CONTENT_TYPE_LATEST),))
+
+
+class _AllProcesses:
+    """The series of every process that counts in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterable[Metric]:
+        """Ours alone: the application around us may count there, too."""
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        # One that a process is just making is empty, and cannot be read.
+        files = [str(file) for file in self._folder.glob("*.db") if file.stat().st_size]
+        untyped: Any = MultiProcessCollector
+        found: Iterable[Metric] = untyped.merge(files)
+        return [metric for metric in found if metric.name.startswith("onefold_")]

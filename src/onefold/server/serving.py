@@ -17,6 +17,7 @@ from onefold.app import Onefold
 from onefold.errors import InvalidInput, UsageError
 from onefold.server.app import ServerApp
 from onefold.server.loopback import is_loopback
+from onefold.server.metrics import counted_together
 from onefold.server.settings import ServerSettings
 
 VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
@@ -86,7 +87,7 @@ def serve(order: Order, target: str) -> None:
     os.environ[VARIABLE] = msgspec.json.encode(order).decode()
     grace = int(order.settings.grace.total_seconds()) + 5
     milliseconds = int(order.header_timeout.total_seconds() * 1000)
-    Granian(
+    server = Granian(
         target,
         address=order.host,
         port=order.port,
@@ -105,7 +106,9 @@ def serve(order: Order, target: str) -> None:
         respawn_failed_workers=True,
         workers_kill_timeout=grace,
         factory=True,
-    ).serve()
+    )
+    with counted_together(order.processes):
+        server.serve()
 
 
 def _path(text: str | None) -> Path | None:
