@@ -41,7 +41,7 @@ def _no_key(_kind: str, _payload: Any) -> Any:
 
 BAD_NAMES: Final[list[Any]] = [
     "", "x" * 201, None, 7, b"bytes", "a,b", "a*b", "a?b", "a[b", "a]b", "a{b", "a}b", "a\\b",
-    "a\x00b", "a\nb", "a\tb", "a\x7fb", "a\x85b", "a\ud800b",
+    "a\x00b", "a\nb", "a\tb", "a\x7fb", "a\x85b", "a\ud800b", ".", "..",
 ]  # fmt: skip
 
 BAD_KEYS: Final[list[Any]] = ["", "x" * 513, "ü" * 257, "a\x00b", "a\ud800b", 7, b"bytes"]

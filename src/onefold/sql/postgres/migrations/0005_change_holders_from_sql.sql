@@ -17,6 +17,26 @@ drop function onefold.onefold_enqueue_many(jsonb, text, text, text, timestamptz)
 drop function onefold._enqueue(onefold.prepared[], text[], text, text, bigint, integer, boolean);
 drop function onefold._check_policy(text, text);
 
+-- Names are refused as the library refuses them: also those that are lost on their way in a URL.
+create or replace function onefold._check_name(value text, field text) returns void
+language plpgsql
+as $function$
+declare
+    found_character text := substring(value from $$[\u0001-\u001f\u007f-\u009f,*?\[\]{}\\]$$);
+begin
+    if value is null then
+        perform onefold._refuse(field, 'must not be null');
+    elsif char_length(value) not between 1 and 200 then
+        perform onefold._refuse(
+            field, format('must have 1 to 200 characters, got %s', char_length(value)));
+    elsif found_character is not null then
+        perform onefold._refuse(field, format('must not contain %L, got %L', found_character, value));
+    elsif value in ('.', '..') then
+        perform onefold._refuse(field, format('must not be %L, which is lost on its way in a URL', value));
+    end if;
+end
+$function$;
+
 create function onefold._check_policy(on_duplicate text, max_wait interval, on_mismatch text)
 returns void
 language plpgsql
