@@ -69,29 +69,29 @@ class Suppressing:
         threading.Thread(target=self._gather, name="onefold-notes", daemon=True).start()
 
     def _gather(self) -> None:
-        time.sleep(PAUSE)
         while True:
+            # Between two writes as well: others want to write, and to ask what was written.
+            time.sleep(PAUSE)
+            self.flush()
             with self._mutex:
                 if not self._waiting:
                     self._is_gathering = False
                     return
-            self.flush()
 
     def flush(self) -> None:
-        """Write what waits, and wait for what is being written.
+        """Write what waits now, and wait for what is being written.
 
-        What cannot be written is logged and forgotten: nobody waits for a note, and its thread has
-        nobody to raise to.
+        Not what comes meanwhile: in a flood that would have no end. What cannot be written is
+        logged and forgotten: nobody waits for a note, and its thread has nobody to raise to.
         """
         if self._process != os.getpid():
             self._begin()
         with self._writing:
-            while batches := self._taken():
-                for database, build in batches:
-                    try:
-                        database.transact(build)
-                    except Exception as error:  # noqa: BLE001
-                        _failed(error)
+            for database, build in self._taken():
+                try:
+                    database.transact(build)
+                except Exception as error:  # noqa: BLE001
+                    _failed(error)
 
     async def aflush(self) -> None:
         """`flush`, awaited."""
@@ -99,11 +99,15 @@ class Suppressing:
 
     def _taken(self) -> list[tuple[Database, Build[None]]]:
         with self._mutex:
-            taken, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-        batches: dict[int, tuple[Database, list[Note]]] = {}
+            taken, self._waiting = self._waiting, []
+        notes_of: dict[int, tuple[Database, list[Note]]] = {}
         for database, note in taken:
-            batches.setdefault(id(database), (database, []))[1].append(note)
-        return [(database, _build(notes)) for database, notes in batches.values()]
+            notes_of.setdefault(id(database), (database, []))[1].append(note)
+        return [
+            (database, _build(notes[first : first + BATCH]))
+            for database, notes in notes_of.values()
+            for first in range(0, len(notes), BATCH)
+        ]
 
 
 def _build(notes: list[Note]) -> Build[None]:
