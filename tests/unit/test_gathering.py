@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -294,6 +295,28 @@ class TestCrowds:
             (first,) = await hangs.ask(gathered, 0)
             (second,) = await hangs.ask(gathered, 1)
             assert await second == 1
+            assert not first.done()
+            hangs.go.set()
+            assert await first == 0
+
+        asyncio.run(play())
+
+    def test_nor_does_anybody_who_comes_after_it_was(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def play() -> None:
+            hangs, works = Slow(), Slow()
+            works.go.set()
+            flights = chain([hangs.transact], repeat(works.transact))
+
+            async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
+                return await next(flights)(build, patient=patient, deadline=deadline)
+
+            gathered = GatheredTasks(transact, **SETTINGS)
+            (first,) = await hangs.ask(gathered, 0)
+            assert await gathered.run(shared(1)) == 1
+            # Whoever waited for it again would wait until the test is given up.
+            monkeypatch.setattr(tasks_of_gathering, "LATE", 60)
+            async with asyncio.timeout(30):
+                assert [await gathered.run(shared(number)) for number in (2, 3)] == [2, 3]
             assert not first.done()
             hangs.go.set()
             assert await first == 0

@@ -184,20 +184,26 @@ class Flights:
 
     def __init__(self) -> None:
         """None yet."""
-        self._tokens: list[ref[Token]] = []
+        self._left: list[tuple[ref[Token], float]] = []
 
     def add(self, token: Token) -> None:
-        """One leaves; those whose leader is gone are forgotten."""
-        self._tokens = [known for known in self._tokens if known() is not None]
-        self._tokens.append(ref(token))
+        """One leaves, or leaves again; those whose leader is gone are forgotten."""
+        self.discard(token)
+        self._left = [known for known in self._left if known[0]() is not None]
+        self._left.append((ref(token), time.monotonic()))
 
     def discard(self, token: Token) -> None:
         """One is over. May be said twice."""
-        self._tokens = [known for known in self._tokens if known() is not token]
+        self._left = [known for known in self._left if known[0]() is not token]
 
     def __len__(self) -> int:
         """How many have somebody who leads them."""
-        return sum([known() is not None for known in self._tokens])
+        return len(self.beside(None))
+
+    def beside(self, landed: Token | None) -> list[float]:
+        """When those have left that are on their way, without one that has just landed."""
+        # No token is held here: what holds the frame of an interrupted thread would hold it, too.
+        return [left for known, left in self._left if known() not in {None, landed}]
 
 
 W = TypeVar("W", bound=Waiting)
@@ -216,23 +222,21 @@ class Lane(Generic[W]):
         """True where a flight has been called for and not left yet."""
         self.watched = False
         """True where somebody looks after those who wait when the flight is late."""
-        self._left_at = time.monotonic()
 
     @property
     def has_place(self) -> bool:
         """Whether a flight may leave now."""
-        return self._may_leave(beside=len(self.flights))
+        return self._may_leave(self.flights.beside(None))
 
-    @property
-    def has_place_again(self) -> bool:
+    def has_place_again(self, landed: Token) -> bool:
         """Whether a flight that has just landed, and is still counted, may leave again."""
-        return self._may_leave(beside=len(self.flights) - 1)
+        return self._may_leave(self.flights.beside(landed))
 
-    def _may_leave(self, *, beside: int) -> bool:
-        if beside <= 0 or self.patient:
-            return beside <= 0
+    def _may_leave(self, beside: list[float]) -> bool:
+        if not beside or self.patient:
+            return not beside
         is_crowd = len(self.pending) >= self._crowd
-        return beside < FLIGHTS and (is_crowd or time.monotonic() - self._left_at >= LATE)
+        return len(beside) < FLIGHTS and (is_crowd or time.monotonic() - max(beside) >= LATE)
 
     @property
     def is_empty(self) -> bool:
@@ -241,7 +245,6 @@ class Lane(Generic[W]):
 
     def board(self) -> list[W]:
         """The next flight."""
-        self._left_at = time.monotonic()
         boarding = self.pending[:LARGEST_FLIGHT]
         del self.pending[: len(boarding)]
         return boarding

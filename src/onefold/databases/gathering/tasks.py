@@ -128,7 +128,7 @@ class GatheredTasks:
         token = Token()
         lane.flights.add(token)
         lane.boarding = True
-        task = asyncio.get_running_loop().create_task(self._fly_all(lane))
+        task = asyncio.get_running_loop().create_task(self._fly_all(lane, token))
         # The loop itself forgets tasks that nobody else remembers.
         self._flights.add(task)
         # Not at the end of the task: one that is cancelled before it began has no end.
@@ -153,15 +153,16 @@ class GatheredTasks:
         self._see_to(lane, shared)
         self._lanes.leave(shared, lane)
 
-    async def _fly_all(self, lane: Lane[WaitingTask]) -> None:
+    async def _fly_all(self, lane: Lane[WaitingTask], token: Token) -> None:
         while flying := self._board(lane):
             try:
                 await self._fly(lane, flying)
             finally:
                 lane.pending[:0] = [each for each in flying if not each.answered]
-            if not lane.has_place_again:
+            if not lane.has_place_again(token):
                 # Who has come meanwhile takes the next of the flight that is on its way.
                 return
+            lane.flights.add(token)
 
     def _board(self, lane: Lane[WaitingTask]) -> list[WaitingTask]:
         """The next flight, without those who have been cancelled."""
