@@ -100,7 +100,19 @@ def test_acks_of_a_queue_that_is_gone_are_still_waited_for() -> None:
 
     acks.pass_time(119)
 
-    assert (acks.asked, acks.rescued) == (3, 1)
+    assert (acks.asked, acks.rescued) == (4, 1)
+
+
+@pytest.mark.parametrize("since", [None, timedelta(hours=1)])
+def test_a_queue_that_gives_no_such_time_any_more_has_given_it(since: timedelta | None) -> None:
+    acks = Acks(shortest=MINUTE)
+    acks.pass_time(1)
+    acks.wait_for(MINUTE)
+    acks.shortest = since
+
+    acks.pass_time(60)
+
+    assert acks.rescued == 1
 
 
 def test_a_queue_with_a_shorter_time_is_heeded_at_once() -> None:

@@ -1,7 +1,7 @@
 """Acks that do not come in time: seen soon after, by every process, and nobody asks all the time.
 
 When one can be late is known: not before the first of those that are waited for, and of those that
-will be, not before the shortest time that any queue gives. Nobody asks before.
+will be, not before the shortest time that any queue gives, or gave since. Nobody asks before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Overdue:
         self._now = now
         self._looked_at: datetime | None = None
         self._late_at: datetime | None = None
-        """When the first is late of those that were waited for at the last look."""
+        """Before then none can be, of those that were waited for at the last look and since."""
 
     async def run(self, every: timedelta) -> None:
         """See whether it is time every so often, for ever."""
@@ -65,11 +65,18 @@ class Overdue:
         wait = await self._ask()
         self._looked_at = began
         self._late_at = None if wait is None else began + wait
+        self._heed(began)
         return wait
 
     def _is_time(self) -> bool:
         if self._looked_at is None:
             return True  # somebody who is gone may have waited for some
+        self._heed(self._looked_at)
+        return self._late_at is not None and self._late_at <= self._now()
+
+    def _heed(self, looked_at: datetime) -> None:
+        """What a queue gives now may be another time, or none, when it is over."""
         shortest = self._shortest()
-        moments = [self._late_at, None if shortest is None else self._looked_at + shortest]
-        return any(moment is not None and moment <= self._now() for moment in moments)
+        if shortest is not None:
+            late_at = looked_at + shortest
+            self._late_at = late_at if self._late_at is None else min(self._late_at, late_at)
