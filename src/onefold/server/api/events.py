@@ -132,15 +132,16 @@ def _greeting(subscription: Subscription) -> bytes:
     It has an id, so that who is cut off before the first event misses none.
     """
     at = "" if subscription.at is None else f"id: {subscription.at}\n"
-    hello = f"retry: {RETRY}\n{at}: listening\n\n".encode()
     if subscription.missed is None:
-        return hello
+        return f"retry: {RETRY}\n{at}: listening\n\n".encode()
     data = {
         "after": subscription.missed,
         "detail": "What came after this event is not known here: it was too long ago, or another"
         " process told you of it. Look at the jobs themselves for what you have missed.",
     }
-    return hello + _unnumbered("gap", data)
+    # The id is last: who is cut off before the gap was told has to be told again.
+    gap = _unnumbered("gap", data)
+    return f"retry: {RETRY}\n: listening\n\n".encode() + gap + f"{at}\n".encode()
 
 
 def _farewell(end: Farewell) -> bytes:
