@@ -1,6 +1,7 @@
 """A server's events over HTTP: told as they happen, and over every connection that ends."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -20,7 +21,7 @@ from onefold.server import create_app
 from onefold.server.settings import ServerSettings
 from tests.client.conftest import Connect
 from tests.client.running import running
-from tests.client.scripted import Act, Close, Cut, Scripted, answer, problem
+from tests.client.scripted import Act, Close, Cut, Scripted, Silence, answer, problem
 from tests.client.served import serving
 from tests.fixtures.place import Place
 
@@ -171,6 +172,28 @@ def test_what_nobody_can_mean_is_refused_at_once(connect: Connect) -> None:
     for options in ({"event": "job.ended"}, {"event": [1]}, {"queue": "a*b"}, {"after": ""}):
         with pytest.raises(InvalidInput):
             client.events(**options)
+    for no_header in ("a\nb", "a\x01", "✓", "é"):
+        with pytest.raises(InvalidInput, match="after must be the id of an event"):
+            client.events(after=no_header)
+
+
+def test_an_id_that_no_header_can_have_is_not_sent_back(connect: Connect) -> None:
+    script = [
+        Close(HEAD + told(greeting("a-0"), "id: ✓", f"id: {'x' * 513}")),
+        Close(HEAD + told(greeting(), event(1))),
+    ]
+    with Scripted(script) as server, connect(server.url).events() as events:
+        next(events)
+    assert server.asked[1].headers["last-event-id"] == "a-0"
+
+
+def test_who_listens_already_misses_nothing_by_with(connect: Connect) -> None:
+    with Scripted([Close(HEAD + told(greeting(), event(1), event(2)) + END)]) as server:
+        events = connect(server.url).events()
+        first = next(events)
+        with events:
+            second = next(events)
+    assert (first.data["n"], second.data["n"]) == (1, 2)
 
 
 def test_another_thread_may_hang_up(stage: Stage) -> None:
@@ -217,6 +240,42 @@ async def _impatient(url: str) -> list[str]:
 
 def test_a_wait_that_is_given_up_loses_nothing(stage: Stage) -> None:
     assert asyncio.run(_impatient(stage.url)) == ["jobs.enqueued"]
+
+
+async def _glanced(url: str) -> list[int]:
+    heard: list[int] = []
+    async with AsyncClient(url) as client:
+        events = client.events()
+        while len(heard) < 2:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0):
+                    heard.append((await anext(events)).data["n"])
+            await asyncio.sleep(0)
+        await events.close()
+    return heard
+
+
+def test_who_only_ever_glances_is_connected_again_too() -> None:
+    """Neither a pause nor a connection is begun anew by every wait."""
+    script = [Close(HEAD + told("retry: 50", event(number)) + END) for number in (1, 2)]
+    with Scripted(script) as server:
+        assert asyncio.run(_glanced(server.url)) == [1, 2]
+
+
+async def _closed_midway(server: Scripted) -> None:
+    async with AsyncClient(server.url, tries=1) as client:
+        events = client.events()
+        waiting = asyncio.ensure_future(anext(events))
+        while not server.asked:  # noqa: ASYNC110 - nobody tells it
+            await asyncio.sleep(0)
+        await events.close()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+
+
+def test_a_close_in_the_middle_of_connecting_is_an_end_and_no_failure() -> None:
+    with Scripted([Silence()]) as server:
+        asyncio.run(_closed_midway(server))
 
 
 def test_a_stream_that_was_heard_is_waited_for_anew() -> None:

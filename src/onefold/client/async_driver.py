@@ -128,9 +128,22 @@ class AsyncStream:
         """Made by `AsyncDriver.open`."""
         self._response = response
         self._url = url
+        self._begun: bytes | None = None
+
+    async def begin(self) -> None:
+        """Wait for the first piece, and keep it: it is the first that is read."""
+        # At once, since aiohttp forgets what has come when a connection breaks that nobody reads.
+        try:
+            self._begun = await self.read()
+        except BaseException:
+            self.close()
+            raise
 
     async def read(self) -> bytes:
         """What has come, waiting for it; nothing at the end. Given up, it loses nothing."""
+        if self._begun is not None:
+            piece, self._begun = self._begun, None
+            return piece
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

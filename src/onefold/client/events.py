@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from typing import TYPE_CHECKING, Final
+import time
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onefold.client.errors import Unreachable
 from onefold.client.flow import Pause
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from onefold.client.flows.events import Ear
     from onefold.client.sync_driver import SyncDriver, SyncStream
 
+    Opening: TypeAlias = asyncio.Task[tuple[Reply, AsyncStream | None]]
+
 ENDED: Final = "These events have ended. Ask for new ones: events(after=…) goes on behind the last."
 
 
@@ -31,6 +35,7 @@ class _Events:
         self._ear = ear
         self._flow = listen(ear, connection.url, connection.patience)
         self._step: Open | Read | Pause | Heard | None = None
+        self._rests_until = 0.0
         self._over = threading.Event()
 
     @property
@@ -53,6 +58,14 @@ class _Events:
         except BaseException:
             self._over.set()
             raise
+        if isinstance(self._step, Pause):
+            # Counted from here: one who gives up waiting again and again comes to its end, too.
+            self._rests_until = time.monotonic() + self._step.seconds
+
+    @property
+    def _rest(self) -> float:
+        """Seconds that are left of a pause."""
+        return max(self._rests_until - time.monotonic(), 0.0)
 
 
 class RemoteEvents(_Events):
@@ -69,7 +82,9 @@ class RemoteEvents(_Events):
         self._going = threading.Lock()
 
     def __enter__(self) -> Self:
-        """Connect."""
+        """Connect, unless that has been done."""
+        if self._stream is not None:
+            return self
         try:
             self._go_on()
         except StopIteration:
@@ -122,16 +137,17 @@ class RemoteEvents(_Events):
             raise StopIteration
 
     def _do(self, step: Open | Read | Pause) -> None:
+        answer, failure = None, None
         try:
             answer = self._perform(step)
-        except Unreachable as failure:
-            self._answer(None, failure)
-        else:
-            self._answer(answer)
+        except Unreachable as error:
+            failure = error
+        if not self._over.is_set():
+            self._answer(answer, failure)
 
     def _perform(self, step: Open | Read | Pause) -> Reply | bytes | None:
         if isinstance(step, Pause):
-            self._over.wait(step.seconds)
+            self._over.wait(self._rest)
             return None
         if isinstance(step, Read):
             return None if self._stream is None else self._stream.read()
@@ -156,9 +172,12 @@ class AsyncRemoteEvents(_Events):
         super().__init__(connection, ear)
         self._driver = driver
         self._stream: AsyncStream | None = None
+        self._opening: Opening | None = None
 
     async def __aenter__(self) -> Self:
-        """Connect."""
+        """Connect, unless that has been done."""
+        if self._stream is not None:
+            return self
         try:
             await self._go_on()
         except StopAsyncIteration:
@@ -202,24 +221,59 @@ class AsyncRemoteEvents(_Events):
         raise StopAsyncIteration
 
     async def _do(self, step: Open | Read | Pause) -> None:
+        answer, failure = None, None
         try:
             answer = await self._perform(step)
-        except Unreachable as failure:
-            self._answer(None, failure)
-        else:
-            self._answer(answer)
+        except Unreachable as error:
+            failure = error
+        if not self._over.is_set():
+            self._answer(answer, failure)
 
     async def _perform(self, step: Open | Read | Pause) -> Reply | bytes | None:
         if isinstance(step, Pause):
-            await self._driver.pause(step.seconds)
+            if (rest := self._rest) > 0:
+                await self._driver.pause(rest)
             return None
         if isinstance(step, Read):
             return None if self._stream is None else await self._stream.read()
-        self._hang_up()
-        reply, self._stream = await self._driver.open(step.send, silence=step.silence)
+        return await self._open(step)
+
+    async def _open(self, step: Open) -> Reply | None:
+        """Connect; None where it was closed meanwhile.
+
+        In a task: one who gives up waiting finds it under way, or done, and not to be begun anew.
+        """
+        if (opening := self._opening) is None:
+            self._hang_up()
+            opening = self._opening = asyncio.create_task(self._connected(step))
+        if not opening.done():
+            await asyncio.wait((opening,))
+        if self._opening is not opening:
+            return None
+        self._opening = None
+        reply, self._stream = opening.result()
         return reply
+
+    async def _connected(self, step: Open) -> tuple[Reply, AsyncStream | None]:
+        reply, stream = await self._driver.open(step.send, silence=step.silence)
+        if stream is not None:
+            await stream.begin()
+        return reply, stream
 
     def _hang_up(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            opening.add_done_callback(_abandon)
+
+
+def _abandon(opening: Opening) -> None:
+    """Close what was opened when nobody wanted it any more."""
+    if opening.cancelled() or opening.exception() is not None:
+        return
+    _, stream = opening.result()
+    if stream is not None:
+        stream.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Generator
 from datetime import datetime
@@ -18,6 +19,7 @@ from onefold.client.event_stream import EventStream, NotEvents
 from onefold.client.flow import Pause, Reply, Send, get, place
 from onefold.client.problems import error_of
 from onefold.client.retrying import asked_for, is_passing
+from onefold.errors import InvalidInput
 from onefold.model import given, names
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ LONGEST_RETRY: Final = 60.0
 FAREWELLS: Final = frozenset({"dropped", "stopping", "revoked", "unavailable"})
 """The server's last word on a connection: come back. What was missed by it is told as a gap."""
 
+SENDABLE: Final = re.compile(r"[\x20-\x7e]{0,512}")
+"""An id that a header can take back to the server; ours have some twenty characters."""
 MEDIA_TYPE: Final = "text/event-stream"
 ENDED: Final = "the stream ended before anything was said"
 
@@ -70,7 +74,7 @@ class Ear(msgspec.Struct, kw_only=True):
         self.is_heard = True
         if block.retry is not None:
             self.retry = min(block.retry / 1000, LONGEST_RETRY)
-        if block.id is not None:
+        if block.id is not None and SENDABLE.fullmatch(block.id):
             self.last = block.id
 
 
@@ -84,8 +88,9 @@ def ear(*, queue: str | None, event: object, after: str | None) -> Ear:
         "queue": None if queue is None else names.name(queue, "queue"),
         "event": wanted or None,
     }
-    last = None if after is None else names.key(after, "after")
-    return Ear(path=place("events"), query=query, last=last)
+    if after is not None and not SENDABLE.fullmatch(names.key(after, "after")):
+        raise InvalidInput("after", f"must be the id of an event, got {after!r}")
+    return Ear(path=place("events"), query=query, last=after)
 
 
 def listen(
