@@ -151,6 +151,18 @@ def test_a_failure_is_tried_again_and_told_of(project_onefold: Onefold) -> None:
         _ = result.return_value
 
 
+def test_a_push_that_was_put_off_is_no_failure(project_onefold: Onefold) -> None:
+    result: Any = add.enqueue(1)
+    minute = timedelta(minutes=1)
+    (job,) = project_onefold.engine.take(worker="courier", lease=minute)
+    project_onefold.engine.park(job, ack_timeout=minute, exchange='{"status":202}')
+    project_onefold.defer_job(job.id, after=minute)
+
+    result.refresh()
+
+    assert (len(result.worker_ids), result.errors) == (1, [])
+
+
 def test_what_is_no_json_is_a_failure(project_onefold: Onefold) -> None:
     tasks = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
     with override_settings(TASKS=tasks):

@@ -26,6 +26,7 @@ from onefold.surfaces.django.task_framework import framework
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeGuard
 
     from django.tasks.backends.base import (  # pyright: ignore[reportMissingModuleSource]
         BaseTaskBackend,
@@ -194,7 +195,7 @@ class OnefoldBackend(BaseTaskBackend):
             args=job.payload["args"],
             kwargs=job.payload["kwargs"],
             backend=self.alias,
-            errors=[_error(attempt.error) for attempt in attempts if attempt.error is not None],
+            errors=[_error(error) for attempt in attempts if _is_failure(error := attempt.error)],
             worker_ids=[attempt.worker or "" for attempt in attempts],
         )
         if job.state == "completed":
@@ -219,6 +220,11 @@ def _calls() -> Onefold | Within:
 
 def _is_async(task: Any) -> bool:
     return inspect.iscoroutinefunction(task.func)
+
+
+def _is_failure(error: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """And not only what was answered to a push that was put off or called off then."""
+    return error is not None and error["type"] is not None
 
 
 def _error(error: Mapping[str, Any]) -> Any:
