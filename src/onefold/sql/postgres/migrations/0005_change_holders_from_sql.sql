@@ -149,7 +149,8 @@ $function$;
 
 -- Store the jobs that are new, and answer for each item, in order. Publish keys first, then unique keys, then
 -- the holders that are to be changed, each in the one order in which everybody asks for them: so that two
--- batches never wait for each other.
+-- batches never wait for each other. But for a holder that has ended by then: its key is asked for out of
+-- order, in a transaction that is the caller's and cannot begin anew.
 create function onefold._enqueue(
     asked onefold.prepared[], request_ids text[], on_duplicate text, max_wait bigint,
     on_mismatch text, now bigint, shards integer, is_batch boolean
