@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from onefold.errors import UsageError
 from onefold.server.asking import Said
 from onefold.server.auth import refuse_tenants
 
@@ -39,7 +40,13 @@ def counted_together(processes: int) -> Generator[None]:
     if processes == 1:
         yield
         return
-    folder = tempfile.mkdtemp(prefix="onefold-metrics-")
+    try:
+        folder = tempfile.mkdtemp(prefix="onefold-metrics-")
+    except OSError as error:
+        raise UsageError(
+            f"Several processes count in files of a temporary folder, and none can be: {error}."
+            " Name a folder that can be written by TMPDIR, or serve with one process."
+        ) from error
     os.environ[FOLDER] = folder
     try:
         yield

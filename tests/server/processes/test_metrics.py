@@ -3,8 +3,13 @@
 import os
 import re
 import signal
+import tempfile
 from pathlib import Path
 
+import pytest
+
+from onefold.errors import UsageError
+from onefold.server.metrics import FOLDER, counted_together
 from tests.fixtures.place import Place
 from tests.fixtures.serving import Serving
 from tests.kill.workers import until
@@ -49,6 +54,19 @@ def test_counts_of_all_processes_add_up_and_outlive_a_death(
     server.terminate()
     assert server.wait() == 0
     assert not folder.exists()
+
+
+def test_a_machine_without_a_temporary_folder_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with (
+        pytest.raises(UsageError, match="by TMPDIR, or serve with one process"),
+        counted_together(2),
+    ):
+        pass
+    with counted_together(1):
+        assert FOLDER not in os.environ
 
 
 def counting(folder: Path) -> list[int]:
