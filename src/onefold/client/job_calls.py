@@ -90,7 +90,8 @@ class JobCalls:
     def delete_many(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
         """Remove the dead letters of one queue, `queue=`, by filter; how many. Safe to repeat.
 
-        Where an answer was lost, those that its request had removed are not counted.
+        Where an answer was lost, those that its request had removed are not counted: neither in
+        the answer nor by `limit`, and so many more than that may be gone.
         """
         return self._driver.run(jobs.delete_many(self._connection.ask, filters, limit=limit))
 
@@ -208,7 +209,8 @@ class AsyncJobCalls:
     async def delete_many(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
         """Remove the dead letters of one queue, `queue=`, by filter; how many. Safe to repeat.
 
-        Where an answer was lost, those that its request had removed are not counted.
+        Where an answer was lost, those that its request had removed are not counted: neither in
+        the answer nor by `limit`, and so many more than that may be gone.
         """
         flow = jobs.delete_many(self._connection.ask, filters, limit=limit)
         return await self._driver.run(flow)
