@@ -6,7 +6,6 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
 
-import msgspec
 import typer
 
 from onefold import InvalidInput, UsageError
@@ -118,7 +117,7 @@ def worker(
         logs.configure_here, form=log_format, level=log_level, worker=settings.name
     )
     run_until_signal(
-        lambda: onefold.worker(**cast("WorkerOptions", msgspec.structs.asdict(settings))),
+        lambda: onefold.worker(**settings.options),
         onefold.aclose,
         supervised=member.line is not None,
     )

@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Final, TypeAlias, TypedDict
+from typing import Final, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -59,6 +59,13 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     spread: int | None = None
     """Beside others, a queue has no more here at once than this part of what is free: half of it
     for 2. None for no such bound."""
+
+    @property
+    def options(self) -> WorkerOptions:
+        """What a caller may say of it, as options again."""
+        fields = msgspec.structs.asdict(self)
+        said = {name: fields[name] for name in WorkerOptions.__optional_keys__}
+        return cast("WorkerOptions", said)
 
     @property
     def most_prefetched(self) -> int:
