@@ -208,6 +208,18 @@ def test_who_asks_in_a_flood_waits_for_what_was_there_before(
     assert written == 2
 
 
+def test_a_database_that_is_away_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(suppressing, "BATCH", 1)
+    monkeypatch.setattr(suppressing, "PAUSE", 60)
+    with caplog.at_level(logging.WARNING, "onefold"), Onefold(NOWHERE) as onefold:
+        for _ in range(3):
+            note(onefold)
+
+    assert caplog.text.count("could not be noted") == 1
+
+
 def test_an_id_of_a_request_is_cut_to_what_can_be_stored(place: Place) -> None:
     with place.open() as onefold:
         onefold.claim("alice", "k", surface="http")

@@ -82,14 +82,16 @@ class Suppressing:
         """Write what waits now, and wait for what is being written.
 
         Not what comes meanwhile: in a flood that would have no end. What cannot be written is
-        logged and forgotten: nobody waits for a note, and its thread has nobody to raise to.
+        logged and forgotten, with the rest: nobody waits for a note, its thread has nobody to raise
+        to, and a close is not to wait for a database once a batch.
         """
         if self._process != os.getpid():
             self._begin()
         with self._writing:
-            for database, build in self._taken():
+            for database, batches in self._taken():
                 try:
-                    database.transact(build)
+                    for build in batches:
+                        database.transact(build)
                 except Exception as error:  # noqa: BLE001
                     _failed(error)
 
@@ -97,17 +99,17 @@ class Suppressing:
         """`flush`, awaited."""
         await asyncio.to_thread(self.flush)
 
-    def _taken(self) -> list[tuple[Database, Build[None]]]:
+    def _taken(self) -> list[tuple[Database, list[Build[None]]]]:
         with self._mutex:
             taken, self._waiting = self._waiting, []
         notes_of: dict[int, tuple[Database, list[Note]]] = {}
         for database, note in taken:
             notes_of.setdefault(id(database), (database, []))[1].append(note)
-        return [
-            (database, _build(notes[first : first + BATCH]))
-            for database, notes in notes_of.values()
-            for first in range(0, len(notes), BATCH)
-        ]
+        return [(database, _batches(notes)) for database, notes in notes_of.values()]
+
+
+def _batches(notes: list[Note]) -> list[Build[None]]:
+    return [_build(notes[first : first + BATCH]) for first in range(0, len(notes), BATCH)]
 
 
 def _build(notes: list[Note]) -> Build[None]:
