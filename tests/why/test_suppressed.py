@@ -220,6 +220,30 @@ def test_a_database_that_is_away_is_waited_for_once(
     assert caplog.text.count("could not be noted") == 1
 
 
+def test_a_signal_handler_may_flush_in_the_middle_of_a_flush(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suppressing, "PAUSE", 60)
+    written = 0
+
+    class Interrupted:
+        """While it writes, a signal comes, and what handles it closes Onefold."""
+
+        def transact(self, _: object) -> None:
+            nonlocal written
+            notes.flush()
+            written += 1
+
+    database: Any = Interrupted()
+    notes = suppressing.Suppressing(lambda: database, lambda: 0)
+    notes.note(KEY)
+    flushing = threading.Thread(target=notes.flush, daemon=True)
+    flushing.start()
+    flushing.join(30)
+
+    assert written == 1
+
+
 def test_an_id_of_a_request_is_cut_to_what_can_be_stored(place: Place) -> None:
     with place.open() as onefold:
         onefold.claim("alice", "k", surface="http")

@@ -47,10 +47,11 @@ class Suppressing:
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._mutex = threading.Lock()
+        # Reentrant, both: a signal handler may note, or close, in the middle of either.
+        self._mutex = threading.RLock()
         self._waiting: list[tuple[Database, Note]] = []
         self._is_gathering = False
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
 
     def note(self, key: ClaimKey, request_id: str | None = None) -> None:
         """Somebody was kept away by this key just now."""
