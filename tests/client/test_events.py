@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -276,6 +277,27 @@ async def _closed_midway(server: Scripted) -> None:
 def test_a_close_in_the_middle_of_connecting_is_an_end_and_no_failure() -> None:
     with Scripted([Silence()]) as server:
         asyncio.run(_closed_midway(server))
+
+
+async def _left_alone(server: Scripted) -> list[Any]:
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with AsyncClient(server.url) as client:
+        waiting = asyncio.ensure_future(anext(client.events()))
+        while not server.asked:  # noqa: ASYNC110 - nobody tells it
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        del waiting
+    while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - nobody tells it
+        await asyncio.sleep(0)
+    gc.collect()
+    return told
+
+
+def test_events_that_nobody_wants_any_more_end_with_their_client_and_in_silence() -> None:
+    with Scripted([Silence()]) as server:
+        assert asyncio.run(_left_alone(server)) == []
 
 
 def test_a_stream_that_was_heard_is_waited_for_anew() -> None:

@@ -246,6 +246,7 @@ class AsyncRemoteEvents(_Events):
         if (opening := self._opening) is None:
             self._hang_up()
             opening = self._opening = asyncio.create_task(self._connected(step))
+            opening.add_done_callback(_notice)
         if not opening.done():
             await asyncio.wait((opening,))
         if self._opening is not opening:
@@ -268,6 +269,12 @@ class AsyncRemoteEvents(_Events):
         if opening is not None:
             opening.cancel()
             opening.add_done_callback(_abandon)
+
+
+def _notice(opening: Opening) -> None:
+    """Take note of a failure, which may come when nobody is left to ask for it."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 def _abandon(opening: Opening) -> None:
