@@ -122,7 +122,8 @@ def _invalid(message: str) -> BadBody:
 
 def _plain(place: str) -> str:
     """A place as we say it ourselves, `items[3].delay`; the dollar alone is the whole body."""
-    return place.removeprefix("$.")
+    plain = place.removeprefix("$.")
+    return place if plain == "$" else plain
 
 
 def _malformed(body: bytes, message: str) -> str:

@@ -53,6 +53,13 @@ async def test_what_is_not_json_is_told_where(api: Api, raw: bytes, place: str) 
     assert told["error"]["formErrors"] == [told["detail"]]
 
 
+async def test_a_member_that_is_called_like_the_whole_body_is_not_taken_for_it(api: Api) -> None:
+    told = await refused(api, b'{"payload": 1, "$": 1}', "invalid_input")
+
+    assert told["field"] == "$.$"
+    assert (await api("GET", "/v1/jobs?$=1")).problem(400, "invalid_input")["field"] == "$.$"
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e999", ".5", "+1"])
 async def test_numbers_that_json_has_not_are_refused(api: Api, number: str) -> None:
     await api.queue()
