@@ -18,7 +18,8 @@ unicode = st.characters(exclude_categories=["Cs"])
 
 
 @pytest.mark.parametrize(
-    "value", ["a", "...", ".a", "stripe.process", "e-mail:send/now", "Größe 1", "🚚", "x" * 200, "ß" * 200]
+    "value",
+    ["a", "...", ".a", "stripe.process", "e-mail:send/now", "Größe 1", "🚚", "x" * 200, "ß" * 200],
 )
 def test_a_name_may_have_up_to_200_characters_of_any_script(value: str) -> None:
     assert names.name(value, "kind") == value
