@@ -95,6 +95,22 @@ def test_an_authority_that_nobody_has_named_is_not_trusted(tmp_path: Path) -> No
     assert receiver.received == []
 
 
+@pytest.mark.parametrize("text", [None, "", "no PEM"])
+def test_a_file_of_authorities_that_cannot_be_read_is_told_of(
+    authority: Authority, caplog: pytest.LogCaptureFixture, text: str | None
+) -> None:
+    server = authority.server(HOST)
+    authority.file.unlink()
+    if text is not None:
+        authority.file.write_text(text)
+
+    exchange, _ = asyncio.run(post(server, tries=2))
+
+    assert isinstance(exchange, Unanswered)
+    told = f"No certificate could be read from SSL_CERT_FILE, {authority.file}."
+    assert caplog.messages.count(told) == 1
+
+
 def test_a_bad_certificate_is_a_failure_of_the_attempt(place: Place, authority: Authority) -> None:
     with opened(place) as onefold:
 

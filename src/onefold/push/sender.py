@@ -7,6 +7,8 @@ nothing that it says makes us talk to somebody else.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import ssl
 import time
 from contextlib import suppress
@@ -40,6 +42,8 @@ PATIENCE: Final = 2.0
 URLS: Final = 10_000
 LINE_BYTES: Final = 8_190
 """Of the status line, and of each header."""
+
+log: logging.Logger = logging.getLogger("onefold.push")
 
 
 class Sender:
@@ -146,6 +150,10 @@ class Sender:
         """Whom this machine trusts, or SSL_CERT_FILE says. Read when the first needs it."""
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
+        file = os.environ.get("SSL_CERT_FILE")
+        if file and not context.cert_store_stats()["x509"]:
+            # OpenSSL says nothing, and trusts nobody.
+            log.warning("No certificate could be read from SSL_CERT_FILE, %s.", file)
         return context
 
     async def close(self) -> None:
