@@ -138,7 +138,7 @@ class PathApp:
                 return Response(204, (("allow", self._allowed),))
             raise problems.method_not_allowed(scope["method"], self._allowed)
         caller = await self._authority.admit(route.scope, headers, scope)
-        known.principal = caller.principal
+        known.principal = caller.principal or known.principal
         known.is_coming = True
         deadline.put_off(min(self._limit, self._body_limit))
         text = await self._body_of(route, receive, headers)

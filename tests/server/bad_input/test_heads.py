@@ -99,6 +99,16 @@ async def test_what_leads_nowhere_is_in_the_access_log(
     assert "/v1/queues/\\x9b31m" in coloured
 
 
+async def test_a_line_of_the_access_log_has_a_word_for_nobody(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "onefold.access")
+
+    await Api(api.onefold, access_log=True)("GET", "/healthz")
+
+    assert " ms - " in caplog.messages[0]
+
+
 @pytest.mark.parametrize(
     "query",
     ["dry=1", "a=%zz%", "a=%ff", "%00=1", "=", "a", "&".join(["a=1"] * 200), "a=" + "x" * 9999],
