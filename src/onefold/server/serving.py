@@ -7,6 +7,7 @@ which travels in the environment.
 from __future__ import annotations
 
 import os
+import shlex
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -58,16 +59,24 @@ async def prepare(order: Order) -> list[str]:
             applied = await onefold.amigrate()
             lines += [f"Applied the migration {one.number}: {one.name}." for one in applied]
         has_keys = await onefold.ahas_api_keys()
+        make = f"onefold apikeys create {_where(onefold, order.schema)}"
         if not has_keys and not is_loopback(order.host):
             raise UsageError(
                 f"There is no API key, so everybody who reaches {order.host} could do everything."
-                " Make a key first (onefold apikeys create --scope admin), or serve on loopback"
+                f" Make a key first ({make} --scope admin), or serve on loopback"
                 " (--host 127.0.0.1)."
             )
         if not has_keys:
             lines.append("No API keys: whoever is on this machine may do everything. Make one with")
-            lines.append("  onefold apikeys create --tenant acme --scope publish")
+            lines.append(f"  {make} --tenant acme --scope publish")
     return lines
+
+
+def _where(onefold: Onefold, schema: str) -> str:
+    """The options that name the database, for a command that is to be copied; no password."""
+    label = onefold._conductor.database.label  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    where = f"--database {shlex.quote(label)}"
+    return where if schema == "onefold" else f"{where} --schema {shlex.quote(schema)}"
 
 
 def serve(order: Order, target: str) -> None:

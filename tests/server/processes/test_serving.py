@@ -1,8 +1,11 @@
 """`onefold serve`, as a new user meets it."""
 
 import http.client
+import shlex
 import socket
 import ssl
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,6 +42,23 @@ def test_the_publish_of_the_readme_is_answered_201_and_then_200_with_the_same_id
     assert set(first.json) >= {"id", "status", "createdAt"}
     assert (nowhere.status, nowhere.json["code"]) == (404, "queue_not_found")
     assert "No API keys" in server.said()
+
+
+def test_the_command_that_makes_a_key_can_be_copied(place: Place, serve: Serve) -> None:
+    server = serve(place, "--no-push")
+    (line,) = [one for one in server.said().splitlines() if "onefold apikeys create" in one]
+    program, *words = shlex.split(line)
+
+    run = subprocess.run(
+        [Path(sys.executable).with_name(program), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    with place.open() as onefold:
+        (key,) = onefold.api_keys()
+    assert (key.tenant, key.id in run.stdout) == ("acme", True)
 
 
 def test_cleartext_http_2_is_spoken_on_the_same_port(sqlite_place: Place, serve: Serve) -> None:
