@@ -229,7 +229,7 @@ class Sql:
     @property
     def names(self) -> list[str]:
         """All statements there are, for those who check them."""
-        return sorted(self._texts)
+        return sorted(_read(self.dialect))
 
     @property
     def takes_by_priority(self) -> bool:
@@ -262,10 +262,28 @@ class Sql:
 
 
 @lru_cache(maxsize=64)
-def _texts(dialect: Dialect, schema: str) -> dict[str, str]:
+def _texts(dialect: Dialect, schema: str) -> _Texts:
+    return _Texts(dialect, schema)
+
+
+class _Texts(dict[str, str]):
+    """The statements by name, each put into its schema when it is first asked for."""
+
+    def __init__(self, dialect: Dialect, schema: str) -> None:
+        super().__init__()
+        self._read = _read(dialect)
+        self._schema = schema
+
+    def __missing__(self, name: str) -> str:
+        text = self[name] = in_schema(self._read[name], self._schema)
+        return text
+
+
+@cache
+def _read(dialect: Dialect) -> dict[str, str]:
     folder = files("onefold.sql").joinpath(dialect)
     return {
-        entry.name.removesuffix(".sql"): in_schema(_without_comment(entry.read_text()), schema)
+        entry.name.removesuffix(".sql"): _without_comment(entry.read_text())
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     }
