@@ -1,6 +1,7 @@
-"""The contract, sat by every database, in every colour and every way to join a transaction.
+"""The contract on both databases: sync, async and within a caller's transaction; 1 and 4 shards.
 
-Each of them with one shard and with several.
+`make test` runs six subjects. Each database, each style and both numbers of shards are among
+them. `make soak` runs all sixteen.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from onefold.testing.subjects import (
     WithinSqlite3,
 )
 from tests.fixtures.citus import distribute
+from tests.fixtures.soak import SOAK
 
 SUBJECTS: dict[str, type[Subject]] = {
     "sqlite-sync": SyncSubject,
@@ -34,8 +36,15 @@ SUBJECTS: dict[str, type[Subject]] = {
     "postgres-within-asyncpg": WithinAsyncpg,
 }
 
-
-SHARDS = (1, 4)
+EVERY_CASE = [f"{name}-x{shards}" for shards in (1, 4) for name in SUBJECTS]
+CASES = (
+    "sqlite-sync-x1",
+    "sqlite-within-sqlite3-x1",
+    "sqlite-async-x4",
+    "postgres-async-x1",
+    "postgres-within-asyncpg-x1",
+    "postgres-sync-x4",
+)
 
 
 class Examinees:
@@ -72,7 +81,7 @@ def examinees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Examinees]:
     found.close()
 
 
-@pytest.fixture(params=[f"{name}-x{shards}" for shards in SHARDS for name in SUBJECTS])
+@pytest.fixture(params=EVERY_CASE if SOAK else CASES)
 def subject(request: pytest.FixtureRequest, examinees: Examinees) -> Subject:
     name, _, shards = request.param.rpartition("-x")
     url = request.getfixturevalue("postgres_url") if name.startswith("postgres") else None

@@ -1,4 +1,7 @@
-"""The contract, sat behind PgBouncer: each call's transaction is in another session."""
+"""The contract behind PgBouncer: each call's transaction may run in another session.
+
+`make test` runs one subject, `make soak` all four.
+"""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -9,6 +12,7 @@ from psycopg import sql
 
 from onefold.testing.contract import *  # noqa: F403 - the tests themselves
 from tests.fixtures.pgbouncer import PgBouncer
+from tests.fixtures.soak import SOAK
 from tests.pgbouncer.subjects import (
     Pooled,
     PooledAsync,
@@ -51,7 +55,7 @@ def examinees(pgbouncer: PgBouncer, postgres_url: str) -> Iterator[Examinees]:
             connection.execute(sql.SQL("drop schema {} cascade").format(schema))
 
 
-@pytest.fixture(params=SUBJECTS)
+@pytest.fixture(params=SUBJECTS if SOAK else ["sync"])
 def subject(request: pytest.FixtureRequest, examinees: Examinees) -> Pooled:
     found = examinees.get(request.param)
     found.reset()
