@@ -128,3 +128,42 @@ def test_in_ack_mode_a_failure_is_a_failure(place: Place) -> None:
             assert (job.state, job.attempt, job.fence) == ("completed", 2, 2)
 
         perform(play, onefold)
+
+
+@pytest.mark.parametrize("mode", ["ack", "standard"])
+def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
+    place: Place, mode: str
+) -> None:
+    with opened(place) as onefold:
+
+        async def acks_and_is_cut_off(received: Received, writer: asyncio.StreamWriter) -> None:
+            if received.envelope["payload"] == {"number": 1} and received.envelope["fence"] == 1:
+                if mode == "ack":
+                    await onefold.aacknowledge(str(received.envelope["id"]))
+                writer.close()
+            else:
+                await says(200)(received, writer)
+
+        async def play() -> None:
+            async with Receiver(acks_and_is_cut_off) as receiver, pushing(onefold):
+                await make_queue(onefold, receiver, mode=mode, concurrency=1)
+                first, second = await publish(onefold, 2)
+                if mode == "ack":
+                    await until(lambda: _is_awaiting(onefold, first))
+                    await onefold.aacknowledge(first)
+                await until(lambda: _is_completed(onefold, second))
+
+            deliveries = [
+                (received.envelope["id"], received.envelope["fence"])
+                for received in receiver.received
+            ]
+            again = [] if mode == "ack" else [(second, 2)]
+            assert deliveries == [(first, 1), (second, 1), *again]
+            outcomes = [attempt.outcome for attempt in await onefold.aattempts(second)]
+            assert outcomes == (["completed"] if mode == "ack" else ["retried", "completed"])
+
+        perform(play, onefold)
+
+
+async def _is_completed(onefold: Onefold, job_id: str) -> bool:
+    return (await job_of(onefold, job_id)).state == "completed"

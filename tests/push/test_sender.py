@@ -1,6 +1,8 @@
 """Requests against a server that misbehaves: every try ends, in time, with a sentence."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -70,21 +72,53 @@ def test_connections_are_used_again() -> None:
     run(play())
 
 
-def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
-    async def once_each(received: Received, writer: asyncio.StreamWriter) -> None:
-        served.append(received.connection)
-        if served.count(received.connection) > 1:
-            writer.close()  # as if it had been closed just before the request came
-        else:
-            await says(200)(received, writer)
+@pytest.mark.parametrize("cut", [sends(b""), resets], ids=["closed", "reset"])
+def test_a_request_that_was_read_is_not_sent_again(cut: Manner) -> None:
+    async def play() -> None:
+        async with Receiver(says(200), cut, says(200)) as receiver:
+            sender = Sender(LOOPBACK, connections=10)
+            place = endpoint(receiver.url)
+            exchanges = [
+                await sender.post(place, f"{number}".encode(), {}, within=LONG)
+                for number in range(3)
+            ]
+            await sender.close()
 
-    served: list[int] = []
+        assert [type(exchange) for exchange in exchanges] == [Answered, Unanswered, Answered]
+        assert [received.body for received in receiver.received] == [b"0", b"1", b"2"]
+
+    run(play())
+
+
+def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
+    bodies: list[bytes] = []
+    closed = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as request:
+                while request.readline() != b"\r\n":
+                    pass
+                bodies.append(request.read(1))
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            closed.set()
 
     async def play() -> None:
-        exchange, receiver = await post(once_each, tries=4)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = threading.Thread(target=serve, args=(listener,))
+            server.start()
+            sender = Sender(LOOPBACK, connections=10)
+            place = endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+            first = await sender.post(place, b"1", {}, within=LONG)
+            # Waited for in the loop's own thread, which cannot see the end meanwhile.
+            assert closed.wait(LONG)
+            second = await sender.post(place, b"2", {}, within=LONG)
+            await sender.close()
+            server.join(LONG)
 
-        assert isinstance(exchange, Answered)
-        assert receiver.connections == 4
+        assert (type(first), type(second)) == (Answered, Answered)
+        assert bodies == [b"1", b"2"]
 
     run(play())
 

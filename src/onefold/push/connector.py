@@ -1,11 +1,8 @@
-"""Tells whether a request went by a connection that had served others before.
-
-aiohttp's traces would tell it, too, and cost as much as the rest of a push.
-"""
+"""Connections for pushes: a request is written only to a connection that is still open."""
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+import select
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
@@ -14,14 +11,18 @@ import aiohttp
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
-was_used: ContextVar[bool] = ContextVar("onefold_connection_was_used", default=False)
-"""Of the last request of this task; whoever sends one says False first."""
-
 _used: Final[WeakSet[object]] = WeakSet()
+"""Connections that have carried a request."""
 
 
 class Connector(aiohttp.TCPConnector):
-    """The same, with a memory."""
+    """The same, without connections that their server has closed while they were idle.
+
+    A request that was written may have been read, so it is never sent again. A connection is
+    therefore checked before the first byte is written to it. aiohttp discards those whose end the
+    event loop has seen; this also asks the kernel, which may know of an end that the loop has not
+    seen yet.
+    """
 
     async def connect(
         self,
@@ -29,9 +30,22 @@ class Connector(aiohttp.TCPConnector):
         traces: list[Any],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
     ) -> Connection:
-        """A connection from the pool, or a new one."""
-        connection = await super().connect(req, traces, timeout)
-        protocol = connection.protocol
-        was_used.set(protocol in _used)
-        _used.add(protocol)
-        return connection
+        """A connection from the pool that is still open, or a new one."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol not in _used:
+                _used.add(connection.protocol)
+                return connection
+            if not _has_ended(connection):
+                return connection
+            connection.close()
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Whether anything came in while it was idle: its end, or bytes that answer no request."""
+    transport = connection.transport
+    if transport is None or transport.is_closing():
+        return True
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket"), select.POLLIN | select.POLLPRI)
+    return bool(poll.poll(0))

@@ -19,7 +19,7 @@ import aiohttp
 from yarl import URL
 
 from onefold.push.address import AddressRefused
-from onefold.push.connector import Connector, was_used
+from onefold.push.connector import Connector
 from onefold.push.reading import EXCERPT_BYTES, Answered, Unanswered, excerpt_of
 from onefold.push.resolver import CheckedResolver
 from onefold.push.trouble import told
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from onefold.push.reading import Exchange
     from onefold.push.resolver import Lookup
 
-KEPT_ALIVE: Final = 4.0
-"""Seconds that a connection waits for its next request: less than most servers wait."""
+KEPT_ALIVE: Final = 1.5
+"""Seconds that a connection waits for its next request. Servers wait longer (2 s and more by
+default), so a request and the end of its connection rarely cross on the way."""
 REMEMBERED = 10
 """Seconds for which the addresses of a name are, once they were checked."""
 DRAINED: Final = 64 * 1024
@@ -120,18 +121,6 @@ class Sender:
     async def _post(
         self, url: URL, body: bytes, headers: Mapping[str, str], began: float
     ) -> Answered:
-        try:
-            return await self._send(url, body, headers, began)
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if not was_used.get():
-                raise
-        # Closed while it was idle, as servers do, and we saw it too late. Another one will tell.
-        return await self._send(url, body, headers, began)
-
-    async def _send(
-        self, url: URL, body: bytes, headers: Mapping[str, str], began: float
-    ) -> Answered:
-        was_used.set(False)
         async with self._session.post(
             url,
             data=body,
