@@ -28,8 +28,5 @@ set controlled = true,
     updated_at = excluded.updated_at
 returning
     queue.held_until,
-    coalesce(
-        :until::bigint,
-        coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
-            + :after::bigint
-    )
+    -- The time that was just written: Citus allows no other clock here.
+    coalesce(:until::bigint, queue.updated_at + :after::bigint)

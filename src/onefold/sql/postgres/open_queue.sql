@@ -10,7 +10,10 @@ set
         or q.rate_count is not null
         or q.group_concurrency is not null
         or q.group_rate_count is not null,
-    updated_at = coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+    updated_at = clock.now
+from
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+        as clock (now)
 where
     q.shard = :shard::smallint
     and q.name = :queue::text

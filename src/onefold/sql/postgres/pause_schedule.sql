@@ -3,7 +3,10 @@ update onefold.schedule as s
 set
     paused = :paused::boolean,
     next_tick = coalesce(:next_tick::bigint, s.next_tick),
-    updated_at = coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+    updated_at = clock.now
+from
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+        as clock (now)
 where
     s.shard = :shard::smallint
     and s.tenant = :tenant::text

@@ -2,5 +2,8 @@
 update onefold.served_queue as s
 set
     settings = :settings::text,
-    updated_at = coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+    updated_at = clock.now
+from
+    coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
+        as clock (now)
 where s.shard = :shard::smallint and s.tenant = :tenant::text and s.name = :served::text

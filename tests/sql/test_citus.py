@@ -1,0 +1,96 @@
+"""No statement does what Citus refuses.
+
+A revoked API key once stayed valid on Citus, since the statement that revokes it was refused there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+import onefold.sql
+from tests.sql.citus_rules import functions_in, refusals
+
+if TYPE_CHECKING:
+    from tests.sql.citus_rules import Volatility
+
+FILES = sorted((Path(onefold.sql.__file__).parent / "postgres").rglob("*.sql"))
+NOW = "coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)"
+CLOCK = f"from {NOW} as clock (now)"
+
+REFUSED = {
+    # The shapes of hold_queue, open_queue, pause_schedule, update_served_queue and revoke_api_key.
+    f"""
+    insert into onefold.queue (shard, held_until) values (:shard::smallint, {NOW})
+    on conflict (shard, name) do update set held_until = excluded.held_until
+    returning queue.held_until, coalesce(:until::bigint, {NOW} + :after::bigint)
+    """: "RETURNING",
+    f"update onefold.queue as q set failures = 0, updated_at = {NOW} where q.shard = 0": "CASE",
+    f"""
+    update onefold.schedule as s
+    set next_tick = coalesce(:next_tick::bigint, s.next_tick), updated_at = {NOW}
+    where s.shard = :shard::smallint returning s.name
+    """: "CASE",
+    f"update onefold.served_queue as s set settings = :settings::text, updated_at = {NOW}": "CASE",
+    f"update onefold.api_key as k set revoked_at = {NOW} returning k.id": "CASE",
+    # Others that it names.
+    "update onefold.job as j set fence = clock_timestamp() where j.shard = 0": "VOLATILE",
+    "delete from onefold.job as j where j.shard = 0 and j.run_at < random()": "VOLATILE",
+    f"""
+    with old as (select j.id from onefold.job as j where j.shard = 0 for update)
+    update onefold.job as j set state = 1 where j.shard = 0 and j.run_at < {NOW}
+    """: "CASE",
+    "update onefold.job as j set result = to_jsonb(j.payload) where j.shard = 0": "column",
+    f"""
+    insert into onefold.job (shard) values (0)
+    on conflict (shard) do update set updated_at = {NOW}
+    """: "ON CONFLICT",
+    "insert into onefold.job (shard) values ((select 1))": "subqueries",
+}  # fmt: skip
+
+ALLOWED = [
+    f"update onefold.api_key as k set revoked_at = clock.now {CLOCK} where k.shard = 0",
+    f"insert into onefold.job (shard, at) values (0, {NOW}) on conflict do nothing returning id",
+    f"insert into onefold.job (shard, fence) select 0, clock_timestamp() {CLOCK}",
+    f"""
+    delete from onefold.rate as r where r.shard = 0
+    and r.key in (select f.key from onefold.rate as f where f.full_at <= {NOW} for update)
+    """,
+    "update onefold.job as j set state = case when j.state is distinct from 1 then 1 else 2 end",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def volatility(postgres_url: str) -> dict[str, Volatility]:
+    """How PostgreSQL marks each function that is called, the least stable of its name."""
+    names = sorted({name for path in FILES for name in functions_in(path.read_text())} | {"random"})
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        # `v` is greater than `s`, which is greater than `i`.
+        rows = connection.execute(
+            "select proname::text, max(provolatile::text) from pg_proc"
+            " where pronamespace = 'pg_catalog'::regnamespace and proname = any(%s) group by 1",
+            [names],
+        ).fetchall()
+    return dict(rows)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_the_rules_know_what_citus_refuses(text: str, volatility: dict[str, Volatility]) -> None:
+    faults = refusals(text, volatility)
+
+    assert faults
+    assert all(REFUSED[text] in fault for fault in faults)
+
+
+@pytest.mark.parametrize("text", ALLOWED)
+def test_the_rules_let_pass_what_citus_runs(text: str, volatility: dict[str, Volatility]) -> None:
+    assert refusals(text, volatility) == []
+
+
+def test_citus_refuses_no_statement(volatility: dict[str, Volatility]) -> None:
+    found = {path.stem: refusals(path.read_text(), volatility) for path in FILES}
+
+    assert {name: faults for name, faults in found.items() if faults} == {}
