@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from onefold import DatabaseBusy, DatabaseUnavailable, Enqueued, Onefold
+from onefold import DatabaseBusy, DatabaseUnavailable, Enqueued, NewJob, Onefold
 from tests.faults.callers import Caller
 from tests.faults.servers import PATIENCE, key_held, until, url_as
 from tests.fixtures.postgres import PostgresServer
@@ -257,6 +257,63 @@ class TestSlow:
             caller("enqueue", "mail", unique_key="k")
 
         assert caller("enqueue", "mail", unique_key="k").inserted
+
+
+class TestPassedOn:
+    def test_an_error_that_is_not_translated_is_not_its_own_cause(
+        self,
+        postgres_url: str,
+        migrated: str,
+        observer: psycopg.Connection,
+        make_caller: Callable[[Onefold], Caller],
+    ) -> None:
+        caller = make_caller(Onefold(postgres_url, schema=migrated))
+        observer.execute(sql.SQL("drop table {}").format(sql.Identifier(migrated, "job")))
+
+        with pytest.raises(psycopg.errors.UndefinedTable) as caught:
+            caller("enqueue", "mail")
+
+        assert caught.value.__cause__ is None
+
+    @pytest.mark.parametrize(
+        "sentence",
+        [
+            'duplicate key value violates unique constraint "job_pkey_102008"',
+            "canceling statement due to lock timeout",
+            "deadlock detected",
+        ],
+    )
+    def test_what_a_node_of_citus_answers_to_copy_keeps_its_meaning(
+        self,
+        postgres_url: str,
+        migrated: str,
+        observer: psycopg.Connection,
+        make_caller: Callable[[Onefold], Caller],
+        sentence: str,
+    ) -> None:
+        """Citus reports it as XX000. A sequence counts, since what is raised is rolled back."""
+        table, function, counter = (
+            sql.Identifier(migrated, name) for name in ("job", "refuse_once", "refusals")
+        )
+        observer.execute(sql.SQL("create sequence {}").format(counter))
+        observer.execute(
+            sql.SQL(
+                "create function {}() returns trigger language plpgsql as $$ begin"
+                " if nextval({}) = 1 then raise exception using errcode = 'XX000', message = {};"
+                " end if; return new; end $$"
+            ).format(function, counter.as_string(), sentence)
+        )
+        observer.execute(
+            sql.SQL("create trigger refuse before insert on {} execute function {}()").format(
+                table, function
+            )
+        )
+        caller = make_caller(Onefold(postgres_url, schema=migrated))
+
+        stored = caller("enqueue_many", [NewJob("mail"), NewJob("mail")])
+
+        assert stored.inserted == 2
+        assert len(caller("find")) == 2
 
 
 def _refused(url: str) -> bool:

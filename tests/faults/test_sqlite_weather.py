@@ -263,5 +263,7 @@ def test_a_table_that_somebody_dropped_is_not_called_a_lock(sqlite_url: str) -> 
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
             connection.execute("drop table onefold_job")
 
-        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        with pytest.raises(sqlite3.OperationalError, match="no such table") as caught:
             onefold.enqueue("email")
+
+    assert caught.value.__cause__ is not caught.value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, TypeVar
 
 from onefold.errors import InvalidInput
 from onefold.operations.statement import Operation, Sql
@@ -95,6 +95,13 @@ class Database(Protocol):
     async def aclose(self) -> None:
         """`close`, awaited."""
         ...
+
+
+def raise_translated(ours: BaseException, error: BaseException) -> NoReturn:
+    """Raise our error with the driver's as its cause, or the driver's alone where it is kept."""
+    if ours is error:
+        raise error
+    raise ours from error
 
 
 def open_database(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 from weakref import ref
 
-from onefold.databases import sqlite_errors
+from onefold.databases import raise_translated, sqlite_errors
 from onefold.databases.sqlite_bell import SqliteBell
 from onefold.databases.sqlite_errands import TasksErrand, ThreadsErrand, by_itself
 from onefold.databases.sqlite_shelf import Shelf
@@ -140,7 +140,7 @@ class SqliteDatabase:
                 return self._read_from(connection, build)
             except sqlite3.DatabaseError as error:
                 if not sqlite_errors.is_busy(error):
-                    raise self.translated(error) from error
+                    raise_translated(self.translated(error), error)
                 if time.monotonic() >= deadline:
                     raise self.busy() from error
             finally:
@@ -171,7 +171,7 @@ class SqliteDatabase:
                 check_same_thread=False,
             )
         except sqlite3.Error as error:
-            raise self.translated(error) from error
+            raise_translated(self.translated(error), error)
         try:
             self._use_wal(connection)
             # A job that was answered for must survive a power cut, not only a crash.
@@ -180,7 +180,7 @@ class SqliteDatabase:
             connection.execute("pragma busy_timeout = 0")
         except sqlite3.Error as error:
             connection.close()
-            raise self.translated(error) from error
+            raise_translated(self.translated(error), error)
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
@@ -283,7 +283,7 @@ class SqliteDatabase:
             state.identity = identity
             connection.execute("pragma busy_timeout = 0")
         except sqlite3.DatabaseError as error:
-            raise self.translated(error) from error
+            raise_translated(self.translated(error), error)
         finally:
             state.give_back(connection)
         return applied

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onefold.databases import sqlite_errors
+from onefold.databases import raise_translated, sqlite_errors
 from onefold.databases.sqlite import SqliteDatabase
 from onefold.databases.sqlite_writer import POLL
 from onefold.errors import UsageError, WrongConnection
@@ -84,7 +84,7 @@ def _begin(database: SqliteDatabase, connection: sqlite3.Connection) -> None:
             connection.execute("begin immediate")
         except sqlite3.Error as error:
             if not sqlite_errors.is_busy(error):
-                raise database.translated(error) from error
+                raise_translated(database.translated(error), error)
             if time.monotonic() >= deadline:
                 raise database.busy() from error
             time.sleep(POLL)

@@ -26,7 +26,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
-from onefold.databases import sqlite_errors
+from onefold.databases import raise_translated, sqlite_errors
 from onefold.databases.gathering import flight, just, together
 from onefold.databases.sqlite_errands import Errand, deliver
 from onefold.databases.sqlite_statements import execute
@@ -126,7 +126,7 @@ class Writer:
                 answers = run(just(shared)(self._file.sql), self._execute)
                 self._connected().execute("commit")
             except sqlite3.Error as error:
-                raise self._file.translated(error) from error
+                raise_translated(self._file.translated(error), error)
             finally:
                 self._undo()
         self._turns.committed()
@@ -237,7 +237,7 @@ class Writer:
         except sqlite3.Error as error:
             if sqlite_errors.is_busy(error):
                 return False
-            raise self._file.translated(error) from error
+            raise_translated(self._file.translated(error), error)
         return True
 
     def _wait_for_the_stand_in(self, errands: list[Errand]) -> None:
@@ -304,7 +304,7 @@ class Writer:
                 connection.execute("rollback to errand")
                 connection.execute("release errand")
             if isinstance(error, sqlite3.Error):
-                raise self._file.translated(error) from error
+                raise_translated(self._file.translated(error), error)
             raise
         return answers
 

@@ -19,6 +19,7 @@ import psycopg
 import psycopg_pool
 from psycopg.rows import TupleRow, tuple_row
 
+from onefold.databases import raise_translated
 from onefold.databases.gathering.tasks import GatheredTasks
 from onefold.databases.gathering.threads import GatheredThreads
 from onefold.databases.postgres.attempt import AsyncAttempt, AsyncSession, Attempt, Session
@@ -311,7 +312,7 @@ class PostgresDatabase:
                 prepare_threshold=None,
             )
         except psycopg.Error as error:
-            raise translated(error, self.label, self._exhausted()) from error
+            raise_translated(translated(error, self.label, self._exhausted()), error)
 
     async def _aconnect(self) -> psycopg.AsyncConnection[TupleRow]:
         try:
@@ -323,7 +324,7 @@ class PostgresDatabase:
                 prepare_threshold=None,
             )
         except psycopg.Error as error:
-            raise translated(error, self.label, self._exhausted()) from error
+            raise_translated(translated(error, self.label, self._exhausted()), error)
 
     @property
     def _patience(self) -> int:
@@ -366,7 +367,7 @@ class PostgresDatabase:
                 self._is_pooled = found != (connection.info.backend_pid,)
                 return execute(connection.cursor(), self.sql("read_identity"), self._clock)
         except psycopg.Error as error:
-            raise translated(error, self.label, self.busy(self.busy_timeout)) from error
+            raise_translated(translated(error, self.label, self.busy(self.busy_timeout)), error)
 
     async def _aread_identity(self) -> Rows:
         try:
@@ -375,7 +376,7 @@ class PostgresDatabase:
                 self._is_pooled = found != (connection.info.backend_pid,)
                 return await aexecute(connection.cursor(), self.sql("read_identity"), self._clock)
         except psycopg.Error as error:
-            raise translated(error, self.label, self.busy(self.busy_timeout)) from error
+            raise_translated(translated(error, self.label, self.busy(self.busy_timeout)), error)
 
     def _accept(self, state: Process, rows: Rows) -> None:
         identity = self.known(rows)
@@ -404,7 +405,7 @@ class PostgresDatabase:
         try:
             migrations = self._migrate()
         except psycopg.Error as error:
-            raise translated(error, self.label, self.busy(self.busy_timeout)) from error
+            raise_translated(translated(error, self.label, self.busy(self.busy_timeout)), error)
         self._current().identity = None
         return migrations
 

@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from onefold.databases import raise_translated
 from onefold.databases.gathering import HeldUp
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.errors import DatabaseBusy
@@ -70,7 +71,7 @@ class Effort:
             raise HeldUp from error
         final = meaning == "final" or (meaning == "stored" and self.resends)
         if final or waited >= self._patience:
-            raise translated(error, self._label, self._busy(waited)) from error
+            raise_translated(translated(error, self._label, self._busy(waited)), error)
         self._tries += 1
         self.resends = self.resends or meaning in {"stored", "lost"}
         if meaning in {"waited", "stored"}:

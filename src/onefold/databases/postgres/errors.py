@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import psycopg
 
 from onefold.errors import DatabaseBusy, DatabaseUnavailable, SerializationConflict
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Verdict: TypeAlias = Literal["again", "waited", "stored", "lost", "final"]
 
 SERIALIZATION: Final = {"40001", "40P01"}
 UNIQUE_VIOLATION: Final = "23505"
+INTERNAL_ERROR: Final = "XX000"
 # A lock timeout, and a statement timeout of the server's or the user's settings.
 WAITED: Final = {"55P03", "57014"}
 
@@ -40,8 +44,8 @@ _SENTENCES: Final = {
 }
 
 
-# libpq keeps the SQLSTATE of a refused connection to itself. These are the server's English
-# sentences; in another language the refusal is passed on as it is.
+# libpq does not pass on the SQLSTATE of a refused connection. These are the server's English
+# sentences, here and below; in another language the error is passed on as it is.
 _REFUSALS: Final = (
     (
         re.compile(
@@ -58,6 +62,14 @@ _REFUSALS: Final = (
     ),
 )
 
+# Citus stores a batch by COPY, and passes on what a node answers to that without its SQLSTATE.
+_COPIED: Final = (
+    (re.compile(r"duplicate key value violates unique constraint"), UNIQUE_VIOLATION),
+    (re.compile(r"canceling statement due to lock timeout"), "55P03"),
+    (re.compile(r"canceling statement due to statement timeout"), "57014"),
+    (re.compile(r"deadlock detected"), "40P01"),
+)
+
 
 def sqlstate(error: BaseException) -> str:
     """The SQLSTATE of a driver's error, psycopg's or asyncpg's; empty where there is none."""
@@ -66,9 +78,15 @@ def sqlstate(error: BaseException) -> str:
     if state == "08P01" and str(error).startswith("bind message supplies"):
         # A prepared statement of this name is there, but it is another one: somebody else's.
         return "26000"
+    if state == INTERNAL_ERROR:
+        return _by_sentence(str(error), _COPIED) or state
     if not state and "FATAL:" in (message := str(error)):
-        return next((found for sentence, found in _REFUSALS if sentence.search(message)), "")
+        return _by_sentence(message, _REFUSALS)
     return state
+
+
+def _by_sentence(message: str, known: Sequence[tuple[re.Pattern[str], str]]) -> str:
+    return next((state for sentence, state in known if sentence.search(message)), "")
 
 
 def _told(error: BaseException) -> BaseException:
