@@ -5,6 +5,7 @@ PostgreSQL in production.
 """
 
 from onefold.app import Onefold, Tenant, Within
+from onefold.arguments import Payload
 from onefold.effects.run import Run
 from onefold.errors import (
     AlreadyEnqueued,
@@ -123,6 +124,7 @@ __all__ = [
     "OutcomeUnknown",
     "Outlook",
     "Page",
+    "Payload",
     "ProcessDied",
     "Pruned",
     "QueueConfiguration",

@@ -4,6 +4,7 @@
    class that no JSON becomes) where the function is declared.
 2. Defaults are written down: the payload says what was asked for at the time, and so does the key.
 3. A parameter that is annotated `Run` is the worker's to give. It is no part of the payload.
+4. A parameter that is annotated `Payload` receives the whole payload, whatever JSON it is.
 """
 
 from __future__ import annotations
@@ -12,13 +13,23 @@ import inspect
 import re
 import types
 import typing
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    TypeAlias,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 from msgspec import inspect as shapes
 
 from onefold.effects.run import Run
-from onefold.errors import InvalidInput
+from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.canonical import is_object
 from onefold.model.convert import from_json, is_model, to_json
 from onefold.model.outcome import Outcome
@@ -28,10 +39,20 @@ if TYPE_CHECKING:
 
     from onefold.model.job import Json
 
-# As it is spelled where it could not be looked up: imported for type checkers only.
+_WHOLE: Final = "the whole payload"
+Payload: TypeAlias = Annotated[Any, _WHOLE]
+"""The annotation of the one parameter that receives the whole payload, as plain JSON.
+
+    def handle(event: Payload): ...
+
+`Annotated[Event, Payload]` converts it: to a struct, a dataclass, a TypedDict, a pydantic model.
+"""
+
+# As they are spelled where they cannot be looked up: imported for type checkers only.
 _SPELLS_RUN: Final = re.compile(
     r"(onefold\.)?Run( *\| *None)?|None *\| *(onefold\.)?Run|(typing\.)?Optional\[(onefold\.)?Run\]"
 )
+_SPELLS_PAYLOAD: Final = re.compile(r"(onefold\.)?Payload")
 _PLACE: Final = re.compile(r" - at `(?:key in )?\$\.members(?P<path>.*)`$")
 _QUOTED: Final = re.compile(r"'(\w+)'")
 _POSITIONAL_ONLY: Final = inspect.Parameter.POSITIONAL_ONLY
@@ -41,17 +62,27 @@ _NO_DEFAULT: Final[Any] = inspect.Parameter.empty
 class Arguments:
     """The arguments of one function."""
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
-        """Read the signature; `name` is the function's, for sentences."""
+    def __init__(
+        self, function: Callable[..., Any], name: str, *, ignores_extra: bool = False
+    ) -> None:
+        """Read the signature; `name` is the function's, for sentences.
+
+        `ignores_extra` drops the members of a payload that the function does not take.
+        """
         self.name: str = name
         self.run: str | None = None
         """The parameter that takes the `Run`."""
+        self.whole: str | None = None
+        """The parameter that takes the whole payload."""
+        self._ignores_extra = ignores_extra
         self._parameters = _parameters(function, name)
         hints: dict[str, Any] = {}
         for parameter in self._parameters:
             hint = _hint(function, name, parameter.name, parameter.annotation)
             if not is_run(hint):
                 hints[parameter.name] = _supported(hint, name, parameter.name)
+                if _is_payload(hint):
+                    self.whole = parameter.name
             elif self.run is not None:
                 raise InvalidInput(name, f"takes two runs, {self.run} and {parameter.name}")
             else:
@@ -61,8 +92,13 @@ class Arguments:
         )
         taken = self._signature.parameters.values()
         self.names: tuple[str, ...] = tuple(one.name for one in taken)
-        """The members of a payload."""
-        self._members = frozenset(self.names)
+        """The parameters that a caller gives: the members of a payload, or the whole of it."""
+        self._check_whole()
+        self.members: tuple[str, ...] | None = self.names
+        """The members that a payload has; None where the signature does not say."""
+        if self.whole is not None:
+            self.members = _members_of(hints[self.whole])
+        self._names = frozenset(self.names)
         self._by_name = {one.name for one in taken if one.kind is not _POSITIONAL_ONLY}
         self._by_position = sum(one.kind is not one.KEYWORD_ONLY for one in taken)
         self._positional = [one for one in self._parameters if one.kind is _POSITIONAL_ONLY]
@@ -71,14 +107,14 @@ class Arguments:
         self._shape = _shape(hints)
         self._check_defaults()
 
-    def to_payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Json]:
+    def to_payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Json:
         """The payload of a call; what does not fit the signature is an `InvalidInput`."""
         values = self._bound(args, kwargs)
-        payload = {
+        written = {
             name: to_json(values[name], name, sorts=name in self._with_sets) for name in self.names
         }
-        self._convert(payload)
-        return payload
+        self._convert(written)
+        return written if self.whole is None else written[self.whole]
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as `Signature.bind` would find them, at a tenth of its price."""
@@ -105,15 +141,23 @@ class Arguments:
         return tuple(values.pop(one.name, one.default) for one in self._positional), values
 
     def _read(self, payload: Json) -> dict[str, Any]:
+        if self.whole is not None:
+            return self._convert({self.whole: payload})
         if not is_object(payload):
-            raise InvalidInput("payload", f"must be an object of the arguments of {self.name}")
-        if payload.keys() != self._members:
+            raise InvalidInput(
+                "payload",
+                f"must be an object of the arguments of {self.name}. A handler for other JSON takes"
+                " one parameter that is annotated Payload",
+            )
+        if self._ignores_extra:
+            payload = {name: payload[name] for name in self.names if name in payload}
+        if payload.keys() != self._names:
             self._check_members(payload)
         return self._convert(payload)
 
     def _check_members(self, payload: dict[str, Json]) -> None:
         for name in payload:
-            if name not in self._members:
+            if name not in self._names:
                 raise InvalidInput("payload", f"has {name!r}, which {self.name} does not take")
         for name in self.names:
             if name not in payload and name not in self._defaults:
@@ -125,6 +169,20 @@ class Arguments:
         except msgspec.ValidationError as error:
             raise _misfit(error, self.name) from None
         return converted
+
+    def _check_whole(self) -> None:
+        """One parameter receives everything, so that no other can receive a part."""
+        if self.whole is None:
+            return
+        if others := [name for name in self.names if name != self.whole]:
+            raise InvalidInput(
+                self.name,
+                f"takes the whole payload as {self.whole}, so it cannot take {', '.join(others)}",
+            )
+        if self._ignores_extra:
+            raise ConflictingOptions(
+                "extra", f"is for arguments by name, and {self.name} takes the whole payload"
+            )
 
     def _check_defaults(self) -> None:
         """A default is stored like any other argument, so it must come back."""
@@ -177,6 +235,23 @@ def is_run(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Run)
 
 
+def _is_payload(hint: Any) -> bool:
+    """Whether an annotation asks for the whole payload."""
+    if get_origin(hint) is Annotated:
+        return any(one in (_WHOLE, Payload) for one in hint.__metadata__)
+    return get_origin(hint) in {Union, types.UnionType} and any(map(_is_payload, get_args(hint)))
+
+
+def _members_of(hint: Any) -> tuple[str, ...] | None:
+    """The members that JSON of this type has, where the type names them."""
+    info = shapes.type_info(hint)
+    if isinstance(info, shapes.StructType) and (info.array_like or info.tag_field):
+        return None
+    if isinstance(info, shapes.StructType | shapes.DataclassType | shapes.TypedDictType):
+        return tuple(field.encode_name for field in info.fields)
+    return None
+
+
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
     parameters = list(inspect.signature(function).parameters.values())
     for parameter in parameters:
@@ -193,9 +268,17 @@ def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Paramet
 
 def _hint(function: Callable[..., Any], name: str, parameter: str, annotation: Any) -> Any:
     if annotation is inspect.Parameter.empty:
+        if parameter == "run":
+            raise InvalidInput(
+                name,
+                "takes run without an annotation. Write run: Run (from onefold import Run) for the"
+                " run of the worker, or give it a type if it is an argument of yours",
+            )
         return Any
     if isinstance(annotation, str) and _SPELLS_RUN.fullmatch(annotation.strip()):
         return Run
+    if isinstance(annotation, str) and _SPELLS_PAYLOAD.fullmatch(annotation.strip()):
+        return Payload
     holder = types.SimpleNamespace(__annotations__={parameter: annotation})
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     try:

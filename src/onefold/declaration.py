@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onefold.model.retry import Backoff
 
 Isolation: TypeAlias = Literal["thread", "process"]
+Extra: TypeAlias = Literal["forbid", "ignore"]
 
 UNIQUE_OPTIONS: Final = frozenset({"unique", "unique_while", "unique_for", "across_kinds"})
 SHARED_OPTIONS: Final = UNIQUE_OPTIONS | {"queue", "priority", "max_attempts", "tags"}
@@ -53,6 +54,8 @@ class DeclareOptions(TypedDict, total=False):
     store_result: bool
     isolation: Isolation
     """Where a plain function runs: in a thread, or in a process that can be killed."""
+    extra: Extra
+    """Members of a payload that are no arguments: a failure ("forbid"), or dropped ("ignore")."""
     retry_on: ErrorRule | Sequence[ErrorRule]
     bury_on: ErrorRule | Sequence[ErrorRule]
     done_on: ErrorRule | Sequence[ErrorRule]
@@ -79,7 +82,9 @@ class Declaration:
             *(options.get(name, ()) for name in ("retry_on", "bury_on", "done_on"))
         )
         self.said: Said = Said(options.get("backoff"), options.get("retention"), self.timeout)
-        self.arguments: Arguments = Arguments(function, function.__name__)
+        self.arguments: Arguments = Arguments(
+            function, function.__name__, ignores_extra=_ignores_extra(options)
+        )
         self.returned: Result = Result(function, function.__name__, stored=self.stores_result)
         self._shared: dict[str, Any] = {
             name: value for name, value in options.items() if name in SHARED_OPTIONS
@@ -151,8 +156,9 @@ class Declaration:
         prepare(NewJob(self.kind, {}, unique_key=key, **rest, **said), "", now=0)
 
     def _check_path(self, path: str, steps: Sequence[str | int], field: str) -> None:
-        if steps and steps[0] not in self.arguments.names:
-            known = ", ".join(self.arguments.names) or "nothing"
+        members = self.arguments.members
+        if steps and members is not None and steps[0] not in members:
+            known = ", ".join(members) or "nothing"
             raise InvalidInput(
                 field, f"names {path!r}, and {self.arguments.name} takes {known} for a payload"
             )
@@ -177,6 +183,13 @@ def _kind(function: Callable[..., Any], kind: str | None) -> str:
     if kind is None and function.__name__ == "<lambda>":
         raise InvalidInput("kind", "must be given for a lambda, which has no name")
     return names.name(function.__name__ if kind is None else kind, "kind")
+
+
+def _ignores_extra(options: Mapping[str, Any]) -> bool:
+    extra = options.get("extra", "forbid")
+    if extra not in ("forbid", "ignore"):
+        raise InvalidInput("extra", f'must be "forbid" or "ignore", got {extra!r}')
+    return bool(extra == "ignore")
 
 
 def _isolation(

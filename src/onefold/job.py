@@ -49,12 +49,10 @@ class HasTenants(Protocol):
 class Call(Generic[P, R_co]):
     """One call of a declared job, to be enqueued together with others."""
 
-    def __init__(
-        self, declaration: Declaration, payload: dict[str, Json], options: EnqueueOptions
-    ) -> None:
+    def __init__(self, declaration: Declaration, payload: Json, options: EnqueueOptions) -> None:
         """Made by `job.call(…)`."""
         self.declaration: Declaration = declaration
-        self.payload: dict[str, Json] = payload
+        self.payload: Json = payload
         self.options: EnqueueOptions = options
 
     def new_job(self) -> NewJob:
@@ -162,7 +160,7 @@ class Enqueuer(Generic[P, R_co]):
             raise UsageError("This is for a tenant already, or within: job.tenant(…).within(…).")
         return Enqueuer(self._declaration, self._calls.tenant(name), self._now, self._options)
 
-    def _request(self, args: Any, kwargs: Any) -> tuple[str, dict[str, Json], dict[str, Any]]:
+    def _request(self, args: Any, kwargs: Any) -> tuple[str, Json, dict[str, Any]]:
         declaration = self._declaration
         payload = declaration.arguments.to_payload(args, kwargs)
         return declaration.kind, payload, declaration.options(payload, self._options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, assert_type
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, assert_type
 
 from onefold import (
     Call,
@@ -13,10 +13,12 @@ from onefold import (
     Job,
     Onefold,
     Page,
+    Payload,
     Run,
     Schedule,
     Tenant,
     Ticked,
+    Unique,
     Within,
 )
 from onefold.calls.lock import AsyncLock, Lock
@@ -267,6 +269,33 @@ def declared_without_a_run(onefold: Onefold) -> None:
     some.enqueue({"a": 1})
     some.enqueue()  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
     anything.enqueue(2)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+
+
+class Event(TypedDict):
+    """A payload with a type."""
+
+    id: str
+
+
+def declared_with_a_payload(onefold: Onefold, run: Run) -> None:
+    """The whole payload is any JSON, or what its annotation says."""
+
+    @onefold.job(unique=Unique("id"), extra="forbid")
+    def plain(event: Payload) -> str:
+        return str(event["id"])
+
+    assert_type(plain.enqueue({"id": "evt_1"}), Enqueued[str])
+    assert_type(plain(["anything"]), str)
+    plain.enqueue()  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+
+    @onefold.job
+    def typed(run: Run, event: Annotated[Event, Payload]) -> str:
+        return run.id + event["id"]
+
+    assert_type(typed.enqueue({"id": "evt_1"}), Enqueued[str])
+    assert_type(typed(run, {"id": "evt_1"}), str)
+    typed.enqueue({"id": 1})  # type: ignore[typeddict-item] # pyright: ignore[reportArgumentType]
+    onefold.job(extra="drop")  # type: ignore[call-overload] # pyright: ignore[reportArgumentType]
 
 
 def schedules(onefold: Onefold, run: Run) -> None:

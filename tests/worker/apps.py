@@ -6,8 +6,9 @@ import signal
 import sys
 import threading
 from datetime import timedelta
+from typing import Annotated
 
-from onefold import Onefold, Run
+from onefold import Onefold, Payload, Run
 
 SECOND = timedelta(seconds=1)
 
@@ -56,3 +57,8 @@ def hurry() -> None:
 def write(run: Run, table: str) -> None:
     with run.transaction() as tx:
         tx.execute(f"insert into {table} (job_id) values ('{run.id}')")
+
+
+@onefold.job(isolation="process", store_result=True, max_attempts=1)
+def whole(events: Annotated[list[int], Payload]) -> int:
+    return sum(events)

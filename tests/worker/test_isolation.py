@@ -55,6 +55,23 @@ def test_what_crashes_hangs_or_leaves_is_counted_and_nobody_else_is_harmed(app: 
     assert errors["fail"]["type"] == "builtins.SystemExit"
 
 
+def test_a_process_is_given_the_whole_payload_and_refuses_one_that_does_not_fit(
+    app: ModuleType,
+) -> None:
+    async def play() -> list[Job]:
+        ids = [
+            (await app.onefold.aenqueue("whole", payload, max_attempts=1)).id
+            for payload in ([1, 2], "text")
+        ]
+        async with working(app.onefold):
+            await ended(app.onefold, *ids)
+        return [await app.onefold.aget(job_id) for job_id in ids]
+
+    fits, misfits = perform(play, app.onefold)
+    assert (fits.state, fits.result) == ("completed", 3)
+    assert (misfits.state, misfits.reason) == ("dead", "payload")
+
+
 def test_the_start_of_a_process_is_not_counted_as_time_of_the_handler(app: ModuleType) -> None:
     (job,) = _run(app, "hurry")
     assert job.state == "completed"

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from onefold import Bury, Cancel, Defer, Exponential, Fixed, Job, Onefold, Retry
+from onefold import (
+    Attempt,
+    Bury,
+    Cancel,
+    Defer,
+    Exponential,
+    Fixed,
+    Job,
+    Onefold,
+    Payload,
+    Retry,
+    Run,
+)
 from onefold.errors import Busy, OutcomeUnknown
 from tests.fixtures.place import Place
 from tests.worker.stage import ended, opened, perform, until, working
@@ -194,21 +206,97 @@ def test_only_what_retry_on_names_is_tried_again(place: Place, declare: Any) -> 
     assert (job.state, job.attempt) == ("dead", 1)
 
 
-def test_a_payload_that_does_not_fit_is_buried(place: Place) -> None:
+def test_a_payload_that_does_not_fit_fails_like_any_other_attempt(place: Place) -> None:
     with opened(place) as onefold:
 
-        @onefold.job
+        @onefold.job(retry_on=KeyError)
         async def add(number: int) -> None: ...
 
+        async def play() -> tuple[Job | None, list[Attempt]]:
+            enqueued = await onefold.aenqueue(
+                "add", {"number": "seven"}, max_attempts=2, backoff=NOW
+            )
+            async with working(onefold):
+                await ended(onefold, enqueued.id)
+            return await onefold.aget(enqueued.id), await onefold.aattempts(enqueued.id)
+
+        job, attempts = perform(play, onefold)
+        assert job is not None
+        assert (job.state, job.attempt, job.reason) == ("dead", 2, "payload")
+        assert [attempt.outcome for attempt in attempts] == ["retried", "dead"]
+
+
+def test_a_job_of_newer_code_outlives_a_worker_of_older_code(place: Place) -> None:
+    """A rolling deploy: the new code adds a parameter, and an old worker takes the job first."""
+    with opened(place) as old, opened(place) as new:
+
+        @old.job(kind="send", backoff=NOW)
+        async def before(user_id: int) -> None: ...
+
+        @new.job(kind="send", backoff=NOW, store_result=True)
+        async def after(user_id: int, template: str = "welcome") -> str:
+            return f"{template} {user_id}"
+
         async def play() -> Job | None:
-            enqueued = await onefold.aenqueue("add", {"number": "seven"})
+            enqueued = await after.aenqueue(7)
+            async with working(old):
+                await until(lambda: _is_retrying(old, enqueued.id))
+            async with working(new):
+                await ended(new, enqueued.id)
+            await old.aclose()
+            return await new.aget(enqueued.id)
+
+        job = perform(play, new)
+        assert job is not None
+        assert (job.state, job.result) == ("completed", "welcome 7")
+        assert before.kind == "send"
+
+
+async def _is_retrying(onefold: Onefold, job_id: str) -> bool:
+    job = await onefold.aget(job_id)
+    return job is not None and job.attempt > 0 and job.error is not None
+
+
+def test_members_that_are_no_arguments_are_dropped_where_the_job_says_so(place: Place) -> None:
+    with opened(place) as onefold:
+
+        @onefold.job(extra="ignore", store_result=True)
+        def add(number: int) -> int:
+            return number
+
+        async def play() -> Job | None:
+            enqueued = await onefold.aenqueue("add", {"number": 7, "sent_by": "ada"})
             async with working(onefold):
                 await ended(onefold, enqueued.id)
             return await onefold.aget(enqueued.id)
 
         job = perform(play, onefold)
         assert job is not None
-        assert (job.state, job.reason) == ("dead", "payload")
+        assert (job.state, job.result) == ("completed", 7)
+
+
+def test_a_handler_takes_the_payload_as_a_whole(place: Place) -> None:
+    with opened(place) as onefold:
+
+        @onefold.job(kind="stripe.process", store_result=True)
+        def process(run: Run, event: Payload) -> Any:
+            return event
+
+        async def play() -> list[Job | None]:
+            event = {"id": "evt_1", "type": "charge.succeeded"}
+            first = onefold.enqueue("stripe.process", event, unique_key=f"evt:{event['id']}")
+            again = onefold.enqueue("stripe.process", event, unique_key=f"evt:{event['id']}")
+            assert (again.id, again.duplicate) == (first.id, True)
+            others = [await onefold.aenqueue("stripe.process", other) for other in ([1], "text")]
+            ids = [first.id, *(other.id for other in others)]
+            async with working(onefold):
+                await ended(onefold, *ids)
+            return [await onefold.aget(job_id) for job_id in ids]
+
+        jobs = perform(play, onefold)
+        results = [job.result for job in jobs if job is not None]
+        assert results == [{"id": "evt_1", "type": "charge.succeeded"}, [1], "text"]
+        assert process.wants_run
 
 
 def test_a_handler_that_takes_too_long_is_stopped(place: Place) -> None:

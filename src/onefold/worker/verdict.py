@@ -109,8 +109,8 @@ def on_death(error: Exception) -> Verdict:
 
 
 def on_bad_payload(error: Exception) -> Verdict:
-    """The payload does not fit the handler, and will not at the next attempt."""
-    return _failed(Event.BURY, error, reason="payload")
+    """The payload does not fit the handler; it may fit that of a newer or older worker."""
+    return _failed(Event.FAIL, error, reason="payload")
 
 
 def _failed(
