@@ -130,6 +130,96 @@ def test_in_ack_mode_a_failure_is_a_failure(place: Place) -> None:
         perform(play, onefold)
 
 
+@pytest.mark.parametrize("why", ["deferred", "backpressure"])
+def test_a_hold_that_the_receiver_asked_for_ends_with_the_ack_of_the_probe(
+    place: Place, why: str
+) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold, place.open(clock=clock) as other:
+
+        async def play() -> None:
+            manners = [says(202)]
+            if why == "backpressure":
+                manners.insert(0, says(429, ("Retry-After", "30")))
+            async with (
+                Receiver(*manners) as receiver,
+                pushing(onefold) as courier,
+                pushing(other) as another,
+            ):
+                await make_queue(onefold, receiver, mode="ack")
+                (first,) = await publish(onefold)
+                if why == "deferred":
+                    await until(lambda: _is_awaiting(onefold, first))
+                    after = timedelta(seconds=30)
+                    await onefold.adefer_job(first, after=after, hold_queue=True)
+                await until(lambda: _is_held(onefold, why))
+                ids = [first, *await publish(onefold, 5)]
+                for pushes in (2, 3):
+                    clock.advance(timedelta(seconds=30))
+                    courier.changed()
+                    another.changed()
+                    probe = await _awaiting(onefold, ids)
+                    assert await _is_held(onefold, why)
+                    assert len(receiver.received) == pushes
+                    if pushes == 2:
+                        # A probe that was not acknowledged opens nothing, and another one goes.
+                        await onefold.anack(probe, retryable=False)
+                        ids.remove(probe)
+                await onefold.aacknowledge(probe)
+                ids.remove(probe)
+                assert not await _is_held(onefold, why)
+                for job_id in ids:
+                    await until(partial(_is_awaiting, onefold, job_id))
+                    await onefold.aacknowledge(job_id)
+
+        perform(play, onefold)
+
+
+async def _is_held(onefold: Onefold, why: str) -> bool:
+    queue = await onefold.aserved_queue("hooks")
+    assert queue is not None
+    return queue.held_why == why
+
+
+async def _awaiting(onefold: Onefold, ids: list[str]) -> str:
+    """The one job that waits for its ack."""
+    found: list[str] = []
+
+    async def has_been_parked() -> bool:
+        found[:] = [job_id for job_id in ids if await _is_awaiting(onefold, job_id)]
+        return bool(found)
+
+    await until(has_been_parked)
+    (job_id,) = found
+    return job_id
+
+
+def test_an_endpoint_that_was_down_is_open_again_when_it_answers(place: Place) -> None:
+    clock = Clock()
+    with place.open(clock=clock) as onefold:
+
+        async def play() -> None:
+            async with (
+                Receiver(*[says(500)] * 5, says(202)) as receiver,
+                pushing(onefold) as courier,
+            ):
+                await make_queue(onefold, receiver, mode="ack")
+                (job_id,) = await publish(onefold)
+                await until(lambda: _is_held(onefold, "circuit"))
+                await until(lambda: _has_state(onefold, job_id, "queued"))
+                clock.advance(timedelta(seconds=1))
+                courier.changed()
+                await until(lambda: _is_awaiting(onefold, job_id))
+                assert not await _is_held(onefold, "circuit")
+                await onefold.aacknowledge(job_id)
+
+        perform(play, onefold)
+
+
+async def _has_state(onefold: Onefold, job_id: str, state: str) -> bool:
+    return (await job_of(onefold, job_id)).state == state
+
+
 @pytest.mark.parametrize("mode", ["ack", "standard"])
 def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
     place: Place, mode: str
@@ -151,7 +241,7 @@ def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
                 if mode == "ack":
                     await until(lambda: _is_awaiting(onefold, first))
                     await onefold.aacknowledge(first)
-                await until(lambda: _is_completed(onefold, second))
+                await until(lambda: _has_state(onefold, second, "completed"))
 
             deliveries = [
                 (received.envelope["id"], received.envelope["fence"])
@@ -163,7 +253,3 @@ def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
             assert outcomes == (["completed"] if mode == "ack" else ["retried", "completed"])
 
         perform(play, onefold)
-
-
-async def _is_completed(onefold: Onefold, job_id: str) -> bool:
-    return (await job_of(onefold, job_id)).state == "completed"

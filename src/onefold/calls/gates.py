@@ -59,17 +59,32 @@ class GateCalls:
         procedure = _hold(queue, after, until, why, force=force)
         return from_micros(await self._conductor.arun(procedure))
 
-    def open(self, queue: str, *, force: bool = False) -> bool:
+    def open(
+        self,
+        queue: str,
+        *,
+        force: bool = False,
+        by: Job | None = None,
+        only: HeldWhy | None = None,
+    ) -> bool:
         """A job of the queue has gone well: end its hold, and forget the failures.
 
-        Writes nothing where there is nothing to end, and answers False. A hold that is not over yet
-        stays unless it is forced, by an operator: the job was under way before it.
+        Writes nothing where there is nothing to end, and answers False. Unless an operator forces
+        it, a hold stays that is not over yet, or was not over when the job `by` was taken: such a
+        job was under way before. `only` ends a hold with that reason and no other.
         """
-        return self._conductor.run(_open(queue, force=force))
+        return self._conductor.run(_open(queue, force=force, by=by, only=only))
 
-    async def aopen(self, queue: str, *, force: bool = False) -> bool:
+    async def aopen(
+        self,
+        queue: str,
+        *,
+        force: bool = False,
+        by: Job | None = None,
+        only: HeldWhy | None = None,
+    ) -> bool:
         """`open`, awaited."""
-        return await self._conductor.arun(_open(queue, force=force))
+        return await self._conductor.arun(_open(queue, force=force, by=by, only=only))
 
     def failed(self, queue: str) -> int:
         """Count a failure of the queue's endpoint; answers how many there are in a row."""
@@ -163,10 +178,13 @@ def _hold(
     )
 
 
-def _open(queue: str, *, force: bool) -> Procedure[bool]:
+def _open(queue: str, *, force: bool, by: Job | None, only: HeldWhy | None) -> Procedure[bool]:
     name = names.queue(queue, "queue")
     given.flag(force, "force")
-    return once_through(lambda sql: gates.open_gate(sql, name, force=force))
+    taken_at = None if by is None else by.taken_at_micros
+    return once_through(
+        lambda sql: gates.open_gate(sql, name, force=force, taken_at=taken_at, only=only)
+    )
 
 
 def _failed(queue: str) -> Procedure[int]:

@@ -85,14 +85,14 @@ def next_timeout(sql: Sql) -> Operation[int | None]:
 def acknowledge(
     sql: Sql, tenant: str, job_id: str, *, fence: int | None, result: str | None
 ) -> Operation[Ended]:
-    """The work is done. It also proves that a queue which was held can go on."""
+    """The work is done. Where the job is the probe of a held queue, the queue is open again."""
     locked = yield from _delivered(sql, tenant, job_id, fence)
     said = Finish(Delivery(job_id, locked.fence), result)
     (ended,) = yield from finish(sql, [said])
     if ended.status == "lost":
         raise WrongState(job_id, state=STATE_WORDS[locked.state], wanted=RUNNING)
     if ended.status == "accepted":
-        yield from open_gate(sql, locked.queue)
+        yield from open_gate(sql, locked.queue, taken_at=locked.taken_at)
     return ended
 
 

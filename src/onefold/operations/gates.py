@@ -1,8 +1,8 @@
 """Gates: hold a queue whose receiver wants to be left alone, and open it again.
 
-A held queue gives nothing until the hold is over, and then one job at a time, until somebody opens
-it: one that goes well, or an operator. Its rows say that it is controlled meanwhile, so that plain
-takes leave it alone; the one on the shard of its name decides.
+A held queue gives nothing until the hold is over, and then one job at a time, until one of these
+goes well or an operator opens the queue. Its rows say that it is controlled meanwhile, so that
+plain takes leave it alone; the one on the shard of its name decides.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from onefold.operations.bell import ring
 from onefold.operations.queues import home_of
 
 if TYPE_CHECKING:
+    from onefold.model.served_queue import HeldWhy
     from onefold.operations.statement import Operation, Sql
 
 
@@ -40,20 +41,30 @@ def hold(
     return ends
 
 
-def open_gate(sql: Sql, queue: str, *, force: bool = False) -> Operation[bool]:
+def open_gate(
+    sql: Sql,
+    queue: str,
+    *,
+    force: bool = False,
+    taken_at: int | None = None,
+    only: HeldWhy | None = None,
+) -> Operation[bool]:
     """End a hold, and forget the failures of the endpoint; False where there is nothing to end.
 
-    A hold that is not over yet stays, unless it is forced: a job that was under way when it began,
-    and goes well, says nothing about it. Nor is one ended that began since we looked.
+    Unless it is forced, a hold stays that is not over yet, that was over only after `taken_at`,
+    when the job that has gone well was taken, or that has another reason than `only`. A hold that
+    began after it was looked for stays, too.
     """
     rows = yield sql("find_gate", shard=home_of(sql, queue), queue=queue)
     if not rows:
         return False
-    ((held_until, failures, now),) = rows
+    ((held_until, held_why, failures, now),) = rows
     if held_until is None and not failures:
         return False
-    if held_until is not None and held_until > now and not force:
-        return False
+    if held_until is not None and not force:
+        is_proof = taken_at is None or taken_at >= held_until
+        if held_until > now or not is_proof or only not in (None, held_why):
+            return False
     opened = False
     for shard in range(sql.shards):
         rows = yield sql("open_queue", shard=shard, queue=queue, held_until=held_until)

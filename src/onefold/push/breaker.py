@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from onefold.calls.engine import Engine
-    from onefold.model.served_queue import ServedQueue
+    from onefold.model.job import Job
+    from onefold.model.served_queue import HeldWhy, Mode, ServedQueue
 
 FAILURES: Final = 5
 """In a row, after which an endpoint is taken to be down."""
@@ -62,11 +63,18 @@ class Breaker:
         for queue in [queue for queue, turn in self._turns.items() if not turn.locked()]:
             del self._turns[queue]
 
-    async def well(self, queue: str) -> None:
-        """The endpoint has answered for itself, whatever it said."""
-        if queue in self._suspects:
+    async def well(self, job: Job, mode: Mode) -> None:
+        """The endpoint has answered for itself, whatever it said.
+
+        In ack mode an answer only proves that the endpoint is up. A hold that the receiver asked
+        for ends with an ack.
+        """
+        queue, until = job.queue, self._held.get(job.queue)
+        was_before = until is not None and job.taken_at is not None and job.taken_at < until
+        if queue in self._suspects and not was_before:
             self._suspects.discard(queue)
-            await _said(queue, self._engine.aopen(queue))
+            only: HeldWhy | None = "circuit" if mode == "ack" else None
+            await _said(queue, self._engine.aopen(queue, by=job, only=only))
 
     async def down(self, queue: str) -> None:
         """It has not answered, or only to say that it cannot."""

@@ -141,7 +141,7 @@ class Pushing:
             return HANDED_BACK  # its queue has no endpoint any more
         exchange = await self._exchange(job, route)
         meaning = meaning_of(exchange, mode=route.configuration.mode, now=self._now())
-        await self._conclude(job.queue, route, meaning)
+        await self._conclude(job, route, meaning)
         if isinstance(meaning, Park):
             return await self._park(job, route.configuration, exchange)
         return _verdict(exchange, meaning, job.fence)
@@ -161,8 +161,9 @@ class Pushing:
         within = route.configuration.timeout
         return await self._sender.post(route.endpoint, body, headers, within=within)
 
-    async def _conclude(self, queue: str, route: Route, meaning: Meaning) -> None:
+    async def _conclude(self, job: Job, route: Route, meaning: Meaning) -> None:
         """What the answer says of the endpoint."""
+        queue = job.queue
         self._judged(queue, not isinstance(meaning, Fail) or not meaning.is_down)
         match meaning:
             case Defer(after):
@@ -172,7 +173,7 @@ class Pushing:
             case Gone():
                 await self._stop(queue, route.configuration)
             case _:
-                await self._breaker.well(queue)
+                await self._breaker.well(job, route.configuration.mode)
 
     async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
         try:

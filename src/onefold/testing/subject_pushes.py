@@ -121,9 +121,16 @@ class PushEngineCalls(ABC):
         """`Engine.hold`."""
         self._call("hold", queue, after=after, why=why, force=force)
 
-    def open(self, queue: str, *, force: bool = False) -> bool:
+    def open(
+        self,
+        queue: str,
+        *,
+        force: bool = False,
+        by: Job | None = None,
+        only: HeldWhy | None = None,
+    ) -> bool:
         """`Engine.open`."""
-        opened: bool = self._call("open", queue, force=force)
+        opened: bool = self._call("open", queue, force=force, by=by, only=only)
         return opened
 
     def stop(self, queue: str, *, endpoint: str, why: str) -> bool:

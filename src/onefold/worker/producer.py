@@ -91,8 +91,8 @@ class Producer:
         self._controlled_is_next = False
         self._wake = asyncio.Event()
         self._unknown: set[str] = set()
-        self._unproven: set[str] = set()
-        """Queues that were held, and gave a job to see whether they can go on."""
+        self._probes: dict[str, str] = {}
+        """By queue that was held: the id of the job that it gave to see whether it can go on."""
         self._stopping = False
         self._pause = FIRST_PAUSE
         self._grounded = False
@@ -159,19 +159,18 @@ class Producer:
         self._accepted(held, verdict.FINISHED, "completed")
 
     def _accepted(self, held: Held, word: Verdict, state: StateWord | None) -> None:
-        """The database has it. A job that went well opens a queue that was held until now."""
-        if state == "completed" and held.job.queue in self._unproven:
-            self._unproven.discard(held.job.queue)
-            self._track(self._open(held.job.queue))
+        """The database has it. A probe that went well opens its queue."""
+        if state == "completed" and self._probes.get(held.job.queue) == held.job.id:
+            del self._probes[held.job.queue]
+            self._track(self._open(held.job))
         self._afterwards.accepted(held, word, state)
 
-    async def _open(self, queue: str) -> None:
+    async def _open(self, job: Job) -> None:
         try:
-            await self._engine.aopen(queue)
+            await self._engine.aopen(job.queue, by=job)
         except DatabaseError as error:
-            # One job at a time, until the next of them goes well.
-            log.warning("The queue %r could not be opened: %s", queue, error)
-            self._unproven.add(queue)
+            # It goes on giving one job at a time, and the next that goes well opens it.
+            log.warning("The queue %r could not be opened: %s", job.queue, error)
 
     def stop(self) -> None:
         """Take no more; hand back what has not begun."""
@@ -364,7 +363,7 @@ class Producer:
         else:
             self.lookout.taken_controlled(queue, room, taken)
             if taken.proves:
-                self._unproven.add(queue)
+                self._probes.update((queue, job.id) for job in taken.jobs)
             self.receive(taken.jobs)
         finally:
             self._answered(asked)

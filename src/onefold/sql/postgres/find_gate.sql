@@ -1,6 +1,6 @@
--- Whether a queue is held, and how often its endpoint has failed in a row. Served by the primary key.
+-- Whether a queue is held and why, and how often its endpoint has failed in a row. Served by the primary key.
 select
-    q.held_until, q.failures,
+    q.held_until, q.held_why, q.failures,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 from onefold.queue as q
 where q.shard = :shard::smallint and q.name = :queue::text

@@ -162,6 +162,47 @@ class TestProbes:
         assert len(subject.engine.take([queue], limit=9)) == 8
         assert subject.queue(queue).held_until is None
 
+    def test_a_success_from_before_does_not_open_a_queue_that_probes(
+        self, subject: Subject, queue: str
+    ) -> None:
+        fill(subject, queue, 9)
+        early, late = subject.engine.take([queue], limit=2, lease=HOUR)
+        subject.engine.hold(queue, after=MINUTE)
+        subject.clock.advance(MINUTE)
+        (probe,) = subject.engine.take_controlled(queue, limit=9).jobs
+        assert subject.acknowledge(early.id).status == "accepted"
+        assert not subject.engine.open(queue, by=late)
+        assert subject.engine.take_controlled(queue, limit=9).jobs == []
+        assert subject.engine.open(queue, by=probe)
+        assert len(subject.engine.take([queue], limit=9)) == 6
+
+    def test_a_hold_can_be_opened_for_one_reason_alone(self, subject: Subject, queue: str) -> None:
+        subject.engine.hold(queue, after=MINUTE, why="deferred")
+        subject.clock.advance(MINUTE)
+        assert not subject.engine.open(queue, only="circuit")
+        assert subject.engine.open(queue, only="deferred")
+
+    @pytest.mark.parametrize("ending", ["nack", "bury", "defer", "no ack"])
+    def test_a_probe_that_is_not_acknowledged_opens_nothing(
+        self, subject: Subject, queue: str, ending: str
+    ) -> None:
+        self.held(subject, queue)
+        (probe,) = subject.engine.take_controlled(queue, limit=9).jobs
+        subject.engine.park(probe, ack_timeout=SECOND)
+        match ending:
+            case "nack" | "bury":
+                subject.nack(probe.id, retryable=ending == "nack")
+            case "defer":
+                subject.defer_job(probe.id, after=HOUR)
+            case _:
+                subject.clock.advance(SECOND)
+                subject.engine.rescue()
+        (next_probe,) = subject.engine.take_controlled(queue, limit=9).jobs
+        subject.engine.park(next_probe)
+        assert subject.engine.take_controlled(queue, limit=9).jobs == []
+        subject.acknowledge(next_probe.id)
+        assert subject.queue(queue).held_until is None
+
     @pytest.mark.parametrize("ending", ["retry", "hand back", "lapse"])
     def test_after_a_failure_another_one_goes(
         self, subject: Subject, queue: str, ending: str
