@@ -5,7 +5,7 @@ import socket
 import threading
 from collections.abc import Generator, MutableMapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 
@@ -105,10 +105,12 @@ async def lived(app: App) -> list[Message]:
 
 
 @contextmanager
-def served(app: App) -> Generator[tuple[str, int]]:
+def served(app: App, *, lifespan: Literal["on", "off"] = "on") -> Generator[tuple[str, int]]:
     """A real uvicorn on loopback, in a thread with a loop of its own; gives its address."""
     listening = socket.create_server(("127.0.0.1", 0))
-    configuration = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
+    configuration = uvicorn.Config(
+        app, log_config=None, lifespan=lifespan, timeout_graceful_shutdown=5
+    )
     server = uvicorn.Server(configuration)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

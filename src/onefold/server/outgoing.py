@@ -8,6 +8,7 @@ import msgspec
 
 from onefold.server import wire
 from onefold.server.problems import document
+from onefold.surfaces.http.answer import asgi_headers
 
 if TYPE_CHECKING:
     from onefold.server.asking import Said
@@ -53,9 +54,7 @@ async def send_response(
     send: Send, response: Response, *, request_id: str, head: bool = False
 ) -> None:
     """Send it; a HEAD is told how long the body would be."""
-    headers: list[tuple[bytes, bytes]] = [
-        (name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers
-    ]
+    headers = asgi_headers(response.headers)
     headers.append((b"x-request-id", request_id.encode("latin-1")))
     if response.status not in {204, 304}:
         headers.append((b"content-length", str(len(response.body)).encode()))

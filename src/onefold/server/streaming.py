@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from onefold.surfaces.http.answer import asgi_headers
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -17,7 +19,7 @@ async def send_stream(receive: Receive, send: Send, said: Said, *, request_id: s
     headers = [
         (b"x-request-id", request_id.encode("latin-1")),
         (b"cache-control", b"no-store"),
-        *((name.encode("latin-1"), value.encode("latin-1")) for name, value in said.headers),
+        *asgi_headers(said.headers),
     ]
     await send({"type": "http.response.start", "status": said.status, "headers": headers})
     body = cast("AsyncGenerator[bytes]", said.body)

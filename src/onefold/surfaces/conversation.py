@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from onefold.errors import LeaseLost, UsageError
 from onefold.surfaces.attempt import AsyncAttempt
-from onefold.surfaces.http.answer import Answer
+from onefold.surfaces.http.answer import Answer, asgi_headers
 from onefold.surfaces.http.asked import Asked
 from onefold.surfaces.http.body import Digesting, digested
 from onefold.surfaces.http.problem import Refused, incomplete, too_large
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from onefold.surfaces.http.body import Digested
     from onefold.surfaces.http.desk import Desk, Route
-    from onefold.surfaces.http.request import Header
     from onefold.surfaces.once import Once
 
     Message = MutableMapping[str, Any]
@@ -173,8 +172,9 @@ class Conversation:
         if self._attempt is None or not self._attempt.captures:
             await self._send(message)
         elif message["type"] == "http.response.start":
-            added = _encoded(self._attempt.added)
-            self._start = {**message, "headers": [*message.get("headers", ()), *added]}
+            own = [(name.lower(), value) for name, value in message.get("headers", ())]
+            added = asgi_headers(self._attempt.added)
+            self._start = {**message, "headers": [*own, *added]}
             if self._stream == "tombstone":
                 await self._finish(b"")
         elif message["type"] == "http.response.body":
@@ -231,7 +231,7 @@ class Conversation:
 
     async def answer(self, answer: Answer) -> None:
         """Send an answer of ours."""
-        headers = _encoded(answer.headers)
+        headers = asgi_headers(answer.headers)
         await self._send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}
         )
@@ -248,10 +248,6 @@ def _headers(start: Message) -> tuple[tuple[str, str], ...]:
         (name.decode("latin-1"), value.decode("latin-1"))
         for name, value in start.get("headers", ())
     )
-
-
-def _encoded(headers: tuple[Header, ...]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 def _request(scope: MutableMapping[str, Any], template: str | None) -> Request:

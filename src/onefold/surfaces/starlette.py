@@ -21,6 +21,7 @@ from starlette.routing import Host, Match, Mount
 from onefold.errors import InvalidInput, UsageError
 from onefold.surfaces import table
 from onefold.surfaces.asgi import IdempotencyMiddleware, conversation_of
+from onefold.surfaces.http.answer import asgi_headers
 from onefold.surfaces.http.desk import SAFE, Desk
 from onefold.surfaces.once import Once, check_target, once_parameters
 
@@ -123,9 +124,7 @@ def name_of(endpoint: Callable[..., Any]) -> str:
 def response_of(answer: Answer) -> Response:
     """An answer, as Starlette sends it: nothing is added to it."""
     response = Response(answer.body, answer.status)
-    response.raw_headers = [
-        (name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers
-    ]
+    response.raw_headers = asgi_headers(answer.headers)
     return response
 
 

@@ -96,15 +96,15 @@ def answer_of(response: HttpResponse, body: bytes) -> Answer:
 def add_headers(response: HttpResponseBase, headers: tuple[Header, ...]) -> None:
     """What an answer has on top of the view's own headers."""
     for name, value in headers:
-        response[name] = value
+        response[name.lower()] = value
 
 
 def response_of(answer: Answer) -> HttpResponse:
-    """An answer, as Django sends it: nothing is added to it."""
+    """An answer, as Django sends it: nothing is added to it. ASGI wants names in lower case."""
     response = HttpResponse(answer.body, status=answer.status)
     del response["Content-Type"]
-    for name, value in answer.headers:
-        if name.lower() == COOKIE.lower():
+    for name, value in ((name.lower(), value) for name, value in answer.headers):
+        if name == COOKIE.lower():
             response.cookies.load(value)
         elif name in response:
             # Django has each header once; lines of one name mean the same joined.

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from onefold.errors import InvalidInput, OnefoldError
 from onefold.model import given
 from onefold.surfaces.http.request import Header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 VERSION: Final = 1
 """Of the stored form. A newer one is not guessed at."""
@@ -67,7 +70,7 @@ _NEEDED: Final = (
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response, whole. The names of its headers keep their case."""
+    """A response, whole. The names of its headers keep their case but over ASGI."""
 
     status: int
     headers: tuple[Header, ...] = ()
@@ -77,6 +80,11 @@ class Answer(msgspec.Struct, frozen=True):
         """The first value of a header."""
         wanted = name.lower()
         return next((value for found, value in self.headers if found.lower() == wanted), None)
+
+
+def asgi_headers(headers: Iterable[Header]) -> list[tuple[bytes, bytes]]:
+    """Headers as ASGI has them: bytes, the names in lower case."""
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from onefold.surfaces.http.answer import asgi_headers
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.webhooks import answers
 
@@ -83,8 +84,6 @@ def is_too_long(request: Request, limit: int) -> bool:
 
 async def send_answer(answer: Answer, send: Send, *, head: bool = False) -> None:
     """Send an answer."""
-    headers = [
-        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers
-    ]
+    headers = asgi_headers(answer.headers)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else answer.body})

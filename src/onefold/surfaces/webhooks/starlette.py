@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from onefold.surfaces.http.answer import asgi_headers
 from onefold.surfaces.webhooks.asgi import read_body, request_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,5 @@ async def respond(
 def response_of(answer: Answer) -> Response:
     """An answer, as Starlette has it."""
     response = Response(answer.body, status_code=answer.status)
-    response.raw_headers = [
-        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers
-    ]
+    response.raw_headers = asgi_headers(answer.headers)
     return response
