@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from onefold.calls.procedure import once_through
 from onefold.model.api_key import SCOPES, proven, read_text
 from onefold.operations import api_keys
 from onefold.server.loopback import is_loopback
-from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED
+from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, BadBody
 from onefold.surfaces.http.problem import Refused, make
 
 if TYPE_CHECKING:
@@ -30,8 +31,14 @@ if TYPE_CHECKING:
     from onefold.server.incoming import Scope
 
 READS: Final = frozenset({"GET", "HEAD"})
-FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""What a proxy adds: whoever is behind it may be anywhere."""
+FORWARDED: Final = (
+    "forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via", "proxy-connection",
+)  # fmt: skip
+"""What a proxy adds, or a client that takes us for one: whoever is behind it may be anywhere."""
+_HOST: Final = re.compile(
+    r"(?P<host>\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]{0,5})?", re.ASCII | re.IGNORECASE
+)
+"""As RFC 3986 has it."""
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -165,7 +172,7 @@ def refuse_strangers(headers: Mapping[str, str], client: Sequence[Any] | None) -
     if client is not None and not is_loopback(client[0]):
         raise _stranger(f"from the address {client[0]!r}")
     host = headers.get("host")
-    if host is not None and not is_loopback(_host_of(f"//{host}")):
+    if host is not None and not is_loopback(_named_in(host)):
         raise _stranger(f"with the Host {host[:200]!r}, which is no name of this machine")
     origin = headers.get("origin")
     if origin is not None and not is_loopback(_host_of(origin)):
@@ -175,6 +182,14 @@ def refuse_strangers(headers: Mapping[str, str], client: Sequence[Any] | None) -
     for name in FORWARDED:
         if name in headers:
             raise _stranger(f"with the header {name}, by way of a proxy")
+
+
+def _named_in(header: str) -> str:
+    """The name in a Host header. One that is no `host:port` is a fault of the client."""
+    found = _HOST.fullmatch(header)
+    if found is None:
+        raise BadBody("Host", f"must be a host and a port, got {header[:200]!r}", of="header")
+    return found["host"]
 
 
 def _host_of(url: str) -> str:

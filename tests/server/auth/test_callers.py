@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onefold import Onefold
+from onefold import InvalidInput, Onefold
 from onefold.server.auth import ANONYMOUS, ANYBODY, Authority, Caller
 from onefold.server.loopback import is_loopback
 from onefold.surfaces.http.problem import Problem, Refused
@@ -206,8 +206,12 @@ def test_a_key_that_was_made_elsewhere_just_now_is_never_nobodys(place: Place) -
 HERE = ["localhost", "LOCALHOST:7890", "127.0.0.1", "127.9.9.9:80", "[::1]:7890", "api.localhost"]
 ELSEWHERE = [
     "example.com", "localhost.example.com", "127.0.0.1.nip.io", "10.0.0.1", "0.0.0.0", "[::]",
-    "169.254.169.254", "2130706433", "0x7f.1", "127.1", "", "localhost@example.com", "[::1",
-    "127.0.0.1:x@evil", "evil.com#localhost", "evil.com/localhost", "[::ffff:10.0.0.1]",
+    "169.254.169.254", "2130706433", "0x7f.1", "127.1", "", "[::ffff:10.0.0.1]",
+]  # fmt: skip
+NO_HOSTS = [
+    "localhost@example.com", "[::1", "127.0.0.1:x@evil", "evil.com#localhost", "evil.com/localhost",
+    "localhost:abc", "localhost/evil", "localhost, example.com", "localhost:7890:7890",
+    "localhost ", "localhost:\u0667", "[localhost]",
 ]  # fmt: skip
 
 
@@ -230,6 +234,12 @@ def test_a_browser_that_came_by_another_name_is_refused(sqlite_url: str, host: s
     assert by_origin.status == 403
 
 
+@pytest.mark.parametrize("host", NO_HOSTS)
+def test_a_host_that_cannot_be_read_is_the_clients_fault(sqlite_url: str, host: str) -> None:
+    with pytest.raises(InvalidInput, match="Host must be a host and a port"):
+        asked(Place(sqlite_url), {"host": host}, anonymous=True)
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -239,6 +249,7 @@ def test_a_browser_that_came_by_another_name_is_refused(sqlite_url: str, host: s
         {"x-forwarded-for": "203.0.113.7"},
         {"forwarded": "for=203.0.113.7"},
         {"via": "1.1 proxy"},
+        {"proxy-connection": "keep-alive"},
     ],
 )
 def test_what_comes_for_another_site_or_through_a_proxy_is_refused(

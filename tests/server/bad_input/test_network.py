@@ -68,3 +68,24 @@ def test_a_server_outlives_what_is_no_request(database: str, tmp_path: Path) -> 
         told = server.ask("POST", "/v1/queues/payments/jobs", deep)
         assert (told.status, told.json["status"]) == (400, 400)
         assert server.ask("GET", "/v1/jobs").json["items"] == []
+
+
+def test_without_keys_a_request_must_be_for_this_machine(database: str, tmp_path: Path) -> None:
+    """By its Host, and by its target where that names a host and no Host does."""
+    with serving(database, "--no-push", folder=tmp_path) as server:
+
+        def status(target: str, *hosts: str) -> int | None:
+            lines = [f"GET {target} HTTP/1.1", *(f"Host: {host}" for host in hosts)]
+            raw = "\r\n".join([*lines, "Connection: close", "", ""]).encode()
+            with socket.create_connection((HOST, server.port), timeout=PATIENCE) as connection:
+                connection.sendall(raw)
+                return status_of(connection.recv(65_536))
+
+        assert status("/v1/queues", f"localhost:{server.port}") == 200
+        assert status("http://localhost/v1/queues") == 200
+        assert status("http://localhost/v1/queues", "localhost") == 200
+        assert status("http://evil.example/v1/queues") == 403
+        assert status("/v1/queues", "evil.example") == 403
+        for host in ("localhost:abc", "localhost/evil", "localhost@evil.example"):
+            assert status("/v1/queues", host) == 400, host
+        assert status("/v1/queues", "localhost", "evil.example") == 400
