@@ -211,8 +211,9 @@ class AddressPolicy:
 def _refused(why: str) -> AddressRefused:
     return AddressRefused(
         "endpoint",
-        f"leads to an address that is {why}. Jobs are pushed to public addresses, and to those that"
-        " the server is told to allow.",
+        # It ends without a full stop: who shows it adds one.
+        f"leads to an address that is {why}. Jobs are pushed to public addresses. To allow others,"
+        " start the server with --push-allow NETWORK (push_allow of ServerSettings)",
     )
 
 
