@@ -102,7 +102,8 @@ class PathApp:
             error = self._late(deadline, known, late)
         except Exception as failed:  # noqa: BLE001 - whatever it is, the client is answered
             error = failed
-        problem = problems.problem_of(error)
+        keyed = "authorization" in headers
+        problem = problems.problem_of(error, url=_url(scope, headers), keyed=keyed)
         _log(error, problem, known.request_id)
         return problem_response(
             problem,
@@ -207,6 +208,12 @@ def _decoded(route: Route, text: bytes) -> Any:
 
 def _broken_off(scope: Scope, known: Known) -> Response:
     return problem_response(incomplete(), instance=_instance(scope), request_id=known.request_id)
+
+
+def _url(scope: Scope, headers: Mapping[str, str]) -> str:
+    """Where this client has found us."""
+    host = headers.get("host") or ":".join(map(str, scope.get("server") or ("localhost",)))
+    return f"{scope['scheme']}://{host}{scope.get('root_path', '')}"
 
 
 def _instance(scope: Scope) -> str:

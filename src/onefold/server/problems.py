@@ -6,7 +6,9 @@ SimpleQ's SDK reads. docs/reference/problems.md explains each.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -91,11 +93,9 @@ class QueueNotFound(OnefoldError):
 
     def __init__(self, name: str) -> None:
         """By the name that was asked for."""
-        super().__init__(
-            f"There is no queue {name!r}. Make it first: PUT /v1/queues/{{name}}. Nothing was"
-            " stored.",
-            queue=name,
-        )
+        super().__init__(f"There is no queue {name!r}.", queue=name)
+
+    queue: str
 
 
 def not_found(path: str) -> Refused:
@@ -141,10 +141,15 @@ def took_too_long() -> Refused:
     )
 
 
-def problem_of(error: BaseException) -> Problem:
-    """The problem that an error is, for the client."""
+def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Problem:
+    """The problem that an error is, for the client.
+
+    `url` is where the client has found this server, and `keyed` whether it sent an API key.
+    """
     if isinstance(error, Refused):
         return error.problem
+    if isinstance(error, QueueNotFound):
+        return _no_queue(error, url, keyed=keyed)
     for kind, tell in _TELLERS:
         if isinstance(error, kind):
             return tell(error)
@@ -198,6 +203,17 @@ def _not_empty(error: Any) -> Problem:
     )
 
 
+def _no_queue(error: QueueNotFound, url: str, *, keyed: bool) -> Problem:
+    """With the command that makes the queue."""
+    where = shlex.quote(f"{url}/v1/queues/{quote(error.queue, safe='')}")
+    key = ' -H "Authorization: Bearer $ONEFOLD_API_KEY"' if keyed else ""
+    return make(
+        QUEUE_NOT_FOUND,
+        f"{error} Nothing was stored. Make the queue with: curl -X PUT {where}{key}",
+        extra={"queue": error.queue},
+    )
+
+
 def _usage(error: Any) -> Problem:
     return make(INVALID, str(error))
 
@@ -214,7 +230,6 @@ def _unavailable(error: Any) -> Problem:
 
 _TELLERS: Final[tuple[tuple[type[BaseException], Callable[[Any], Problem]], ...]] = (
     (InvalidInput, _input),
-    (QueueNotFound, _plainly(QUEUE_NOT_FOUND)),
     (JobNotFound, _plainly(JOB_NOT_FOUND)),
     (ScheduleNotFound, _plainly(SCHEDULE_NOT_FOUND)),
     (AlreadyEnqueued, _plainly(ALREADY_ENQUEUED)),

@@ -229,6 +229,7 @@ async def test_an_unknown_queue_is_404_and_stores_nothing(api: Api) -> None:
 
     told = reply.problem(404, "queue_not_found")
     assert told["queue"] == "nobody"
+    assert told["detail"].endswith("with: curl -X PUT http://localhost/v1/queues/nobody")
     assert await _count(api.onefold) == 0
 
 

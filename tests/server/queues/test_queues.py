@@ -1,5 +1,6 @@
 """Queues over HTTP: made, changed, looked at, paused, removed."""
 
+import shlex
 from datetime import timedelta
 
 import pytest
@@ -112,6 +113,25 @@ async def test_jobs_are_counted(api: Api) -> None:
     counts = (await api("GET", "/v1/queues/payments")).json["counts"]
 
     assert counts == {"ready": 1, "scheduled": 1, "running": 1, "awaiting": 0, "dead": 1}
+
+
+async def test_a_refused_address_names_the_flag_that_allows_it(api: Api) -> None:
+    reply = await api("PUT", "/v1/queues/payments", {"endpoint": "http://127.0.0.1/hook"})
+
+    detail = reply.problem(400, "invalid_input")["detail"]
+    assert "--push-allow NETWORK" in detail
+    assert ".." not in detail
+
+
+async def test_a_missing_queue_is_made_by_the_command_in_the_message(api: Api) -> None:
+    reply = await api("GET", "/v1/queues/eu%2Fit's", authorization="Bearer of_x")
+
+    detail = reply.problem(404, "queue_not_found")["detail"]
+    words = shlex.split(detail[detail.index("curl ") :], posix=True)
+    assert words == [
+        "curl", "-X", "PUT", "http://localhost/v1/queues/eu%2Fit%27s",
+        "-H", "Authorization: Bearer $ONEFOLD_API_KEY",
+    ]  # fmt: skip
 
 
 async def test_the_list_goes_on_where_it_ended(api: Api) -> None:
