@@ -1,5 +1,8 @@
+import re
 import subprocess
 import sys
+
+import pytest
 
 from onefold import __version__
 from tests.cli.conftest import Run
@@ -74,3 +77,27 @@ def test_the_package_is_the_command_line() -> None:
     )
 
     assert (done.returncode, done.stdout) == (0, f"onefold {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("serve", "postgresql://app:hush@db/orders"),
+        ("worker", "postgresql://app:hush@db/orders"),
+        ("worker", "postgresql://app:hu/s@h:hush@db/orders"),
+        ("migrate", "--database", "mysql://app:hush@db/orders"),
+        ("migrate", "--database", "mysql://app:hush@db/orders", "--sql"),
+        ("migrate", "--database", "host=db password='hush now'", "--sql"),
+        ("queues", "--database", "postgresql://app@db:x/orders?password=hush"),
+        ("queues", "--app", "postgresql://db/orders?user=app&password=h%75sh&password=hush"),
+        ("queues", "host=db password=hush"),
+    ],
+)
+def test_a_password_in_the_wrong_place_is_not_repeated(
+    onefold_command: Run, arguments: tuple[str, ...]
+) -> None:
+    done = onefold_command(*arguments)
+
+    assert done.returncode, done.stdout
+    assert done.stderr
+    assert not re.search("hu(sh|/s)|h%75sh", done.stdout + done.stderr)

@@ -346,6 +346,8 @@ def test_a_failure_is_shared_by_all_who_waited_for_it() -> None:
         ("postgresql://u:se[cret@h/db", "postgresql://u@h/db"),
         ("postgresql://h/db?password=secret&user=u", "postgresql://u@h/db"),
         ("postgresql://u@h/db?sslpassword=secret", "postgresql://u@h/db"),
+        ("postgresql://u@h/db?p%61ssword=s%65cret", "postgresql://u@h/db"),
+        ("postgresql://u:secret@h1,h2:5433/db", "postgresql://u@/db?host=h1%2Ch2&port=%2C5433"),
         ("postgresql://u:secret@/db?host=/run/pg", "postgresql://u@/db?host=%2Frun%2Fpg"),
         ("postgresql://u@h/db?sslmode=require", "postgresql://u@h/db?sslmode=require"),
     ],

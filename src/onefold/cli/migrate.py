@@ -60,7 +60,7 @@ def _text(url: str, schema: str, shards: int | None) -> str:
     """The whole script in one transaction. Only the kind of database is read from the URL."""
     dialect = DIALECTS.get(url.partition(":")[0])
     if dialect is None:
-        raise InvalidInput("url", f"must start with sqlite:/// or postgresql://, got {url!r}")
+        raise InvalidInput("url", "must start with sqlite:/// or postgresql://")
     names.schema(schema, "schema")
     identity = Identity(new_id(), latest(dialect), 1 if shards is None else shard_count(shards))
     text = script(dialect, pending(dialect, 0, schema=schema), identity, schema=schema)

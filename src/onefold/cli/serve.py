@@ -139,7 +139,6 @@ def serve(
     )
     for line in asyncio.run(serving.prepare(order)):
         typer.echo(line)
-    typer.echo(f"Onefold serves {database} at {order.url}. The reference: {order.url}/v1/docs")
     serving.serve(order, TARGET)
 
 

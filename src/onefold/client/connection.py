@@ -80,10 +80,12 @@ def connection(url: str, api_key: str | None, options: ClientOptions) -> Connect
 
 def _checked_url(url: object) -> str:
     if not isinstance(url, str):
-        raise InvalidInput("url", f"must be text such as http://localhost:8080, got {url!r}")
+        reason = f"must be text such as http://localhost:8080, got {type(url).__name__}"
+        raise InvalidInput("url", reason)
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput("url", f"must begin with http:// or https:// and a host, got {url!r}")
+        # Not repeated: there may be a password in it.
+        raise InvalidInput("url", "must begin with http:// or https:// and a host")
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidInput("url", "must be a host, a port and maybe a path; the key is api_key=")
     return url.rstrip("/")

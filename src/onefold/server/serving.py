@@ -69,13 +69,20 @@ async def prepare(order: Order) -> list[str]:
         if not has_keys:
             lines.append("No API keys: whoever is on this machine may do everything. Make one with")
             lines.append(f"  {make} --tenant acme --scope publish")
+        lines.append(
+            f"Onefold serves {_label(onefold)} at {order.url}. The reference: {order.url}/v1/docs"
+        )
     return lines
+
+
+def _label(onefold: Onefold) -> str:
+    """The database for people: its URL without a password."""
+    return onefold._conductor.database.label  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def _where(onefold: Onefold, schema: str) -> str:
     """The options that name the database, for a command that is to be copied; no password."""
-    label = onefold._conductor.database.label  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    where = f"--database {shlex.quote(label)}"
+    where = f"--database {shlex.quote(_label(onefold))}"
     return where if schema == "onefold" else f"{where} --schema {shlex.quote(schema)}"
 
 

@@ -44,6 +44,17 @@ def test_the_publish_of_the_readme_is_answered_201_and_then_200_with_the_same_id
     assert "No API keys" in server.said()
 
 
+def test_the_password_of_the_database_is_not_printed(postgres_place: Place, serve: Serve) -> None:
+    """Not at the start, nor by a process of it that fails."""
+    separator = "&" if "?" in postgres_place.url else "?"
+    secret = postgres_place._replace(url=f"{postgres_place.url}{separator}password=hush")
+    server = serve(secret, "--no-push", "--log-level", "debug")
+
+    assert server.ask("GET", "/v1/queues").status == 200
+    assert "Onefold serves postgresql://" in server.said()
+    assert "hush" not in server.said()
+
+
 def test_the_command_that_makes_a_key_can_be_copied(place: Place, serve: Serve) -> None:
     server = serve(place, "--no-push")
     (line,) = [one for one in server.said().splitlines() if "onefold apikeys create" in one]

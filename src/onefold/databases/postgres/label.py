@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 from urllib.parse import quote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from onefold.errors import InvalidInput
+
+SECRETS: Final = (
+    "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
+)  # fmt: skip
+"""The parameters of libpq that are secrets."""
 
 
 def without_password(url: str) -> str:
@@ -18,7 +24,7 @@ def without_password(url: str) -> str:
     except psycopg.ProgrammingError:
         # Its own sentence may quote the password.
         raise InvalidInput("url", "is not a PostgreSQL URL that psycopg can read") from None
-    for secret in ("password", "sslpassword"):
+    for secret in SECRETS:
         parts.pop(secret, None)
     shown = {name: quote(str(value), safe="") for name, value in parts.items()}
     user = f"{shown.pop('user')}@" if "user" in shown else ""
