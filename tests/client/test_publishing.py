@@ -73,6 +73,20 @@ def test_a_rule_for_keys_is_computed_here(connect: Connect) -> None:
     ]
 
 
+def test_a_key_of_a_field_that_is_not_there_is_refused_before_anything_is_sent(
+    connect: Connect,
+) -> None:
+    wrong = NewJob("mail", {"userId": 1}, queue="email", unique=Unique("usrId"))
+    with Scripted([]) as server:
+        client = connect(server.url)
+        with pytest.raises(InvalidInput, match=r"^unique names 'usrId'"):
+            client.enqueue("mail", {"userId": 1}, queue="email", unique=Unique("usrId"))
+        with pytest.raises(InvalidInput, match=r"^item 0: unique names 'usrId'"):
+            client.enqueue_many([wrong])
+
+    assert server.asked == []
+
+
 def test_a_job_may_have_its_own_backoff_and_retention(connect: Connect) -> None:
     with Scripted([MADE]) as server:
         connect(server.url).enqueue(

@@ -163,6 +163,11 @@ def test_a_job_of_a_schedule_is_what_an_enqueue_would_have_stored() -> None:
     assert (options.tick, options.tags, options.metadata) == (START, ("a",), {"schedule": "s"})
 
 
+def test_a_key_of_a_field_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="names 'usrId', which the payload of 'report'"):
+        schedule("0 * * * *", unique=Unique("usrId"))
+
+
 def test_jobs_of_one_key_go_to_one_shard() -> None:
     due = schedule("0 * * * *", unique_key="k")
     hashes = {job_of(due, START + tick).request.id.split("-")[2] for tick in range(5)}

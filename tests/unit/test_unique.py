@@ -114,7 +114,7 @@ PICKS: list[tuple[Unique, Any, str]] = [
     (Unique(), [1, 2.0], "[1,2,]"),
     (Unique(), None, "null"),
     (Unique(), {"a": 2**70}, '{"a":1180591620717411303424,}'),
-    # Picked fields keep their nesting, and those that are missing are left out.
+    # Picked fields keep their nesting.
     (Unique("a", "b"), {"b": 2, "c": 3, "a": 1}, '{"a":1,"b":2,}'),
     (Unique("user.id"), {"user": {"id": 42, "name": "x"}, "z": 1}, '{"user":{"id":42,},}'),
     (
@@ -124,11 +124,19 @@ PICKS: list[tuple[Unique, Any, str]] = [
     ),
     (Unique("user", "user.id"), {"user": {"id": 1, "n": 2}}, '{"user":{"id":1,"n":2,},}'),
     (Unique("user.id", "user"), {"user": {"id": 1, "n": 2}}, '{"user":{"id":1,"n":2,},}'),
-    (Unique("missing"), {"a": 1}, "{}"),
-    (Unique("a", "missing", "a.b", "n.x", "t.0"), {"a": 1, "n": None, "t": [1]}, '{"a":1,}'),
+    (Unique("missing", missing="ignore"), {"a": 1}, "{}"),
+    (
+        Unique("a", "missing", "a.b", "n.x", "t.0", missing="ignore"),
+        {"a": 1, "n": None, "t": [1]},
+        '{"a":1,}',
+    ),
     (Unique("a"), {"a": None}, '{"a":null,}'),
-    (Unique("a"), {}, "{}"),
-    (Unique("user-id", "größe", "@type", "0"), {"user-id": 1, "0": 2}, '{"0":2,"user-id":1,}'),
+    (Unique("a", missing="ignore"), {}, "{}"),
+    (
+        Unique("user-id", "größe", "@type", "0", missing="ignore"),
+        {"user-id": 1, "0": 2},
+        '{"0":2,"user-id":1,}',
+    ),
     # Elements, and names with dots, as other implementations write them.
     (Unique(".a", ".user.id"), {"a": 1, "user": {"id": 2}}, '{"a":1,"user":{"id":2,},}'),
     (Unique("."), {"b": 1}, '{"b":1,}'),
@@ -140,11 +148,11 @@ PICKS: list[tuple[Unique, Any, str]] = [
         {"items": [{"b": 1}, {"a": 2}]},
         '{"items":[{"b":1,},{"a":2,},],}',
     ),
-    (Unique("items[5]", "items.x"), {"items": [1]}, "{}"),
-    (Unique("user[0]"), {"user": {"0": 1}}, "{}"),
+    (Unique("items[5]", "items.x", missing="ignore"), {"items": [1]}, "{}"),
+    (Unique("user[0]", missing="ignore"), {"user": {"0": 1}}, "{}"),
     (Unique(".[0]"), [1, 999], "[1,]"),
     (Unique("[0][1]"), [[1, 2], 3], "[[null,2,],]"),
-    (Unique("[7]"), [1], "{}"),
+    (Unique("[7]", missing="ignore"), [1], "{}"),
     (Unique('["this.example"]'), {"this.example": 42, "other": 1}, '{"this.example":42,}'),
     (Unique('.a["b.c"].d'), {"a": {"b.c": {"d": 1}}}, '{"a":{"b.c":{"d":1,},},}'),
     (Unique(r'["say \"hi\" \\"]'), {'say "hi" \\': 1}, r'{"say \"hi\" \\":1,}'),
@@ -255,7 +263,40 @@ def test_picking_some_fields_is_the_same_as_excluding_the_others(
 
     assert Unique(exclude=others).key("k", payload) == Unique().key("k", picked)
     if names:
-        assert Unique(*names).key("k", payload) == Unique().key("k", picked)
+        lenient = Unique(*names, missing="ignore")
+        assert lenient.key("k", payload) == Unique().key("k", picked)
+
+
+@pytest.mark.parametrize(
+    ("unique", "payload", "sentence"),
+    [
+        (Unique("usrId"), {"userId": 1, "at": 2}, "'usrId', .* It has 'at', 'userId'"),
+        (Unique("a"), {}, "'a', .* It has no members"),
+        (Unique("a", "b"), {"a": 1}, "'b', .* It has 'a'"),
+        (Unique("user.idd"), {"user": {"id": 1}}, r"'user\.idd', .* Its 'user' has 'id'"),
+        (Unique("user.id"), {"user": None}, "Its 'user' is no object or list"),
+        (Unique("items[5]"), {"items": [1]}, "Its 'items' has 1 elements"),
+        (Unique("[7].a"), [1], r"'\[7\]\.a', .* It has 1 elements"),
+        (Unique("m"), {f"m{n:02}": n for n in range(11)}, "'m08', 'm09', …"),
+    ],
+)
+def test_a_field_that_is_not_there_is_an_error(unique: Unique, payload: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=f"unique names .*{sentence}") as refused:
+        unique.key("email", payload)
+    assert "the payload of 'email' does not have" in str(refused.value)
+    assert 'missing="ignore"' in str(refused.value)
+
+
+def test_missing_is_a_word_for_fields_that_are_picked() -> None:
+    wrong: Any = "skip"
+    with pytest.raises(InvalidInput, match='missing must be "error" or "ignore"'):
+        Unique("a", missing=wrong)
+    with pytest.raises(ConflictingOptions, match="needs fields to pick"):
+        Unique(missing="ignore")
+    lenient = Unique("a", missing="ignore")
+    assert repr(lenient) == "Unique('a', missing='ignore')"
+    assert lenient != Unique("a")
+    assert lenient.key("k", {"a": 1}) == Unique("a").key("k", {"a": 1}), "the digest is the same"
 
 
 # --- buckets --------------------------------------------------------------------------------------

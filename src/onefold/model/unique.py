@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import names
@@ -33,6 +33,8 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MISSING: Final = object()
+_SHOWN: Final = 10
+"""Members of a payload that an error names."""
 _FINGERPRINT_DIGITS: Final = 32
 
 # A plain name, or something in brackets: an index, or any name at all in quotes.
@@ -48,10 +50,12 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 class Unique:
     """How the unique key of a job follows from its payload.
 
-    `Unique("to", "user.id")` picks these fields, keeping their nesting; those that are missing are
-    left out. `Unique()` takes the whole payload, `Unique(exclude="sent_at")` all but that. `bucket`
-    adds the time, rounded down to that width: a new key in every such span. `key` is a function
-    of kind and payload that makes the whole key by itself.
+    `Unique("to", "user.id")` picks these fields, keeping their nesting. A field that the payload
+    does not have is an `InvalidInput`; with `missing="ignore"` it is left out, and payloads that
+    have none of the fields share one key. `Unique()` takes the whole payload,
+    `Unique(exclude="sent_at")` all but that. `bucket` adds the time, rounded down to that width: a
+    new key in every such span. `key` is a function of kind and payload that makes the whole key by
+    itself.
 
     A field is a dotted path: `items[0]` is an element of a list, `user["first.name"]` a member
     whose name has a dot in it, and a path may begin with a dot. Excluded paths are removed one
@@ -62,6 +66,7 @@ class Unique:
     exclude: tuple[str, ...]
     bucket: timedelta | None
     rule: Callable[[str, Any], str] | None
+    missing: Literal["error", "ignore"]
     _picks: tuple[Path, ...] = field(compare=False)
     _drops: tuple[Path, ...] = field(compare=False)
 
@@ -71,6 +76,7 @@ class Unique:
         exclude: str | Sequence[str] = (),
         bucket: timedelta | None = None,
         key: Callable[[str, Any], str] | None = None,
+        missing: Literal["error", "ignore"] = "error",
     ) -> None:
         """`fields` and `exclude` contradict each other; `key` contradicts everything else."""
         excluded = (exclude,) if isinstance(exclude, str) else tuple(exclude)
@@ -78,6 +84,10 @@ class Unique:
             raise ConflictingOptions("exclude", "cannot be given together with fields to pick")
         if key is not None and (fields or excluded or bucket is not None):
             raise ConflictingOptions("key", "makes the whole key, so it takes no other option")
+        if missing not in ("error", "ignore"):
+            raise InvalidInput("missing", f'must be "error" or "ignore", got {missing!r}')
+        if missing == "ignore" and not fields:
+            raise ConflictingOptions("missing", '"ignore" needs fields to pick')
         if bucket is not None and span(bucket, "bucket", least=_MILLISECOND) % 1000:
             raise InvalidInput("bucket", f"must be a whole number of milliseconds, got {bucket}")
         for name, value in (
@@ -85,6 +95,7 @@ class Unique:
             ("exclude", excluded),
             ("bucket", bucket),
             ("rule", key),
+            ("missing", missing),
             ("_picks", tuple(_parse(path, "unique") for path in fields)),
             ("_drops", tuple(_parse(path, "exclude") for path in excluded)),
         ):
@@ -99,6 +110,8 @@ class Unique:
             options.append(f"bucket={self.bucket!r}")
         if self.rule is not None:
             options.append(f"key={self.rule!r}")
+        if self.missing != "error":
+            options.append(f"missing={self.missing!r}")
         return f"Unique({', '.join(options)})"
 
     def key(self, kind: str, payload: Any, *, now: datetime | None = None) -> str:
@@ -112,15 +125,22 @@ class Unique:
             return names.key(self.rule(kind, payload), "unique")
         # As it is stored, so that a datetime and its text are the same field. Sorted, because the
         # order of a set differs between processes.
-        hashed = self._select(decode_payload(sorted_payload(payload)))
+        hashed = self._select(kind, decode_payload(sorted_payload(payload)))
         if self.bucket is not None:
             hashed = _with_bucket(hashed, self.bucket, now)
         return f"{kind}:{sha256(canonical_json(hashed)).hexdigest()}"
 
-    def _select(self, payload: Any) -> Any:
+    def _select(self, kind: str, payload: Any) -> Any:
         for path in self._drops:
             payload = _without(payload, path)
-        return _pick(payload, self._picks) if self._picks else payload
+        if not self._picks:
+            return payload
+        picked = _pick(payload, self._picks)
+        if self.missing == "error":
+            for name, path in zip(self.fields, self._picks, strict=True):
+                if _find(payload, path) is _MISSING:
+                    raise _misses(kind, name, path, payload)
+        return picked
 
 
 def fingerprint(*parts: str) -> str:
@@ -190,6 +210,23 @@ def _pick(payload: Any, paths: tuple[Path, ...]) -> Any:
         if value is not _MISSING:
             picked = _placed(picked, path, value)
     return {} if picked is _MISSING else picked
+
+
+def _misses(kind: str, name: str, path: Path, payload: Any) -> InvalidInput:
+    """A field that is not there: jobs without it would all be duplicates of the first."""
+    depth = next(n for n in range(len(path)) if _find(payload, path[: n + 1]) is _MISSING)
+    container = _find(payload, path[:depth])
+    if is_object(container):
+        known = [*map(repr, list(container)[:_SHOWN]), *["…"] * (len(container) > _SHOWN)]
+        there = f"has {', '.join(known)}" if known else "has no members"
+    else:
+        there = f"has {len(container)} elements" if is_array(container) else "is no object or list"
+    where = "It" if depth == 0 else f"Its {path[depth - 1]!r}"
+    return InvalidInput(
+        "unique",
+        f"names {name!r}, which the payload of {kind!r} does not have. {where} {there}. Correct the"
+        ' field, or leave it out of the key where it is missing: Unique(…, missing="ignore")',
+    )
 
 
 def _find(value: Any, path: Path) -> Any:

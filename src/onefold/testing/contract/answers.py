@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from onefold.errors import KeyReused
+from onefold.errors import InvalidInput, KeyReused
 from onefold.model.job import Enqueued, NewJob
 from onefold.model.unique import Unique
 from onefold.testing.clock import START
@@ -64,6 +64,18 @@ class TestAnswers:
         assert (second.id, second.duplicate) == (first.id, True)
         assert not third.duplicate
         assert subject.job(first.id).unique_key == rule.key("email", {"to": 1, "at": 1})
+
+    def test_a_field_that_the_payload_does_not_have_is_an_error(self, subject: Subject) -> None:
+        fine = NewJob("email", {"userId": 1}, unique=Unique("userId"))
+        wrong = NewJob("email", {"userId": 2}, unique=Unique("usrId"))
+        with pytest.raises(InvalidInput, match=r"names 'usrId', .*'email'.* It has 'userId'"):
+            subject.enqueue("email", {"userId": 2}, unique=Unique("usrId"))
+        with pytest.raises(InvalidInput, match=r"^item 1: unique names 'usrId'"):
+            subject.enqueue_many([fine, wrong])
+        assert stored(subject) == 0
+        lenient = Unique("usrId", missing="ignore")
+        subject.enqueue("email", {"userId": 2}, unique=lenient)
+        assert subject.enqueue("email", {"userId": 3}, unique=lenient).duplicate
 
     def test_a_key_may_be_computed_by_any_callable(self, subject: Subject) -> None:
         def per_user(kind: str, payload: Any) -> str:
