@@ -3,7 +3,9 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,9 +13,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from onefold import Onefold, SchemaOutdated
+from onefold import DatabaseBusy, Onefold, SchemaOutdated, SchemaTooNew
+from onefold.operations import migrations
 from onefold.operations.migrations import latest
+from onefold.operations.statement import Dialect
 from tests.faults.callers import Caller
+from tests.faults.servers import PATIENCE, until
 from tests.faults.together import at_once
 
 PROCESSES = 6
@@ -129,6 +134,158 @@ class TestOutdated:
             )
             assert onefold.migrate() != []
             assert onefold.enqueue("mail").inserted
+
+
+LATER = latest("postgres") + 1
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def set_identity(
+    request: pytest.FixtureRequest, postgres_url: str, migrated: str, tmp_path: Path
+) -> tuple[str, str, Callable[[dict[str, int]], None]]:
+    """A database that has been migrated, and how to change what it says of itself."""
+    if request.param == "sqlite":
+        path = tmp_path / "app.db"
+        with Onefold(f"sqlite:///{path}") as onefold:
+            onefold.migrate()
+
+        def change_row(members: dict[str, int]) -> None:
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute(
+                    "update onefold_meta set value = json_patch(value, ?)", [json.dumps(members)]
+                )
+                connection.commit()
+
+        return f"sqlite:///{path}", "onefold", change_row
+
+    def change_comment(members: dict[str, int]) -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            row = connection.execute(
+                "select obj_description(%s::regclass, 'pg_class')", [f"{migrated}.meta"]
+            ).fetchone()
+            assert row is not None
+            connection.execute(
+                sql.SQL("comment on table {} is {}").format(
+                    sql.Identifier(migrated, "meta"),
+                    sql.Literal(json.dumps(json.loads(row[0]) | members)),
+                )
+            )
+
+    return postgres_url, migrated, change_comment
+
+
+class TestTooNew:
+    @pytest.mark.parametrize("said", [{"oldest": LATER}, {"oldest": 0}])
+    @pytest.mark.parametrize("call", ["enqueue", "migrate", "find"])
+    def test_a_schema_that_older_code_cannot_use_is_refused(
+        self,
+        set_identity: tuple[str, str, Callable[[dict[str, int]], None]],
+        make_caller: Callable[[Onefold], Caller],
+        call: str,
+        said: dict[str, int],
+    ) -> None:
+        url, schema, change = set_identity
+        change({"version": LATER} | said)
+        caller = make_caller(Onefold(url, schema=schema))
+
+        with pytest.raises(SchemaTooNew, match="Upgrade Onefold") as caught:
+            caller(call, *(["mail"] if call == "enqueue" else []))
+
+        assert (caught.value.found, caught.value.known) == (LATER, LATER - 1)
+
+    def test_a_schema_that_older_code_can_use_is_used(
+        self,
+        set_identity: tuple[str, str, Callable[[dict[str, int]], None]],
+        make_caller: Callable[[Onefold], Caller],
+    ) -> None:
+        url, schema, change = set_identity
+        change({"version": LATER, "oldest": LATER - 1})
+        caller = make_caller(Onefold(url, schema=schema))
+
+        assert caller("enqueue", "mail").inserted
+        assert caller("migrate") == []
+
+    def test_a_borrowed_connection_is_refused_too(
+        self, set_identity: tuple[str, str, Callable[[dict[str, int]], None]]
+    ) -> None:
+        url, schema, change = set_identity
+        change({"version": LATER, "oldest": LATER})
+
+        with Onefold(url, schema=schema) as onefold:
+            connection = (
+                sqlite3.connect(url.removeprefix("sqlite:///"))
+                if url.startswith("sqlite")
+                else psycopg.connect(url)
+            )
+            with closing(connection):
+                connection.execute("begin")
+                with pytest.raises(SchemaTooNew):
+                    onefold.within(connection).enqueue("mail")
+
+
+class TestInUse:
+    @pytest.fixture
+    def a_column(self, monkeypatch: pytest.MonkeyPatch) -> int:
+        """A migration that has to lock a table for itself."""
+        text = "-- Add a column.\nalter table onefold.job add column extra integer;"
+        known = (*migrations._all("postgres"), migrations.Migration(LATER, "a_column", text))
+
+        def with_it(dialect: Dialect) -> tuple[migrations.Migration, ...]:
+            del dialect
+            return known
+
+        monkeypatch.setattr(migrations, "_all", with_it)
+        return LATER
+
+    def test_an_idle_reader_does_not_make_calls_wait_for_a_migration(
+        self, postgres_url: str, migrated: str, a_column: int
+    ) -> None:
+        with (
+            psycopg.connect(postgres_url) as reader,
+            Onefold(postgres_url, schema=migrated) as migrating,
+            psycopg.connect(postgres_url, autocommit=True) as other,
+            ThreadPoolExecutor(1) as thread,
+        ):
+            job = sql.Identifier(migrated, "job")
+            reader.execute(sql.SQL("select count(*) from {}").format(job))
+            other.execute(f"set statement_timeout = '{PATIENCE:g}s'".encode())
+            applied = thread.submit(migrating.migrate)
+
+            # Each waits for the migration only while that waits for its lock.
+            for _ in range(3):
+                _wait_for_a_waiting_lock(other, migrated)
+                assert other.execute(sql.SQL("select count(*) from {}").format(job)).fetchone()
+            assert not applied.done()
+
+            reader.rollback()
+            assert [migration.number for migration in applied.result(PATIENCE)] == [a_column]
+            assert migrating.enqueue("mail").inserted
+
+    def test_a_reader_that_stays_is_named(
+        self, postgres_url: str, migrated: str, a_column: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        del a_column
+        monkeypatch.setattr(
+            "onefold.databases.postgres.database.MIGRATION_PATIENCE", timedelta(milliseconds=1)
+        )
+        with (
+            psycopg.connect(postgres_url) as reader,
+            Onefold(postgres_url, schema=migrated) as onefold,
+        ):
+            reader.execute(
+                sql.SQL("select count(*) from {}").format(sql.Identifier(migrated, "job"))
+            )
+
+            with pytest.raises(DatabaseBusy, match="idle in transaction"):
+                onefold.migrate()
+
+
+def _wait_for_a_waiting_lock(connection: psycopg.Connection, schema: str) -> None:
+    query = (
+        "select 1 from pg_locks where not granted"
+        " and relation = to_regclass(%s) and mode = 'AccessExclusiveLock'"
+    )
+    until(lambda: bool(connection.execute(query, [f"{schema}.job"]).fetchall()))
 
 
 class TestSchemas:

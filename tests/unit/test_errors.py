@@ -35,6 +35,7 @@ from onefold.errors import (
     ResultTimeout,
     ScheduleNotFound,
     SchemaOutdated,
+    SchemaTooNew,
     SerializationConflict,
     ShardsDiffer,
     StepFailed,
@@ -89,6 +90,7 @@ EXAMPLES: list[OnefoldError] = [
     DatabaseBusy("another transaction holds this key.", waited=SECONDS),
     DatabaseUnavailable("postgresql://host/db", "the disk is full."),
     SerializationConflict("could not serialize access"),
+    SchemaTooNew(found=7, needed=6, known=5, where="sqlite:///app.db"),
     SchemaOutdated(found=0, needed=2, where="postgresql://host/db"),
     SchemaOutdated(found=1, needed=2, where="postgresql://host/db", schema="app"),
 ]

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onefold import SchemaTooNew
 from onefold.operations.migrations import (
     Identity,
+    Migration,
     latest,
     pending,
     read_identity,
@@ -45,13 +47,45 @@ def test_a_migration_goes_into_the_schema_it_is_asked_for() -> None:
 def test_an_identity_comes_back() -> None:
     identity = Identity("it's me", version=3, shards=4)
 
-    assert read_identity(write_identity(identity)) == identity
+    assert read_identity(write_identity(identity), "sqlite", "here") == identity
 
 
-def test_an_identity_of_a_later_version_can_be_read() -> None:
-    text = '{"installation":"me","version":9,"colour":"blue"}'
+def test_an_identity_of_a_later_version_is_read_where_older_code_runs_on_it() -> None:
+    text = '{"installation":"me","version":99,"oldest":1,"colour":"blue"}'
 
-    assert read_identity(text) == Identity("me", version=9, shards=1)
+    identity = read_identity(text, "sqlite", "here")
+
+    assert identity == Identity("me", version=99, oldest=1)
+    assert identity.migrated("sqlite") == identity
+
+
+@pytest.mark.parametrize("oldest", ["", ',"oldest":98'])
+def test_an_identity_of_a_later_version_is_refused_where_older_code_does_not_run(
+    oldest: str,
+) -> None:
+    with pytest.raises(SchemaTooNew, match=f"knows {latest('sqlite')}") as caught:
+        read_identity(f'{{"installation":"me","version":99{oldest}}}', "sqlite", "here")
+
+    assert (caught.value.found, caught.value.needed) == (99, 98 if oldest else 99)
+
+
+@pytest.mark.parametrize(
+    ("text", "oldest"),
+    [
+        ("-- Add a column.\nalter table job;", 7),
+        ("-- Add a column.\n-- Code of schema 5 runs on this one.\nalter table job;", 5),
+    ],
+)
+def test_a_migration_says_whose_code_runs_on_what_it_has_changed(text: str, oldest: int) -> None:
+    assert Migration(7, "a_column", text).oldest == oldest
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_migrated_database_says_whose_code_runs_on_it(dialect: Dialect) -> None:
+    migrated = Identity("me", shards=4).migrated(dialect)
+
+    assert (migrated.version, migrated.shards) == (latest(dialect), 4)
+    assert migrated.oldest == max(migration.oldest for migration in pending(dialect, 0))
 
 
 def test_a_script_has_the_migrations_and_the_identity() -> None:

@@ -9,7 +9,7 @@ import typer
 from onefold import InvalidInput, Onefold
 from onefold.model import names
 from onefold.model.identity import new_id, shard_count
-from onefold.operations.migrations import Identity, latest, pending, script
+from onefold.operations.migrations import Identity, pending, script
 
 if TYPE_CHECKING:
     from onefold.operations.statement import Dialect
@@ -62,6 +62,6 @@ def _text(url: str, schema: str, shards: int | None) -> str:
     if dialect is None:
         raise InvalidInput("url", "must start with sqlite:/// or postgresql://")
     names.schema(schema, "schema")
-    identity = Identity(new_id(), latest(dialect), 1 if shards is None else shard_count(shards))
-    text = script(dialect, pending(dialect, 0, schema=schema), identity, schema=schema)
+    new = Identity(new_id(), shards=1 if shards is None else shard_count(shards))
+    text = script(dialect, pending(dialect, 0, schema=schema), new.migrated(dialect), schema=schema)
     return f"begin;\n\n{text}\ncommit;\n"

@@ -73,7 +73,7 @@ class Database(Protocol):
         ...
 
     def identity(self) -> Identity:
-        """Which installation this is; raises `SchemaOutdated` where it is too old."""
+        """Which installation this is; raises where it is too old or too new."""
         ...
 
     async def aidentity(self) -> Identity:

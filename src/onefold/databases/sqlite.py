@@ -266,7 +266,7 @@ class SqliteDatabase:
         try:
             # Before the first look: whoever opens or closes the file has even readers wait.
             connection.execute(f"pragma busy_timeout = {int(self.patience * 1000)}")
-            identity = read(connection, self.sql)
+            identity = read(connection, self.sql, self.label)
             if identity is not None and identity.version >= latest("sqlite"):
                 connection.execute("pragma busy_timeout = 0")
                 self._adopt(identity)
@@ -321,7 +321,7 @@ class SqliteDatabase:
         if not connection.in_transaction:
             self.identity()
             return
-        identity = read(connection, self.sql)
+        identity = read(connection, self.sql, self.label)
         if identity is None or identity.version < latest("sqlite"):
             self._apply_pending(connection)
         else:

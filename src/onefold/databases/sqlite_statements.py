@@ -10,7 +10,6 @@ from onefold.operations.migrations import (
     Identity,
     Migration,
     found_identity,
-    latest,
     pending,
     read_identity,
     script,
@@ -42,10 +41,10 @@ def _execute_each(connection: sqlite3.Connection, statement: Statement, now: int
     return [(row[0],) for row in statement.rows if cursor.execute(text, (*row, now)).rowcount > 0]
 
 
-def read(connection: sqlite3.Connection, sql: Sql) -> Identity | None:
+def read(connection: sqlite3.Connection, sql: Sql, where: str) -> Identity | None:
     """The identity of a file, None where it has no tables of ours."""
     text = _identity_text(connection, sql)
-    return None if text is None else read_identity(text)
+    return None if text is None else read_identity(text, "sqlite", where)
 
 
 def _identity_text(connection: sqlite3.Connection, sql: Sql) -> str | None:
@@ -60,9 +59,9 @@ def apply_pending(
     connection: sqlite3.Connection, sql: Sql, *, shards: int | None, where: str
 ) -> tuple[list[Migration], Identity]:
     """Bring the tables up to date, in the transaction that is open."""
-    found = found_identity(_identity_text(connection, sql), shards, where)
+    found = found_identity(_identity_text(connection, sql), "sqlite", shards, where)
     migrations = pending("sqlite", found.version)
-    identity = Identity(found.installation, latest("sqlite"), found.shards)
+    identity = found.migrated("sqlite")
     if migrations:
         for text in statements(script("sqlite", migrations, identity)):
             connection.execute(text)

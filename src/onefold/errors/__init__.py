@@ -32,6 +32,7 @@
         ├── DatabaseBusy               somebody else holds what we need; try again
         ├── DatabaseUnavailable        unreachable, read-only, or out of space
         ├── SerializationConflict      the database refused your transaction; retry the whole of it
+        ├── SchemaTooNew               upgrade this process
         └── SchemaOutdated             run `onefold migrate`
 
 `status` is the HTTP status an error has on the wire, so that no layer above keeps a table.
@@ -61,6 +62,7 @@ from onefold.errors.database import (
     DatabaseError,
     DatabaseUnavailable,
     SchemaOutdated,
+    SchemaTooNew,
     SerializationConflict,
 )
 from onefold.errors.root import (
@@ -107,6 +109,7 @@ __all__ = [
     "ResultTimeout",
     "ScheduleNotFound",
     "SchemaOutdated",
+    "SchemaTooNew",
     "SerializationConflict",
     "ShardsDiffer",
     "StepFailed",

@@ -53,6 +53,26 @@ class SerializationConflict(DatabaseError):
         )
 
 
+class SchemaTooNew(DatabaseError):
+    """The database's tables were changed by a later version, in a way that this one cannot use."""
+
+    found: int
+    needed: int
+    known: int
+
+    def __init__(self, *, found: int, needed: int, known: int, where: str) -> None:
+        """`needed` is the oldest schema whose code can use the tables; `known` is this code's."""
+        super().__init__(
+            f"The database is at schema {found}, which needs a version of Onefold that knows schema"
+            f" {needed} or later; this version knows {known}. Upgrade Onefold here, or restore the"
+            f" database from before the migration: {where}.",
+            found=found,
+            needed=needed,
+            known=known,
+            where=where,
+        )
+
+
 class SchemaOutdated(DatabaseError):
     """The database's tables are missing or older than this version needs."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onefold.errors import ShardsDiffer
+from onefold.errors import SchemaTooNew, ShardsDiffer
 from onefold.model.identity import new_id
 from onefold.operations.statement import Dialect, in_schema, quoted
 
@@ -20,12 +20,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_COMPATIBLE: Final = re.compile(r"^-- Code of schema (\d+) runs on this one\.$", re.MULTILINE)
+
+
 class Migration(msgspec.Struct, frozen=True):
-    """One numbered file."""
+    """One numbered file.
+
+    A file with the line `-- Code of schema 5 runs on this one.` lets processes of an older version
+    go on. Without it, only code that knows the migration runs on what it has changed.
+    """
 
     number: int
     name: str
     text: str
+
+    @property
+    def oldest(self) -> int:
+        """The oldest schema whose code runs on what this migration has changed."""
+        stated = _COMPATIBLE.search(self.text)
+        return int(stated.group(1)) if stated else self.number
 
 
 @lru_cache(maxsize=8)
@@ -59,6 +72,15 @@ class Identity(msgspec.Struct, frozen=True):
     installation: str
     version: int = 0
     shards: int = 1
+    oldest: int = 0
+    """The oldest schema whose code runs on this one; where it is not stated, no older one does."""
+
+    def migrated(self, dialect: Dialect) -> Identity:
+        """The identity after everything that is pending has been applied."""
+        if self.version >= latest(dialect):
+            return self
+        oldest = max(migration.oldest for migration in _all(dialect))
+        return msgspec.structs.replace(self, version=latest(dialect), oldest=oldest)
 
     def refuse_other_shards(self, asked: int | None, where: str) -> None:
         """Raise where a process asks for another number of shards than the database has."""
@@ -69,16 +91,20 @@ class Identity(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Identity)
 
 
-def read_identity(text: str) -> Identity:
-    """From the JSON that `write_identity` gave."""
-    return _decoder.decode(text)
+def read_identity(text: str, dialect: Dialect, where: str) -> Identity:
+    """From the JSON that `write_identity` gave; raises where this version cannot run on it."""
+    identity = _decoder.decode(text)
+    known, needed = latest(dialect), identity.oldest or identity.version
+    if known < needed:
+        raise SchemaTooNew(found=identity.version, needed=needed, known=known, where=where)
+    return identity
 
 
-def found_identity(text: str | None, shards: int | None, where: str) -> Identity:
+def found_identity(text: str | None, dialect: Dialect, shards: int | None, where: str) -> Identity:
     """What a database says it is, or what a new one will be."""
     if not text:
         return Identity(new_id(), shards=shards or 1)
-    identity = read_identity(text)
+    identity = read_identity(text, dialect, where)
     identity.refuse_other_shards(shards, where)
     return identity
 

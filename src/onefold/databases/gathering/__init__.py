@@ -31,6 +31,7 @@ from onefold.errors import (
     DatabaseUnavailable,
     OnefoldError,
     SchemaOutdated,
+    SchemaTooNew,
     ShardsDiffer,
 )
 from onefold.operations.statement import Operation, Sql
@@ -162,7 +163,9 @@ def _befalls_all(error: Exception) -> bool:
     """
     if isinstance(error, DatabaseBusy):
         return bool(error.waited)
-    return isinstance(error, DatabaseUnavailable | SchemaOutdated | ShardsDiffer | Closed)
+    return isinstance(
+        error, DatabaseUnavailable | SchemaOutdated | SchemaTooNew | ShardsDiffer | Closed
+    )
 
 
 def fail_all(waiting: Sequence[Waiting], error: Exception) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
 import weakref
 from datetime import timedelta
@@ -25,7 +26,7 @@ from onefold.databases.gathering.threads import GatheredThreads
 from onefold.databases.postgres.attempt import AsyncAttempt, AsyncSession, Attempt, Session
 from onefold.databases.postgres.bell import PostgresBell, SilentBell
 from onefold.databases.postgres.effort import Effort
-from onefold.databases.postgres.errors import translated
+from onefold.databases.postgres.errors import translated, verdict
 from onefold.databases.postgres.execute import aexecute, execute
 from onefold.databases.postgres.label import without_password
 from onefold.databases.postgres.loop_pool import open_in_this_loop
@@ -52,6 +53,19 @@ T = TypeVar("T")
 
 _SESSION: Final = "select pg_backend_pid()"
 """Another number than the session was announced with gives a pooler away."""
+
+MIGRATION_PATIENCE: Final = timedelta(minutes=1)
+"""How long `migrate` tries to lock tables that another transaction uses."""
+
+
+def _in_use(waited: timedelta) -> DatabaseBusy:
+    return DatabaseBusy(
+        "another transaction uses Onefold's tables, and they cannot be changed meanwhile. End it"
+        " (pg_stat_activity shows it, perhaps as 'idle in transaction') and migrate again. Nothing"
+        " was changed.",
+        waited=waited,
+    )
+
 
 _graveyard: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
@@ -390,7 +404,7 @@ class PostgresDatabase:
     def known(self, rows: Rows) -> Identity:
         """The identity in a row of read_identity; raises where it is missing or too old."""
         text = rows[0][0]
-        identity = read_identity(text) if text else Identity("")
+        identity = read_identity(text, "postgres", self.label) if text else Identity("")
         if identity.version < latest("postgres"):
             raise SchemaOutdated(
                 found=identity.version,
@@ -402,17 +416,27 @@ class PostgresDatabase:
 
     def migrate(self) -> list[Migration]:
         """Apply what is pending, in one transaction, under a lock that all migrators share."""
-        try:
-            migrations = self._migrate()
-        except psycopg.Error as error:
-            raise_translated(translated(error, self.label, self.busy(self.busy_timeout)), error)
-        self._current().identity = None
-        return migrations
+        started = time.monotonic()
+        while True:
+            try:
+                migrations = self._migrate()
+            except psycopg.Error as error:
+                waited = timedelta(seconds=time.monotonic() - started)
+                meaning = verdict(error, connection_lost=False)
+                if meaning not in {"again", "waited"} or waited >= MIGRATION_PATIENCE:
+                    raise_translated(translated(error, self.label, _in_use(waited)), error)
+            else:
+                self._current().identity = None
+                return migrations
+            # Long beside the wait for a lock: calls that queued behind it get their turn.
+            time.sleep(0.5 + random.random())
 
     def _migrate(self) -> list[Migration]:
         with self._connect() as connection, connection.transaction():
             cursor = connection.cursor()
             cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", [f"onefold {self.schema}"])
+            # Everything that comes after a lock that is waited for has to wait as long.
+            cursor.execute("set local lock_timeout = 100")
             rows = execute(cursor, self.sql("read_identity"), self._clock)
             migrations, identity = self._plan(rows)
             if migrations:
@@ -425,9 +449,9 @@ class PostgresDatabase:
         return await asyncio.to_thread(self.migrate)
 
     def _plan(self, rows: Rows) -> tuple[list[Migration], Identity]:
-        found = found_identity(rows[0][0], self._shards, self.label)
+        found = found_identity(rows[0][0], "postgres", self._shards, self.label)
         migrations = pending("postgres", found.version, schema=self.schema)
-        return migrations, Identity(found.installation, latest("postgres"), found.shards)
+        return migrations, found.migrated("postgres")
 
     def close(self) -> None:
         """Close the sync pool, and what can be closed of others."""
