@@ -15,6 +15,7 @@ from onefold.surfaces.http.request import Request
 from onefold.surfaces.webhooks import StandardWebhooks, verify
 from onefold.testing.clock import Clock
 from tests.fixtures.place import Place
+from tests.fixtures.served import Api
 from tests.push.receiver import Manner, Received, Receiver, hangs, says
 from tests.push.stage import SECRET, job_of, make_queue, publish, pushing
 from tests.worker.stage import ended, opened, perform, until
@@ -542,5 +543,22 @@ def test_what_does_not_end_within_the_grace_is_handed_back(place: Place) -> None
 
             job = await job_of(onefold, job_id)
             assert (job.state, job.attempt) == ("queued", 0)
+
+        perform(play, onefold)
+
+
+def test_a_payload_is_pushed_as_the_bytes_that_were_published(place: Place) -> None:
+    payload = b'{"exact": 0.12345678901234567890, "e": 1e5, "tiny": 1e-400}'
+    with opened(place) as onefold:
+
+        async def play() -> None:
+            async with Receiver() as receiver, pushing(onefold):
+                await make_queue(onefold, receiver)
+                reply = await Api(onefold)(
+                    "POST", "/v1/queues/hooks/jobs", raw=b'{"payload": %s}' % payload
+                )
+                await ended(onefold, reply.json["id"])
+
+            assert b'"payload":%s,' % payload in receiver.received[0].body
 
         perform(play, onefold)

@@ -368,11 +368,11 @@ def test_a_payload_that_is_raw_json_and_none_is_refused(spelling: bytes) -> None
         assert caught.value.field == "payload"
 
 
-def test_a_payload_that_is_raw_json_is_written_like_any_other() -> None:
-    raw = msgspec.Raw(b'{ "b": 1, "a": [2.0] }')
+def test_a_payload_that_is_raw_json_is_stored_as_it_is_and_sorted_by_its_values() -> None:
+    raw = msgspec.Raw(b'{ "b": 1e5, "a": [2.00] }')
 
-    assert encode_payload(raw) == '{"b":1,"a":[2.0]}'
-    assert sorted_payload(raw) == '{"a":[2.0],"b":1}'
+    assert encode_payload(raw) == '{ "b": 1e5, "a": [2.00] }'
+    assert sorted_payload(raw) == '{"a":[2.0],"b":100000.0}'
 
 
 @pytest.mark.parametrize("objects", [False, True])

@@ -1,6 +1,7 @@
 """Payloads as text: how they are stored, and the spellings of a value that digests are made of.
 
-One value has three spellings. The *stored* one (`encode_payload`) is the caller's, made compact.
+One value has three spellings. The *stored* one (`encode_payload`) is the caller's: values are made
+compact, and JSON that came as bytes (`msgspec.Raw`) stays as it is, with its numbers as written.
 The *sorted* one (`sorted_payload`) is for our own digests: fast, with members in order. The
 *canonical* one (`canonical_json`) is shared with other languages: slower, and exact to the byte.
 """
@@ -36,9 +37,14 @@ def encode_payload(value: Any) -> str:
     """The JSON text that is stored for a payload.
 
     Datetimes, UUIDs, dataclasses and msgspec structs are written as msgspec writes them, and
-    numbers that are keys of a dictionary become text. What JSON cannot hold is an `InvalidInput`.
+    numbers that are keys of a dictionary become text. A `msgspec.Raw` is stored as it is. What is
+    no JSON, or what JSON cannot hold, is an `InvalidInput`.
     """
-    return _encode(_stored, _read(value))
+    if not isinstance(value, msgspec.Raw):
+        return _encode(_stored, value)
+    text = _text(value)
+    decode_payload(text)
+    return _shallow(text)
 
 
 def sorted_payload(value: Any) -> str:
@@ -51,11 +57,13 @@ def sorted_payload(value: Any) -> str:
 
 
 def _read(value: Any) -> Any:
-    """The value of a `msgspec.Raw`, which is somebody else's spelling, and maybe no JSON at all."""
-    if not isinstance(value, msgspec.Raw):
-        return value
+    """The value of a `msgspec.Raw`, which may be no JSON at all."""
+    return decode_payload(_text(value)) if isinstance(value, msgspec.Raw) else value
+
+
+def _text(raw: msgspec.Raw) -> str:
     try:
-        return decode_payload(bytes(value).decode())
+        return bytes(raw).decode()
     except UnicodeError as error:
         raise _not_text() from error
 
@@ -199,9 +207,7 @@ def _encode(encoder: msgspec.json.Encoder, value: Any) -> str:
         raise _not_text() from error
     except (TypeError, ValueError, msgspec.DecodeError) as error:
         raise InvalidInput("payload", f"cannot be written as JSON: {error}") from error
-    if len(text) >= _SHORTEST_TOO_DEEP and _is_too_deep(text):
-        raise _too_deep()
-    return text
+    return _shallow(text)
 
 
 def _dump(encoder: msgspec.json.Encoder, value: Any) -> bytes:
@@ -236,6 +242,13 @@ def _has_non_finite(value: Any) -> bool:
         elif isinstance(item, float) and not math.isfinite(item):
             return True
     return False
+
+
+def _shallow(text: str) -> str:
+    """The same text, unless it nests too deeply."""
+    if len(text) >= _SHORTEST_TOO_DEEP and _is_too_deep(text):
+        raise _too_deep()
+    return text
 
 
 def _is_too_deep(text: str) -> bool:

@@ -43,8 +43,8 @@ KNOWN: Final = 200
 class JobBody(Body):
     """A job to be published. Only the payload has to be there."""
 
-    payload: Any
-    """Any JSON; the usual thing is an object."""
+    payload: msgspec.Raw
+    """Any JSON; the usual thing is an object. It is stored as the bytes that came."""
     idempotency_key: str | None = None
     """This publish, once, whatever becomes of the job."""
     idempotency_for: Seconds | None = None

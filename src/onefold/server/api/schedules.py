@@ -44,7 +44,7 @@ class ScheduleBody(Body):
     """Where its jobs go; what is said of this queue holds for them."""
     kind: str | None = None
     """The queue's name, where nothing is said."""
-    payload: Any = msgspec.field(default_factory=dict[str, Any])
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     tz: str = "UTC"
     """The zone whose clocks it goes by, as the IANA database names it."""
     catch_up: CatchUp = "latest"
@@ -214,7 +214,7 @@ def answer_of(schedule: Schedule) -> ScheduleAnswer:
         tz=schedule.tz,
         queue=shown(schedule.tenant, schedule.queue),
         kind=schedule.kind,
-        payload=schedule.payload,
+        payload=msgspec.Raw(schedule.payload_text.encode()),
         catch_up=schedule.catch_up,
         catch_up_most=schedule.catch_up_most,
         priority=template.priority,
