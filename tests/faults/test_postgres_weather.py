@@ -4,7 +4,8 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -30,6 +31,58 @@ def role(observer: psycopg.Connection) -> Iterator[str]:
     yield name
     observer.execute(sql.SQL("drop owned by {}").format(sql.Identifier(name)))
     observer.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+class Crowd:
+    """Tasks and threads that enqueue until they are told to leave, whatever is raised."""
+
+    SIZE = 20
+
+    def __init__(self, onefold: Onefold) -> None:
+        self._onefold = onefold
+        self._left = threading.Event()
+        self._errors: set[type[Exception]] = set()
+        self._counts = {"stored": 0, "failed": 0}
+        self._threads = [threading.Thread(target=self._thread) for _ in range(self.SIZE)]
+        self._threads.append(threading.Thread(target=lambda: asyncio.run(self._tasks())))
+        for thread in self._threads:
+            thread.start()
+
+    def wait_for(self, word: str) -> None:
+        """Until every caller may have had this answer."""
+        wanted = self._counts[word] + 2 * self.SIZE
+        until(lambda: self._counts[word] >= wanted)
+
+    def leave(self) -> set[type[Exception]]:
+        """All errors there were."""
+        self._left.set()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+        return self._errors
+
+    async def _tasks(self) -> None:
+        async def call() -> None:
+            while not self._left.is_set():
+                with self._counting():
+                    await self._onefold.aenqueue("mail")
+                await asyncio.sleep(0.005)
+
+        await asyncio.gather(*(call() for _ in range(self.SIZE)))
+
+    def _thread(self) -> None:
+        while not self._left.wait(0.005):
+            with self._counting():
+                self._onefold.enqueue("mail")
+
+    @contextmanager
+    def _counting(self) -> Generator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the test looks at each
+            self._errors.add(type(error))
+            self._counts["failed"] += 1
+        else:
+            self._counts["stored"] += 1
 
 
 class TestGone:
@@ -80,6 +133,21 @@ class TestGone:
 
         caller("enqueue", "after")
         assert [job.kind for job in caller("find")] == ["before", "after"]
+
+    def test_a_server_that_comes_and_goes_never_looks_like_a_closed_object(
+        self, own_postgres: PostgresServer
+    ) -> None:
+        """The first call to learn that the server is back replaces the pool the others wait in."""
+        with Onefold(own_postgres.url, busy_timeout=SHORT) as onefold:
+            onefold.migrate()
+            callers = Crowd(onefold)
+            for _ in range(2):
+                callers.wait_for("stored")
+                own_postgres.stop()
+                callers.wait_for("failed")
+                own_postgres.start()
+            callers.wait_for("stored")
+            assert callers.leave() <= {DatabaseUnavailable, DatabaseBusy}
 
     def test_a_server_that_starts_while_we_wait_is_waited_for(
         self, own_postgres: PostgresServer

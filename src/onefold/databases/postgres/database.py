@@ -200,52 +200,42 @@ class PostgresDatabase:
 
     def get_connection(self) -> tuple[Pool, Session]:
         """A connection in autocommit mode, and the pool that wants it back."""
-        pool = self._pool()
-        try:
-            return pool, pool.getconn()
-        except psycopg_pool.PoolClosed as error:
-            raise Closed from error
-        except psycopg_pool.PoolTimeout as error:
-            # Out of connections, or out of a server? One attempt of our own tells.
-            self._connect().close()
-            if is_full(pool):
-                raise self._exhausted() from error
-        # The server is back, and the pool, between two attempts of its own, does not know it yet.
-        state = self._current()
-        with state.opening:
-            if state.pool is pool:
-                state.pool = None
-        pool.close(timeout=0)
-        pool = self._pool()
-        try:
-            return pool, pool.getconn()
-        except psycopg_pool.PoolClosed as error:
-            raise Closed from error
-        except psycopg_pool.PoolTimeout as error:
-            raise self._exhausted() from error
+        replaced = False
+        while True:
+            pool = self._pool()
+            try:
+                return pool, pool.getconn()
+            except psycopg_pool.PoolClosed:
+                continue  # By another call, below. After a `close`, `_pool` raises `Closed`.
+            except psycopg_pool.PoolTimeout as error:
+                # Out of connections, or out of a server? One attempt of our own tells.
+                self._connect().close()
+                if replaced or is_full(pool):
+                    raise self._exhausted() from error
+            # The server is back, and the pool, between two attempts of its own, does not know it.
+            replaced, state = True, self._current()
+            with state.opening:
+                if state.pool is pool:
+                    state.pool = None
+            pool.close(timeout=0)
 
     async def aget_connection(self) -> tuple[AsyncPool, AsyncSession]:
         """`get_connection`, awaited."""
-        pool = await self._apool()
-        try:
-            return pool, await pool.getconn()
-        except psycopg_pool.PoolClosed as error:
-            raise Closed from error
-        except psycopg_pool.PoolTimeout as error:
-            await (await self._aconnect()).close()
-            if is_full(pool):
-                raise self._exhausted() from error
-        state, loop = self._current(), asyncio.get_running_loop()
-        if state.pools.get(loop) is pool:
-            del state.pools[loop]
-        await pool.close(timeout=0)
-        pool = await self._apool()
-        try:
-            return pool, await pool.getconn()
-        except psycopg_pool.PoolClosed as error:
-            raise Closed from error
-        except psycopg_pool.PoolTimeout as error:
-            raise self._exhausted() from error
+        replaced = False
+        while True:
+            pool = await self._apool()
+            try:
+                return pool, await pool.getconn()
+            except psycopg_pool.PoolClosed:
+                continue
+            except psycopg_pool.PoolTimeout as error:
+                await (await self._aconnect()).close()
+                if replaced or is_full(pool):
+                    raise self._exhausted() from error
+            replaced, state, loop = True, self._current(), asyncio.get_running_loop()
+            if state.pools.get(loop) is pool:
+                del state.pools[loop]
+            await pool.close(timeout=0)
 
     def _exhausted(self) -> DatabaseBusy:
         return DatabaseBusy(
