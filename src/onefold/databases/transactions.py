@@ -6,9 +6,12 @@ else's transaction is joined: the one who commits it would be somebody else, too
 
 from __future__ import annotations
 
+import time
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
     asynccontextmanager,
     contextmanager,
 )
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from onefold.databases.borrowed import borrow, refusals
 from onefold.errors import UsageError, WrongConnection
+from onefold.operations.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -25,6 +29,13 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Sql
 
 T = TypeVar("T")
+
+TRIES: Final = 100
+"""Connections of a pool that may turn out to be dead, one after the other: more than most have."""
+UNUSED: Final = 60.0
+"""Seconds for which a transaction may wait for its first statement at no risk to the attempt."""
+IDLE_CLASS: Final = "25P"
+"""SQLSTATEs by which the server ends a session whose transaction took too long."""
 
 Blocking: TypeAlias = AbstractContextManager[Any]
 Awaited: TypeAlias = AbstractAsyncContextManager[Any]
@@ -37,6 +48,20 @@ class Begun:
         """`connection` is for the handler."""
         self.connection = connection
         self._borrowed = borrowed
+        self._answers: int | None = getattr(connection, "answers", None)
+        self._began = time.monotonic()
+
+    def died_unused(self, error: BaseException) -> bool:
+        """True where our connection was lost before it answered the handler's first statement.
+
+        Not where the server ended it for being idle, or the handler took long to use it: that would
+        happen again.
+        """
+        if self._answers is None or not self.connection.closed:
+            return False
+        idle = (getattr(error, "sqlstate", None) or "").startswith(IDLE_CLASS)
+        late = time.monotonic() - self._began > UNUSED
+        return self.connection.answers == self._answers and not idle and not late
 
     def write(self, build: Build[T]) -> T:
         """Run an operation of ours, after what the handler has written."""
@@ -67,22 +92,60 @@ class Begun:
 
 @contextmanager
 def begin(target: object, database: Database, clock: Clock) -> Generator[Begun]:
-    """Begin a transaction, and commit it at the end of the block, or roll it back."""
-    with _begin(target, database) as connection:
-        borrowed = borrow(connection, database, clock=clock)
-        if target is not None:
-            borrowed.transact(_nothing, write=False)
-        yield Begun(connection, borrowed)
+    """Begin a transaction, and commit it at the end of the block, or roll it back.
+
+    It begins on a connection that has answered: those that a pool gives and that turn out to be
+    dead are replaced.
+    """
+    ending, begun = _alive(target, database, clock)
+    with ending:
+        yield begun
+
+
+def _alive(target: object, database: Database, clock: Clock) -> tuple[ExitStack, Begun]:
+    for left in reversed(range(TRIES)):
+        try:
+            with ExitStack() as opened:
+                connection = opened.enter_context(_begin(target, database))
+                borrowed = borrow(connection, database, clock=clock)
+                if target is not None:
+                    borrowed.transact(_first(connection), write=False)
+                return opened.pop_all(), Begun(connection, borrowed)
+        except Exception as error:
+            if not left or not _is_lost(error, database):
+                raise
+    raise AssertionError("the last try has raised")
 
 
 @asynccontextmanager
 async def abegin(target: object, database: Database, clock: Clock) -> AsyncGenerator[Begun]:
     """`begin`, awaited."""
-    async with _abegin(target, database) as connection:
-        borrowed = borrow(connection, database, clock=clock)
-        if target is not None:
-            await borrowed.atransact(_nothing, write=False)
-        yield Begun(connection, borrowed)
+    ending, begun = await _aalive(target, database, clock)
+    async with ending:
+        yield begun
+
+
+async def _aalive(target: object, database: Database, clock: Clock) -> tuple[AsyncExitStack, Begun]:
+    for left in reversed(range(TRIES)):
+        try:
+            async with AsyncExitStack() as opened:
+                connection = await opened.enter_async_context(_abegin(target, database))
+                borrowed = borrow(connection, database, clock=clock)
+                if target is not None:
+                    await borrowed.atransact(_first(connection), write=False)
+                return opened.pop_all(), Begun(connection, borrowed)
+        except Exception as error:
+            if not left or not _is_lost(error, database):
+                raise
+    raise AssertionError("the last try has raised")
+
+
+def _is_lost(error: Exception, database: Database) -> bool:
+    if database.sql.dialect == "sqlite":
+        return False
+    from onefold.databases.postgres.errors import is_lost
+
+    return is_lost(error)
 
 
 def is_blocking(target: object) -> bool:
@@ -105,10 +168,20 @@ def refuse_thread_bound(target: object) -> None:
         )
 
 
-def _nothing(sql: Sql) -> Operation[None]:
-    """That the connection is to our database is found out with the first operation."""
-    del sql
-    yield from ()
+def _first(connection: object) -> Build[None]:
+    """What tells that the connection is to our database, and that it answers.
+
+    The first is asked with the first operation on a connection. SQLAlchemy begins with the first
+    statement; the others have said `begin`, and were answered.
+    """
+
+    def build(sql: Sql) -> Operation[None]:
+        if sql.dialect == "postgres" and any(
+            name == "sqlalchemy" for name, _ in _names(connection)
+        ):
+            yield Statement("answer", "select 1", {})
+
+    return build
 
 
 def _begin(target: object, database: Database) -> Blocking:
@@ -224,6 +297,8 @@ def _django(connection: Any) -> Generator[Any]:
     from onefold.databases.borrowed.django import atomic
 
     _refuse_begun(connection, begun=connection.in_atomic_block)
+    if connection.connection is not None and not connection.is_usable():
+        connection.close()  # Django connects again by itself.
     with atomic(connection):
         yield connection
 

@@ -18,6 +18,7 @@ from onefold.calls.procedure import Pause, Procedure
 from onefold.databases.transactions import abegin, begin
 from onefold.effects.failures import failure_of, raised_again
 from onefold.effects.ledger import Asked
+from onefold.effects.transaction import defer_unused
 from onefold.effects.values import decoded, encoded, fingerprint_of, is_awaited
 from onefold.errors import (
     Busy,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from onefold.calls.once import Verdict, Verify
+    from onefold.databases.transactions import Begun
     from onefold.effects.ledger import Ledger
     from onefold.model.claim import Takeover
     from onefold.model.step import StepName, StepRow
@@ -193,14 +195,16 @@ class Stepping(ABC):
         if attempt.is_over():
             return cast("R", attempt.answer())
         on, row = self._options.get("on"), None
+        begun: Begun | None = None
         with attempt.or_given_up():
             try:
                 with begin(on, conductor.database, conductor.clock) as begun:
                     with attempt.inside():
                         value = function(begun.connection, *args, **kwargs)
                     row = begun.write(attempt.recorded(value))
-            except Exception:
+            except Exception as error:
                 if row is None or not conductor.run(self._ledger.has_stored(row)):
+                    defer_unused(begun, error)
                     raise
             attempt.adopt(row)
         return cast("R", attempt.answer())
@@ -221,14 +225,16 @@ class Stepping(ABC):
         if attempt.is_over():
             return cast("R", attempt.answer())
         on, row = self._options.get("on"), None
+        begun: Begun | None = None
         with attempt.or_given_up():
             try:
                 async with abegin(on, conductor.database, conductor.clock) as begun:
                     with attempt.inside():
                         value = await function(begun.connection, *args, **kwargs)
                     row = await begun.awrite(attempt.recorded(value))
-            except Exception:
+            except Exception as error:
                 if row is None or not await conductor.arun(self._ledger.has_stored(row)):
+                    defer_unused(begun, error)
                     raise
             attempt.adopt(row)
         return cast("R", attempt.answer())

@@ -8,11 +8,13 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from onefold.calls import procedure
 from onefold.databases.transactions import abegin, begin
-from onefold.errors import DatabaseError, LeaseLost, UsageError
+from onefold.errors import DatabaseError, DatabaseUnavailable, LeaseLost, UsageError
+from onefold.model.outcome import Defer
 from onefold.operations import leases, standing
 
 if TYPE_CHECKING:
@@ -20,8 +22,19 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onefold.calls.procedure import Conductor, Procedure
+    from onefold.databases.transactions import Begun
     from onefold.model.delivery import Delivery, Ended
     from onefold.operations.statement import Operation, Sql
+
+
+SOON: Final = timedelta(seconds=1)
+
+
+def defer_unused(begun: Begun | None, error: Exception) -> None:
+    """Charge no attempt where our database was lost before the handler's first statement."""
+    unused = isinstance(error, DatabaseUnavailable) if begun is None else begun.died_unused(error)
+    if unused:
+        raise Defer(SOON) from error
 
 
 class Completing(Protocol):
@@ -102,6 +115,7 @@ class Transaction:
     @contextmanager
     def _transact(self) -> Generator[Any]:
         conductor, said, completed = self._conductor, False, False
+        begun: Begun | None = None
         try:
             with begin(self._target, conductor.database, conductor.clock) as begun:
                 yield begun.connection
@@ -109,9 +123,10 @@ class Transaction:
                 begun.write(lambda sql: self._finish(sql, result))
                 said = True
             completed = True
-        except Exception:
+        except Exception as error:
             completed = said and conductor.run(self._is_completed())
             if not completed:
+                defer_unused(begun, error)
                 raise
         finally:
             self._run.end_completing(completed=completed)
@@ -119,6 +134,7 @@ class Transaction:
     @asynccontextmanager
     async def _atransact(self) -> AsyncGenerator[Any]:
         conductor, said, completed = self._conductor, False, False
+        begun: Begun | None = None
         try:
             async with abegin(self._target, conductor.database, conductor.clock) as begun:
                 yield begun.connection
@@ -126,9 +142,10 @@ class Transaction:
                 await begun.awrite(lambda sql: self._finish(sql, result))
                 said = True
             completed = True
-        except Exception:
+        except Exception as error:
             completed = said and await conductor.arun(self._is_completed())
             if not completed:
+                defer_unused(begun, error)
                 raise
         finally:
             self._run.end_completing(completed=completed)

@@ -20,6 +20,8 @@ from onefold.operations.run import run, run_async
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from psycopg.abc import PQGen
+
     from onefold.databases import Build, Clock
     from onefold.operations.statement import Rows, Sql, Statement
 
@@ -76,7 +78,15 @@ class OurCursor(Generic[CursorT]):
 
 
 class Session(psycopg.Connection[TupleRow]):
-    """A connection with a cursor of ours."""
+    """A connection with a cursor of ours, and a count of the server's answers."""
+
+    answers: int = 0
+
+    def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """Every exchange with the server goes through here."""
+        answer = super().wait(gen, *args, **options)
+        self.answers += 1
+        return answer
 
     @cached_property
     def ours(self) -> OurCursor[psycopg.Cursor[TupleRow]]:
@@ -86,6 +96,14 @@ class Session(psycopg.Connection[TupleRow]):
 
 class AsyncSession(psycopg.AsyncConnection[TupleRow]):
     """`Session`, awaited."""
+
+    answers: int = 0
+
+    async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """Every exchange with the server goes through here."""
+        answer = await super().wait(gen, *args, **options)
+        self.answers += 1
+        return answer
 
     @cached_property
     def ours(self) -> OurCursor[psycopg.AsyncCursor[TupleRow]]:

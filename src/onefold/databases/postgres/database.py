@@ -120,7 +120,7 @@ class PostgresDatabase:
         deadline: float | None = None,
     ) -> T:
         self.identity()
-        effort = Effort(self.label, self._left(deadline), self.busy, patient=patient)
+        effort = self.effort(patient=patient, deadline=deadline)
         while True:
             pool, connection = self.get_connection()
             lost = False
@@ -151,7 +151,7 @@ class PostgresDatabase:
         deadline: float | None = None,
     ) -> T:
         await self.aidentity()
-        effort = Effort(self.label, self._left(deadline), self.busy, patient=patient)
+        effort = self.effort(patient=patient, deadline=deadline)
         while True:
             pool, connection = await self.aget_connection()
             lost = False
@@ -192,11 +192,12 @@ class PostgresDatabase:
             "busy": lambda: self.busy(self.busy_timeout),
         }
 
-    def _left(self, deadline: float | None) -> timedelta:
-        """How long a call may still wait."""
-        if deadline is None:
-            return self.busy_timeout
-        return timedelta(seconds=max(0.0, deadline - time.monotonic()))
+    def effort(self, *, patient: bool = True, deadline: float | None = None) -> Effort:
+        """How long a call that begins now goes on trying."""
+        left = self.busy_timeout
+        if deadline is not None:
+            left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
+        return Effort(self.label, left, self.busy, patient=patient)
 
     def get_connection(self) -> tuple[Pool, Session]:
         """A connection in autocommit mode, and the pool that wants it back."""

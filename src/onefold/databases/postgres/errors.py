@@ -22,6 +22,8 @@ WAITED: Final = {"55P03", "57014"}
 
 # Connection exceptions, operator intervention, and a server that is starting or full.
 _LOST_CLASSES: Final = ("08", "57P")
+# asyncpg's, of a connection that is closed, and of one whose end it is just hearing of.
+_DYING: Final = {("asyncpg", "InterfaceError"), ("asyncpg", "InternalClientError")}
 _ANOTHER_SESSION: Final = (
     "a prepared statement was not found where it was made: a pooler such as PgBouncer hands the"
     " same session to many. Say Onefold(…, prepared_statements=False). Nothing of this call was"
@@ -108,6 +110,19 @@ def verdict(error: BaseException, *, connection_lost: bool) -> Verdict:
     if state.startswith(_LOST_CLASSES) or (not state and connection_lost):
         return "lost"
     return "final"
+
+
+def is_lost(error: BaseException) -> bool:
+    """True where `begin` failed because the connection that a library gave for it is dead."""
+    kind = type(error)
+    lost = (
+        # A subclass is an error of psycopg's pool, which gave no connection.
+        kind is psycopg.OperationalError
+        or isinstance(error, ConnectionResetError)
+        or (kind.__module__.partition(".")[0], kind.__name__) in _DYING
+        or getattr(error, "connection_invalidated", False)  # SQLAlchemy
+    )
+    return verdict(error, connection_lost=lost) == "lost"
 
 
 def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseException:

@@ -1,0 +1,238 @@
+"""A transaction that is begun for a handler begins on a connection that answers."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import psycopg
+import psycopg_pool
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import sessionmaker
+
+from onefold import Defer, Job, Onefold, Run
+from onefold.databases.transactions import abegin, begin
+from tests.effects.deliveries import ColouredRun
+from tests.faults.callers import Colour
+from tests.faults.servers import until, url_as
+from tests.fixtures.postgres import PostgresServer
+
+LEASE = timedelta(minutes=1)
+CONNECTIONS = 4
+JOBS = 40
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Our sessions on the server, told from all others by a name."""
+
+    url: str
+    name: str
+    observer: psycopg.Connection
+
+    def end(self) -> None:
+        """As an operator does, or a server that restarts."""
+        query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s"
+        assert self.observer.execute(query, [self.name]).fetchall()
+        until(lambda: not self._pids())
+
+    def _pids(self) -> list[Any]:
+        query = "select pid from pg_stat_activity where application_name = %s"
+        return self.observer.execute(query, [self.name]).fetchall()
+
+
+@pytest.fixture
+def sessions(postgres_url: str, observer: psycopg.Connection) -> Sessions:
+    name = f"dead_{uuid4().hex[:8]}"
+    return Sessions(url_as(postgres_url, application_name=name), name, observer)
+
+
+@pytest.fixture
+def onefold(sessions: Sessions, migrated: str) -> Iterator[Onefold]:
+    with Onefold(sessions.url, schema=migrated) as onefold:
+        onefold.enqueue("work", max_attempts=1)
+        yield onefold
+
+
+def test_dead_connections_are_replaced(
+    onefold: Onefold, sessions: Sessions, colour: Colour
+) -> None:
+    async def play() -> None:
+        run = _take(onefold, colour)
+        await _use_many(onefold, colour, None)
+        sessions.end()
+
+        async with run.transaction() as tx:
+            await _execute(tx, colour)
+
+        assert run.target.completed
+        await onefold.aclose()
+
+    asyncio.run(play())
+
+
+def test_a_connection_that_dies_before_the_first_statement_costs_no_attempt(
+    onefold: Onefold, sessions: Sessions, colour: Colour
+) -> None:
+    async def play() -> None:
+        async def die_unused() -> None:
+            async with _take(onefold, colour).transaction() as tx:
+                sessions.end()
+                await _execute(tx, colour)
+
+        async def die_later() -> None:
+            async with _take(onefold, colour).transaction() as tx:
+                await _execute(tx, colour)
+                sessions.end()
+                await _execute(tx, colour)
+
+        with pytest.raises(Defer):
+            await die_unused()
+        onefold.enqueue("work")
+        with pytest.raises(psycopg.OperationalError):
+            await die_later()
+        await onefold.aclose()
+
+    asyncio.run(play())
+
+
+def test_a_server_that_ends_idle_transactions_costs_an_attempt(
+    postgres_url: str, migrated: str, observer: psycopg.Connection
+) -> None:
+    """It would end the next one too."""
+    name = f"idle_{uuid4().hex[:8]}"
+    options = "-c idle_in_transaction_session_timeout=50"
+    url = url_as(postgres_url, application_name=name, options=options)
+
+    def idle(run: ColouredRun) -> None:
+        with run.target.transaction() as tx:
+            query = "select 1 from pg_stat_activity where application_name = %s"
+            until(lambda: not observer.execute(query, [name]).fetchall())
+            tx.execute("select 1")
+
+    with Onefold(url, schema=migrated) as onefold:
+        onefold.enqueue("work")
+        run = _take(onefold, "sync")
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+            idle(run)
+
+
+TARGETS = ["psycopg pool", "engine", "sessionmaker"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_dead_connections_of_the_applications_pool_are_replaced(
+    onefold: Onefold, sessions: Sessions, colour: Colour, target: str
+) -> None:
+    async def play() -> None:
+        async with _pool(sessions.url, colour, target) as pool:
+            await _use_many(onefold, colour, pool)
+            sessions.end()
+
+            run = _take(onefold, colour)
+            async with run.transaction(pool) as tx:
+                await _execute(tx, colour)
+
+            assert run.target.completed
+            await onefold.aclose()
+
+    asyncio.run(play())
+
+
+def test_dead_connections_of_an_asyncpg_pool_are_replaced(
+    onefold: Onefold, sessions: Sessions
+) -> None:
+    async def play() -> None:
+        async with asyncpg.create_pool(sessions.url, min_size=CONNECTIONS) as pool:
+            run = _take(onefold, "async")
+            sessions.end()
+            async with run.transaction(pool) as tx:
+                await tx.execute("select 1")
+        assert run.target.completed
+        await onefold.aclose()
+
+    asyncio.run(play())
+
+
+def test_a_restart_costs_no_job_its_only_attempt(own_postgres: PostgresServer) -> None:
+    """The jobs come from another object: the worker's connections stay as the restart left them."""
+
+    async def play(other: Onefold) -> None:
+        async with Onefold(own_postgres.url) as onefold:
+
+            @onefold.job(max_attempts=1)
+            def pay(run: Run) -> None:
+                with run.transaction() as tx:
+                    tx.execute("select pg_sleep(0.05)")
+
+            @onefold.job(max_attempts=1)
+            async def apay(run: Run) -> None:
+                async with run.transaction() as tx:
+                    await tx.execute("select pg_sleep(0.05)")
+
+            async with onefold.worker(poll=timedelta(milliseconds=100)):
+                for done in (JOBS, 2 * JOBS):
+                    for kind in ["pay", "apay"] * (JOBS // 2):
+                        other.enqueue(kind, max_attempts=1)
+                    await asyncio.to_thread(until, lambda: len(_ended(other)) == done)  # noqa: B023
+                    own_postgres.stop()
+                    own_postgres.start()
+
+    with Onefold(own_postgres.url) as other:
+        other.migrate()
+        asyncio.run(play(other))
+        assert {(job.state, job.attempt) for job in _ended(other)} == {("completed", 1)}
+
+
+def _ended(onefold: Onefold) -> list[Job]:
+    return [job for job in onefold.find(limit=2 * JOBS) if job.state in {"completed", "dead"}]
+
+
+def _take(onefold: Onefold, colour: Colour) -> ColouredRun:
+    (job,) = onefold.engine.take(worker="worker", lease=LEASE)
+    run = Run(onefold._conductor, job, lease=LEASE, worker="worker")
+    return ColouredRun(run, colour)
+
+
+async def _use_many(onefold: Onefold, colour: Colour, pool: Any) -> None:
+    """Have several connections open at once, and idle afterwards."""
+    database, clock = onefold._conductor.database, onefold._conductor.clock
+    async with AsyncExitStack() as at_once:
+        for _ in range(CONNECTIONS):
+            if colour == "async":
+                begun = await at_once.enter_async_context(abegin(pool, database, clock))
+            else:
+                begun = at_once.enter_context(begin(pool, database, clock))
+            await _execute(begun.connection, colour)
+
+
+async def _execute(connection: Any, colour: Colour) -> None:
+    through_sqlalchemy = type(connection).__module__.startswith("sqlalchemy")
+    answer = connection.execute(text("select 1") if through_sqlalchemy else "select 1")
+    if colour == "async":
+        await answer
+
+
+@asynccontextmanager
+async def _pool(url: str, colour: Colour, name: str) -> AsyncGenerator[Any]:
+    dialect = url.replace("postgresql://", "postgresql+psycopg://", 1)
+    if name == "psycopg pool" and colour == "sync":
+        with psycopg_pool.ConnectionPool(url, max_size=CONNECTIONS, open=True) as pool:
+            yield pool
+    elif name == "psycopg pool":
+        async with psycopg_pool.AsyncConnectionPool(url, max_size=CONNECTIONS, open=False) as pool:
+            yield pool
+    elif colour == "sync":
+        engine = create_engine(dialect)
+        yield engine if name == "engine" else sessionmaker(engine)
+        engine.dispose()
+    else:
+        awaited = create_async_engine(dialect)
+        yield awaited if name == "engine" else async_sessionmaker(awaited)
+        await awaited.dispose()
