@@ -43,7 +43,17 @@ class AliasOnefold(Onefold):
     """Onefold on a database that Django knows by an alias."""
 
     def _conducts(self, url: str, opened: Callable[[str], Database], clock: Clock) -> Conductor:
-        return Following(url, opened, clock)
+        self._following = Following(url, opened, clock)
+        return self._following
+
+    def write_notes(self) -> None:
+        """Write the notes of suppressed duplicates that wait in memory."""
+        self._following.suppressing.flush()
+
+    def disconnect(self) -> None:
+        """Close every connection. The next call opens another one."""
+        self.write_notes()
+        self._following.disconnect()
 
 
 class Following(Conductor):
@@ -74,6 +84,13 @@ class Following(Conductor):
                 found = self._databases.get(place) or self._opened(url_of(self._alias))
                 self._databases[place] = found
         return found
+
+    def disconnect(self) -> None:
+        """Close what is open."""
+        with self._lock:
+            databases, self._databases = self._databases, {}
+        for database in databases.values():
+            database.close()
 
 
 @contextmanager

@@ -1,0 +1,8 @@
+-- The statements that empty every table of Onefold. The identity and the applied migrations stay.
+select 'delete from ' || name || ';'
+from sqlite_master
+where
+    type = 'table'
+    and name glob 'onefold_*'
+    and name not in ('onefold_meta', 'onefold_migration')
+order by name
