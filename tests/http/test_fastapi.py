@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Annotated, Any
 
 import fastapi
+import httpx
 import pytest
 from pydantic import BaseModel
 from sqlalchemy import Engine, text
@@ -15,7 +16,7 @@ from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
 from tests.http.apps import anybody, bare_fastapi
-from tests.http.apps_talk import Talk, part
+from tests.http.apps_talk import Talk, part, served
 from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
 
 SETTLED = 1
@@ -58,6 +59,27 @@ async def test_models_go_in_and_come_out(onefold: Onefold) -> None:
     talks = await twice(app)
 
     assert [(talk.status, talk.body) for talk in talks] == [(201, b'{"amount":3}')] * 2
+
+
+@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_answer_without_a_body_has_none_in_a_retry(
+    onefold: Onefold, status: int, *, is_async: bool
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    async def apay() -> None: ...
+
+    def pay() -> None: ...
+
+    keyed = idempotency(principal=anybody, takeover="refuse")(apay if is_async else pay)
+    app.post("/pay", status_code=status)(keyed)
+    with served(app) as (host, port), httpx.Client(base_url=f"http://{host}:{port}") as client:
+        replies = [client.post("/pay", headers={"Idempotency-Key": "k"}) for _ in range(2)]
+
+    assert [(reply.status_code, reply.content) for reply in replies] == [(status, b"")] * 2
+    assert "content-length" not in replies[1].headers
+    assert replies[1].headers["idempotent-replayed"] == "true"
 
 
 @BOTH

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from functools import wraps
+from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
 from fastapi import Depends, Request, routing
@@ -163,4 +164,6 @@ def _signature(
         for name, hint in asked.items()
     ]
     returns = hints.get("return", signature.return_annotation)
+    # FastAPI takes None for no body, and NoneType for a body that is null.
+    returns = None if returns is NoneType else returns
     return signature.replace(parameters=[*kept, *more], return_annotation=returns)
