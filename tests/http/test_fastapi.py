@@ -63,7 +63,7 @@ async def test_models_go_in_and_come_out(onefold: Onefold) -> None:
 
 @pytest.mark.parametrize("status", [204, 304])
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_an_answer_without_a_body_has_none_in_a_retry(
+def test_an_answer_without_a_body_has_none_in_a_retry(
     onefold: Onefold, status: int, *, is_async: bool
 ) -> None:
     app, idempotency = bare_fastapi(onefold)

@@ -17,6 +17,8 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+import msgspec
+
 from onefold.databases.borrowed import borrow, refusals
 from onefold.errors import UsageError, WrongConnection
 from onefold.operations.statement import Statement
@@ -39,6 +41,16 @@ IDLE_CLASS: Final = "25P"
 
 Blocking: TypeAlias = AbstractContextManager[Any]
 Awaited: TypeAlias = AbstractAsyncContextManager[Any]
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A connection or session of a request's own. A transaction that it has begun is ours to end.
+
+    Frameworks give it to several functions of one request: one that has read, say to find out who
+    asks, has begun.
+    """
+
+    lent: Any
 
 
 class Begun:
@@ -65,28 +77,33 @@ class Begun:
 
     def write(self, build: Build[T]) -> T:
         """Run an operation of ours, after what the handler has written."""
+        self._refuse_ended()
         if _is_a(self.connection, _SESSIONS):
             self.connection.flush()
-        self._refuse_ended()
         return self._borrowed.transact(build)
 
     async def awrite(self, build: Build[T]) -> T:
         """`write`, awaited."""
+        self._refuse_ended()
         if _is_a(self.connection, _SESSIONS):
             await self.connection.flush()
-        self._refuse_ended()
         return await self._borrowed.atransact(build)
 
     def _refuse_ended(self) -> None:
         """What was committed by hand is committed apart from what we would add.
 
-        SQLAlchemy and Django say so themselves, and have not begun before the first statement.
+        Django says so itself. SQLAlchemy does not begin before the first statement, but knows.
         """
         library = {package for package, _ in _names(self.connection)}
-        if library.isdisjoint({"sqlalchemy", "django"}) and self._borrowed.failed():
+        if "sqlalchemy" in library:
+            has_ended = not self.connection.in_transaction()
+        else:
+            has_ended = "django" not in library and self._borrowed.failed()
+        if has_ended:
             raise UsageError(
                 "The transaction has ended inside its block: it was committed or rolled back there,"
-                " or an error has ended it. Leave that to the block."
+                " or an error has ended it. Leave that to the block; where a session must send its"
+                " rows before, call flush() instead of commit()."
             )
 
 
@@ -150,6 +167,7 @@ def _is_lost(error: Exception, database: Database) -> bool:
 
 def is_blocking(target: object) -> bool:
     """Whether `begin` is for a target, or `abegin`; `WrongConnection` where neither is."""
+    target = target.lent if isinstance(target, Given) else target
     names = _names(target)
     if any(name in _BLOCKING for name in names):
         return True
@@ -187,6 +205,10 @@ def _first(connection: object) -> Build[None]:
 def _begin(target: object, database: Database) -> Blocking:
     if target is None:
         return _own(database)
+    if isinstance(target, Given):
+        if _has_begun(target.lent):
+            return _session(target.lent)
+        target = target.lent
     for name in _names(target):
         if name in _BLOCKING:
             return _BLOCKING[name](target)
@@ -200,6 +222,10 @@ def _begin(target: object, database: Database) -> Blocking:
 def _abegin(target: object, database: Database) -> Awaited:
     if target is None:
         return _aown(database)
+    if isinstance(target, Given):
+        if _has_begun(target.lent):
+            return _async_session(target.lent)
+        target = target.lent
     for name in _names(target):
         if name in _AWAITED:
             return _AWAITED[name](target)
@@ -237,6 +263,10 @@ def _names(target: object) -> list[tuple[str, str]]:
 
 def _is_a(target: object, names: frozenset[tuple[str, str]]) -> bool:
     return not names.isdisjoint(_names(target))
+
+
+def _has_begun(lent: Any) -> bool:
+    return _is_a(lent, _SESSIONS) and lent.in_transaction()
 
 
 def _unknown(target: object) -> WrongConnection:
@@ -280,6 +310,13 @@ def _sqlalchemy(lent: Any) -> Generator[Any]:
     _refuse_begun(lent, begun=lent.in_transaction())
     with lent.begin():
         yield lent
+
+
+@contextmanager
+def _session(session: Any) -> Generator[Any]:
+    """A session that has begun."""
+    with session.get_transaction():
+        yield session
 
 
 def _scoped(registry: Any) -> Blocking:
@@ -360,6 +397,22 @@ async def _async_sqlalchemy(lent: Any) -> AsyncGenerator[Any]:
     _refuse_begun(lent, begun=lent.in_transaction())
     async with lent.begin():
         yield lent
+
+
+@asynccontextmanager
+async def _async_session(session: Any) -> AsyncGenerator[Any]:
+    """A session that has begun. The transaction of its sync twin is the one that can be entered."""
+    block = session.sync_session.get_transaction().__enter__()
+
+    def end(_: Any, *how: Any) -> None:
+        block.__exit__(*how)
+
+    try:
+        yield session
+    except BaseException as error:
+        await session.run_sync(end, type(error), error, None)
+        raise
+    await session.run_sync(end, None, None, None)
 
 
 def _async_scoped(registry: Any) -> Awaited:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onefold.surfaces.http.body import Digested
     from onefold.surfaces.http.desk import Desk, Route
     from onefold.surfaces.once import Once
+    from onefold.surfaces.stage import AsyncStage
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
@@ -59,7 +60,7 @@ class Conversation:
         self, desk: Desk, scope: MutableMapping[str, Any], receive: Receive, send: Send
     ) -> None:
         """Nothing is read yet, and nothing is known of its route."""
-        self._desk = desk
+        self.desk: Desk = desk
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -128,16 +129,26 @@ class Conversation:
 
     # --- the handler ------------------------------------------------------------------------------
 
-    async def begin(self, route: Route, *, principal: object, tenant: object) -> Answer | None:
-        """Claim the key. None means that the handler is to run; otherwise this is the answer."""
+    async def begin(
+        self,
+        route: Route,
+        *,
+        principal: object,
+        tenant: object,
+        stage: AsyncStage | None = None,
+    ) -> Answer | None:
+        """Claim the key. None means that the handler is to run; otherwise this is the answer.
+
+        `stage` is where the framework has a transaction of its own for this request.
+        """
         if self._attempt is not None:
             raise UsageError("This request has a policy already: one route, one @idempotency.")
-        if route.desk is not self._desk:
+        if route.desk is not self.desk:
             raise UsageError(
                 "This endpoint has its policy from another Idempotency than the one that is"
                 " installed in its application, and would keep its keys in that one's database."
             )
-        self._attempt = AsyncAttempt(self._desk, route)
+        self._attempt = AsyncAttempt(self.desk, route, stage)
         try:
             body = await self._body(route.policy.max_request)
         except Refused as refused:

@@ -6,6 +6,9 @@ idempotency.install(app)
 @app.post("/payments", status_code=201)
 @idempotency(principal=current_user, transaction=engine)
 async def pay(payment: Payment, once: Once) -> Receipt: ...
+
+With `transaction=Depends(get_session)` the claim is joined to the session that the dependency gives
+to this request: the endpoint and its other dependencies have the same one.
 """
 
 from __future__ import annotations
@@ -15,14 +18,16 @@ from functools import wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
-from fastapi import Depends, Request, routing
+from fastapi import Depends, Request, params, routing
 from starlette.routing import compile_path
 
-from onefold.errors import InvalidInput
+from onefold.databases.transactions import Given
+from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.surfaces import starlette
 from onefold.surfaces.asgi import conversation_of
 from onefold.surfaces.once import Once, check_target, once_parameters
 from onefold.surfaces.openapi import describe
+from onefold.surfaces.stage import AsyncStage
 from onefold.surfaces.starlette import (
     MARK,
     RouteFinder,
@@ -49,6 +54,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 REQUEST: Final = "onefold_request"
 PRINCIPAL: Final = "onefold_principal"
 TENANT: Final = "onefold_tenant"
+SESSION: Final = "onefold_session"
 
 
 class Idempotency(starlette.Idempotency):
@@ -84,7 +90,9 @@ class Idempotency(starlette.Idempotency):
         """Honour the keys of an endpoint: under `@app.post(…)`, on the function.
 
         `principal` and `tenant` are dependencies, as those of `Depends`, that give the id of who
-        asks and the owner of the keys. A parameter annotated `Once` is given the attempt.
+        asks and the owner of the keys. `transaction` may be `Depends(get_session)`: the session
+        that this dependency gives to the request. A parameter annotated `Once` is given the
+        attempt.
         """
 
         def decorate(endpoint: F) -> F:
@@ -92,7 +100,10 @@ class Idempotency(starlette.Idempotency):
                 options, principal=principal, tenant=tenant, name=name_of(endpoint)
             )
             route.is_plain = not inspect.iscoroutinefunction(endpoint)
-            check_target(self.desk.target(route.policy), blocks=route.is_plain)
+            if isinstance(route.policy.transaction, params.Depends):
+                _check_shared(route.policy.transaction)
+            else:
+                check_target(self.desk.target(route.policy), blocks=route.is_plain)
             wrapper = _wrapped(endpoint, route)
             setattr(wrapper, MARK, route)
             return wrapper  # type: ignore[return-value] # FastAPI calls it, with what it asks for
@@ -114,23 +125,44 @@ def _wrapped(endpoint: Callable[..., Any], route: Route) -> Callable[..., Any]:
         raise InvalidInput("endpoint", f"must be a function, got {endpoint!r}")
     takes_once = once_parameters(endpoint)
     own_request = _own_request(endpoint)
+    is_given = isinstance(route.policy.transaction, params.Depends)
 
     @wraps(endpoint)
     async def wrapper(**kwargs: Any) -> Any:
         request: Request = kwargs[own_request] if own_request else kwargs.pop(REQUEST)
         principal, tenant = kwargs.pop(PRINCIPAL, None), kwargs.pop(TENANT, None)
         conversation = conversation_of(request.scope)
-        answer = await conversation.begin(route, principal=principal, tenant=tenant)
+        stage = None
+        if is_given:
+            conductor, given = conversation.desk.conductor, Given(kwargs.pop(SESSION))
+            stage = AsyncStage(conductor, given, blocks=route.is_plain)
+        answer = await conversation.begin(route, principal=principal, tenant=tenant, stage=stage)
         if answer is not None:
             return response_of(answer)
 
         async def run(once: Once) -> Any:
+            # Where it is given by a dependency, the endpoint has it from there.
+            once.was_used = is_given
             return await called(endpoint, (), {**kwargs, **dict.fromkeys(takes_once, once)})
 
         return await attempted(conversation, run)
 
     wrapper.__signature__ = _signature(endpoint, route, takes_once)  # type: ignore[attr-defined]
     return wrapper
+
+
+def _check_shared(dependency: params.Depends) -> None:
+    """Refuse a session that the endpoint would not share, or that ends before its answer."""
+    if not dependency.use_cache:
+        raise ConflictingOptions(
+            "transaction", "must not be a Depends with use_cache=False, which gives each its own"
+        )
+    if getattr(dependency, "scope", None) == "function":
+        raise ConflictingOptions(
+            "transaction",
+            'must not be a Depends with scope="function", which ends before the answer is there to'
+            " be committed",
+        )
 
 
 def _own_request(endpoint: Callable[..., Any]) -> str | None:
@@ -159,6 +191,8 @@ def _signature(
         asked[PRINCIPAL] = Annotated[Any, Depends(route.principal)]
     if route.tenant is not None:
         asked[TENANT] = Annotated[Any, Depends(route.tenant)]
+    if isinstance(route.policy.transaction, params.Depends):
+        asked[SESSION] = Annotated[Any, route.policy.transaction]
     more = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
         for name, hint in asked.items()

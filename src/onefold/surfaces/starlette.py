@@ -111,9 +111,16 @@ class Idempotency:
 def once_of(request: Request) -> Once:
     """The attempt that an endpoint, or something it calls, is part of."""
     once = conversation_of(request.scope).once
-    if once is None:
-        raise UsageError("This endpoint has no policy: decorate it with @idempotency(…).")
-    return once
+    if once is not None:
+        return once
+    if hasattr(_handler(request.scope.get("endpoint"), request.method), MARK):
+        raise UsageError(
+            "The attempt has not begun: the key of this request is claimed when its endpoint is"
+            " called, and dependencies and middleware come before that. Call once_of(request) in"
+            " the endpoint. A dependency that needs the session of the attempt takes it from"
+            " get_session, where the route says transaction=Depends(get_session)."
+        )
+    raise UsageError("This endpoint has no policy: decorate it with @idempotency(…).")
 
 
 def name_of(endpoint: Callable[..., Any]) -> str:
@@ -231,9 +238,8 @@ class RouteFinder:
                 # Of what is no application of Starlette's, nobody can tell.
                 return inner if inner is not None or mounted else table.Match()
             endpoint = child.get("endpoint") or getattr(route, "endpoint", None)
-            if inspect.isclass(endpoint):
-                endpoint = getattr(endpoint, scope["method"].lower(), None)
-            return table.Match(getattr(endpoint, MARK, None), path)
+            handler = _handler(endpoint, scope["method"])
+            return table.Match(getattr(handler, MARK, None), path)
         return None
 
     def _endpoints(self, routes: Routes, prefix: str) -> Iterator[tuple[Any, frozenset[str], str]]:
@@ -247,6 +253,11 @@ class RouteFinder:
                     yield getattr(endpoint, name, None), frozenset({name.upper()}), path
             else:
                 yield endpoint, frozenset(getattr(route, "methods", None) or ()), path
+
+
+def _handler(endpoint: Any, method: str) -> Any:
+    """The function that answers a method: of a class, its own."""
+    return getattr(endpoint, method.lower(), None) if inspect.isclass(endpoint) else endpoint
 
 
 def _mounted(route: Any) -> Routes | None:

@@ -1,0 +1,226 @@
+"""FastAPI's usual `Depends(get_session)`: the claim is joined to the session that it gives."""
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Annotated, Any
+
+import fastapi
+import httpx
+import pytest
+from pydantic import BaseModel
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
+
+from onefold import ConflictingOptions, Onefold, UsageError
+from onefold.surfaces.fastapi import Idempotency, Once, once_of
+from onefold.surfaces.options import KeyRules
+from tests.fixtures.colours import Store
+from tests.fixtures.connections import Effects
+from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
+from tests.http.apps import anybody, bare_fastapi
+from tests.http.apps_talk import Talk, part, served
+from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE
+
+SETTLED = 1
+TOO_MUCH = 100
+LEASE = timedelta(minutes=1)
+
+BOTH = pytest.mark.parametrize("mode", [OURS_SQLITE, OURS_POSTGRES], ids=str)
+
+
+class Payment(BaseModel):
+    amount: int
+
+
+def async_app(onefold: Onefold, store: Store, effects: Effects, *, begins: bool) -> fastapi.FastAPI:
+    """Coroutine functions, a dependency that reads, and one that keeps the session."""
+    engine = async_engine_of(store, "asyncpg" if store.dialect == "postgres" else "aiosqlite")
+    maker = async_sessionmaker(engine)
+
+    @asynccontextmanager
+    async def lifespan(_: fastapi.FastAPI) -> AsyncGenerator[None]:
+        yield
+        await engine.dispose()
+
+    async def get_session() -> AsyncGenerator[AsyncSession]:
+        async with maker.begin() if begins else maker() as session:
+            yield session
+
+    async def user(session: Annotated[AsyncSession, fastapi.Depends(get_session)]) -> str:
+        return str((await session.execute(text("select 'alice'"))).scalar_one())
+
+    class Payments:
+        def __init__(self, session: Annotated[AsyncSession, fastapi.Depends(get_session)]) -> None:
+            self.session = session
+
+        async def add(self, amount: int) -> None:
+            await self.session.execute(text(effects.insert(amount)))
+
+    app = fastapi.FastAPI(lifespan=lifespan)
+    idempotency = Idempotency(onefold, transaction=fastapi.Depends(get_session))
+    idempotency.install(app)
+
+    @app.post("/pay", status_code=201)
+    @idempotency(principal=user)
+    async def pay(
+        payment: Payment,
+        session: Annotated[AsyncSession, fastapi.Depends(get_session)],
+        payments: Annotated[Payments, fastapi.Depends()],
+    ) -> Payment:
+        assert isinstance(session, AsyncSession)
+        await payments.add(payment.amount)
+        await onefold.within(session).aenqueue("receipt", {"amount": payment.amount})
+        if payment.amount > TOO_MUCH:
+            raise ValueError("after it was written")
+        return payment
+
+    return app
+
+
+def plain_app(onefold: Onefold, store: Store, effects: Effects, *, begins: bool) -> fastapi.FastAPI:
+    """The same in plain functions."""
+    engine = engine_of(store, "psycopg" if store.dialect == "postgres" else "pysqlite")
+    maker = sessionmaker(engine)
+
+    @asynccontextmanager
+    async def lifespan(_: fastapi.FastAPI) -> AsyncGenerator[None]:
+        yield
+        engine.dispose()
+
+    def get_session() -> Generator[Session]:
+        with maker.begin() if begins else maker() as session:
+            yield session
+
+    def user(session: Annotated[Session, fastapi.Depends(get_session)]) -> str:
+        return str(session.execute(text("select 'alice'")).scalar_one())
+
+    app = fastapi.FastAPI(lifespan=lifespan)
+    idempotency = Idempotency(onefold, transaction=fastapi.Depends(get_session))
+    idempotency.install(app)
+
+    @app.post("/pay", status_code=201)
+    @idempotency(principal=user)
+    def pay(
+        payment: Payment, session: Annotated[Session, fastapi.Depends(get_session)], once: Once
+    ) -> Payment:
+        assert isinstance(session, Session)
+        assert once.connection is session
+        session.execute(text(effects.insert(payment.amount)))
+        onefold.within(session).enqueue("receipt", {"amount": payment.amount})
+        if payment.amount > TOO_MUCH:
+            raise ValueError("after it was written")
+        return payment
+
+    return app
+
+
+@contextmanager
+def client_of(app: fastapi.FastAPI) -> Generator[Callable[..., httpx.Response]]:
+    """Posts to a real server."""
+    with served(app) as (host, port):
+
+        def post(amount: object, key: str = "k") -> httpx.Response:
+            headers = {"Idempotency-Key": key}
+            return httpx.post(f"http://{host}:{port}/pay", json={"amount": amount}, headers=headers)
+
+        yield post
+
+
+@BOTH
+@pytest.mark.parametrize("make", [async_app, plain_app])
+@pytest.mark.parametrize("begins", [False, True], ids=["autobegin", "begin"])
+def test_the_claim_is_joined_to_the_session_of_the_dependency(
+    onefold: Onefold, store: Store, effects: Effects, make: Any, *, begins: bool
+) -> None:
+    with client_of(make(onefold, store, effects, begins=begins)) as post:
+        wrong = post("ten")
+        assert (wrong.status_code, effects.claims) == (422, [])
+        replies = [post(3), post(3)]
+        failed = [post(101, "f") for _ in range(2)]
+        reused = post(4)
+
+    assert [(reply.status_code, reply.content) for reply in replies] == [
+        (201, b'{"amount":3}'),
+        (201, b'{"amount":3}'),
+    ]
+    assert replies[1].headers["idempotent-replayed"] == "true"
+    assert [reply.status_code for reply in failed] == [500, 500]
+    assert reused.json()["code"] == "key_reused"
+    assert (effects.numbers, effects.claims) == ([3], [("k", SETTLED)])
+    assert [job.payload for job in onefold.engine.take(worker="w", lease=LEASE)] == [{"amount": 3}]
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+async def test_a_handler_that_ends_the_transaction_is_told_to_leave_it(
+    onefold: Onefold, store: Store, ends: str
+) -> None:
+    engine = async_engine_of(store, "aiosqlite")
+
+    async def get_session() -> AsyncGenerator[AsyncSession]:
+        async with AsyncSession(engine) as session:
+            yield session
+
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=fastapi.Depends(get_session))
+    async def pay(session: Annotated[AsyncSession, fastapi.Depends(get_session)]) -> None:
+        await getattr(session, ends)()
+
+    with pytest.raises(UsageError, match=r"flush\(\) instead of commit"):
+        await Talk(app, part()).run()
+    await engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"), [({"use_cache": False}, "use_cache"), ({"scope": "function"}, "scope")]
+)
+def test_a_session_that_nobody_shares_is_refused(onefold: Onefold, options: Any, why: str) -> None:
+    _, idempotency = bare_fastapi(onefold)
+
+    with pytest.raises(ConflictingOptions, match=why):
+
+        @idempotency(principal=anybody, transaction=fastapi.Depends(anybody, **options))
+        async def pay() -> None: ...
+
+
+async def test_what_is_no_session_is_refused_with_its_type(onefold: Onefold) -> None:
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, transaction=fastapi.Depends(anybody))
+    async def pay() -> None: ...
+
+    with pytest.raises(UsageError, match="str"):
+        await Talk(app, part()).run()
+
+
+async def test_a_dependency_that_asks_for_the_attempt_is_told_when_that_begins(
+    onefold: Onefold,
+) -> None:
+    def attempt(request: fastapi.Request) -> Once:
+        return once_of(request)
+
+    app, idempotency = bare_fastapi(onefold, key=KeyRules())
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, takeover="refuse")
+    async def pay(once: Annotated[Any, fastapi.Depends(attempt)]) -> None: ...
+
+    with pytest.raises(UsageError, match="claimed when its endpoint is called"):
+        await Talk(app, part()).run()
+
+
+async def test_one_of_an_endpoint_without_a_policy_is_told_that(onefold: Onefold) -> None:
+    def attempt(request: fastapi.Request) -> Once:
+        return once_of(request)
+
+    app, _ = bare_fastapi(onefold)
+
+    @app.post("/pay")
+    async def pay(once: Annotated[Any, fastapi.Depends(attempt)]) -> None: ...
+
+    with pytest.raises(UsageError, match="has no policy"):
+        await Talk(app, part(), key=None).run()
