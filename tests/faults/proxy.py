@@ -25,6 +25,8 @@ class Proxy:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._losing = 0
+        self._swallowing = False
+        self._swallowed: socket.socket | None = None
         self._flows = threading.Event()
         self._flows.set()
         self.lost = 0
@@ -47,6 +49,24 @@ class Proxy:
         with self._lock:
             self._losing = number
 
+    def swallow_commit(self) -> None:
+        """Lose the next commit itself: the client is cut off, and the server waits for more."""
+        self._swallowing = True
+
+    def swallows(self, server: socket.socket) -> bool:
+        """True for the commit that was asked for."""
+        with self._lock:
+            swallows, self._swallowing = self._swallowing, False
+        if swallows:
+            self._swallowed = server
+            self.lost += 1
+        return swallows
+
+    def drop_swallowed(self) -> None:
+        """Let the server notice that the client of the swallowed commit is gone."""
+        if self._swallowed is not None:
+            _close(self._swallowed)
+
     def hold(self) -> None:
         """Keep back what is sent to the server, until it is let go."""
         self._flows.clear()
@@ -68,6 +88,7 @@ class Proxy:
 
     def close(self) -> None:
         self.let_go()
+        self.drop_swallowed()
         _close(self._listener)
         self.cut()
 
@@ -117,7 +138,11 @@ class Wire:
         with contextlib.suppress(OSError):
             while data := self._client.recv(65_536):
                 self._proxy.flows()
-                if self._commits(data) and self._proxy.loses_this():
+                commits = self._commits(data)
+                if commits and self._proxy.swallows(self._server):
+                    _close(self._client)
+                    return
+                if commits and self._proxy.loses_this():
                     self._deaf.set()
                 self._server.sendall(data)
         self._cut()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import psycopg
 from psycopg.rows import TupleRow
 
+from onefold.databases.postgres.effort import Effort, StillOpen, Unconfirmed
 from onefold.databases.postgres.execute import aexecute, afetch, execute, fetch
 from onefold.operations.run import run, run_async
 
@@ -40,6 +41,10 @@ IMPATIENT: Final = b"set local lock_timeout = 50"
 
 # A process that is frozen between two statements must not keep its rows from those who rescue them.
 AWAKE: Final = b"set local idle_in_transaction_session_timeout = 15000"
+
+# The number of the transaction, by which the server knows what became of it.
+NUMBER: Final = b"select pg_current_xact_id()::text"
+STATUS: Final = b"select pg_xact_status(%s::text::xid8)"
 
 FEW_ROWS: Final = 10
 
@@ -118,25 +123,36 @@ class Attempt:
         self,
         connection: Session,
         clock: Clock,
+        effort: Effort,
         *,
         write: bool,
-        patient: bool,
     ) -> None:
-        """`patient` decides how long a lock is waited for at a time."""
+        """`effort` decides how long a lock is waited for at a time, and knows earlier tries."""
         self._connection = connection
         self._cursor = connection.ours.get()
         self._clock = clock
+        self._effort = effort
         self._write = write
-        self._patience = PATIENT if patient else IMPATIENT
+        self._patience = PATIENT if effort.patient else IMPATIENT
         self._begun = False
+        self._number = ""
         self._answers: dict[int, Rows] = {}
         """Of what was sent ahead, by the statement that has not asked for it yet."""
 
     def run(self, build: Build[T], sql: Sql) -> T:
-        """Run the operation and commit, or undo it."""
+        """Run the operation and commit, or undo it.
+
+        Where an earlier try was committed, and only its answer was lost, it has answered already.
+        """
+        effort = self._effort
+        if earlier := effort.unconfirmed:
+            if self._is_committed(earlier):
+                return cast("T", earlier.result)
+            effort.unconfirmed = None
         try:
             result = run(build(sql), self._execute)
             if self._begun:
+                effort.unconfirmed = Unconfirmed(self._number, result)
                 self._cursor.execute(COMMIT, prepare=False)
         except BaseException:
             with suppress(psycopg.Error):
@@ -144,6 +160,16 @@ class Attempt:
             raise
         self._connection.ours.let_go()
         return result
+
+    def _is_committed(self, earlier: Unconfirmed) -> bool:
+        """What became of a commit whose answer was lost; raises `StillOpen` while that is open."""
+        try:
+            ((status,),) = self._connection.execute(STATUS, [earlier.number]).fetchall()
+        except psycopg.errors.InvalidParameterValue:
+            return False  # this server has not come to that number yet: it is another one
+        if status == "in progress":
+            raise StillOpen
+        return bool(status == "committed")
 
     def _execute(self, statement: Statement) -> Rows:
         if (answer := self._answers.pop(id(statement), None)) is not None:
@@ -156,13 +182,16 @@ class Attempt:
             self._connection.execute(BEGIN, prepare=False)
             self._connection.execute(self._patience, prepare=False)
             self._connection.execute(AWAKE, prepare=False)
+            number = None if statement.alone else self._connection.execute(NUMBER)
             self._begun = True
             rows = execute(self._cursor, statement, self._clock, fetch_rows=not statement.alone)
             if statement.alone:
                 self._connection.execute(COMMIT, prepare=False)
-        if statement.alone:
+        if number is None:
             self._begun = False
             rows = self._cursor.fetchall()
+        else:
+            ((self._number,),) = number.fetchall()
         return rows
 
     def _send_together(self, statements: list[Statement]) -> Rows:
@@ -186,25 +215,33 @@ class AsyncAttempt:
         self,
         connection: AsyncSession,
         clock: Clock,
+        effort: Effort,
         *,
         write: bool,
-        patient: bool,
     ) -> None:
-        """`patient` decides how long a lock is waited for at a time."""
+        """`effort` decides how long a lock is waited for at a time, and knows earlier tries."""
         self._connection = connection
         self._cursor = connection.ours.get()
         self._clock = clock
+        self._effort = effort
         self._write = write
-        self._patience = PATIENT if patient else IMPATIENT
+        self._patience = PATIENT if effort.patient else IMPATIENT
         self._begun = False
+        self._number = ""
         self._answers: dict[int, Rows] = {}
         self._pipeline: psycopg.AsyncPipeline | None = None
 
     async def run(self, build: Build[T], sql: Sql) -> T:
-        """Run the operation and commit, or undo it."""
+        """`Attempt.run`, awaited."""
+        effort = self._effort
+        if earlier := effort.unconfirmed:
+            if await self._is_committed(earlier):
+                return cast("T", earlier.result)
+            effort.unconfirmed = None
         try:
             result = await run_async(build(sql), self._execute)
             if self._begun:
+                effort.unconfirmed = Unconfirmed(self._number, result)
                 await self._cursor.execute(COMMIT, prepare=False)
         except Exception:
             with suppress(psycopg.Error):
@@ -220,6 +257,16 @@ class AsyncAttempt:
         self._connection.ours.let_go()
         return result
 
+    async def _is_committed(self, earlier: Unconfirmed) -> bool:
+        try:
+            answer = await self._connection.execute(STATUS, [earlier.number])
+        except psycopg.errors.InvalidParameterValue:
+            return False
+        ((status,),) = await answer.fetchall()
+        if status == "in progress":
+            raise StillOpen
+        return bool(status == "committed")
+
     async def _execute(self, statement: Statement) -> Rows:
         if (answer := self._answers.pop(id(statement), None)) is not None:
             return answer
@@ -231,15 +278,18 @@ class AsyncAttempt:
             await self._connection.execute(BEGIN, prepare=False)
             await self._connection.execute(self._patience, prepare=False)
             await self._connection.execute(AWAKE, prepare=False)
+            number = None if statement.alone else await self._connection.execute(NUMBER)
             self._begun = True
             rows = await aexecute(
                 self._cursor, statement, self._clock, fetch_rows=not statement.alone
             )
             if statement.alone:
                 await self._connection.execute(COMMIT, prepare=False)
-        if statement.alone:
+        if number is None:
             self._begun = False
             rows = await self._cursor.fetchall()
+        else:
+            ((self._number,),) = await number.fetchall()
         return rows
 
     async def _send_together(self, statements: list[Statement]) -> Rows:

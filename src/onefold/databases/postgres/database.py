@@ -25,7 +25,7 @@ from onefold.databases.gathering.tasks import GatheredTasks
 from onefold.databases.gathering.threads import GatheredThreads
 from onefold.databases.postgres.attempt import AsyncAttempt, AsyncSession, Attempt, Session
 from onefold.databases.postgres.bell import PostgresBell, SilentBell
-from onefold.databases.postgres.effort import Effort
+from onefold.databases.postgres.effort import Effort, StillOpen
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.databases.postgres.execute import aexecute, execute
 from onefold.databases.postgres.label import without_password
@@ -106,8 +106,9 @@ class PostgresDatabase:
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in a transaction, again where the database asks for it.
 
-        A lost answer to the commit is no different: the operation's ids are the client's, so the
-        second try finds what the first one stored.
+        Where the answer to the commit is lost, the next try asks the server for it. A statement
+        that is committed by itself is sent again: its ids are the client's, so the second try finds
+        what the first one stored.
         """
         return self._transact(build, write=write)
 
@@ -125,10 +126,12 @@ class PostgresDatabase:
             pool, connection = self.get_connection()
             lost = False
             try:
-                attempt = Attempt(connection, self._clock, write=write, patient=patient)
+                attempt = Attempt(connection, self._clock, effort, write=write)
                 return attempt.run(build, self._resend if effort.resends else self._own)
             except Restart:
                 pause = effort.restart()
+            except StillOpen:
+                pause = effort.wait()
             except psycopg.Error as error:
                 lost = connection.broken or connection.closed
                 pause = effort.pause(error, connection_lost=lost)
@@ -156,10 +159,12 @@ class PostgresDatabase:
             pool, connection = await self.aget_connection()
             lost = False
             try:
-                attempt = AsyncAttempt(connection, self._clock, write=write, patient=patient)
+                attempt = AsyncAttempt(connection, self._clock, effort, write=write)
                 return await attempt.run(build, self._resend if effort.resends else self._own)
             except Restart:
                 pause = effort.restart()
+            except StillOpen:
+                pause = effort.wait()
             except psycopg.Error as error:
                 lost = connection.broken or connection.closed
                 pause = effort.pause(error, connection_lost=lost)
