@@ -291,6 +291,14 @@ def test_a_batch_names_the_item_that_cannot_be_accepted() -> None:
     assert [item.request.kind for item in prepare_all(jobs[:1], "", now=NOW)] == ["a"]
 
 
+def test_a_field_of_a_key_that_an_item_does_not_have_is_named_with_the_item() -> None:
+    rule = Unique("to")
+    jobs = [NewJob("email", {"to": 1}, unique=rule), NewJob("email", {"too": 1}, unique=rule)]
+
+    with pytest.raises(InvalidInput, match=r"item 1: unique names 'to', .*'email'.* has 'too'"):
+        prepare_all(jobs, "", now=NOW)
+
+
 def test_what_is_no_new_job_is_refused() -> None:
     jobs: list[Any] = [{"kind": "email"}]
 

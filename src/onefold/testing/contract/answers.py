@@ -70,7 +70,7 @@ class TestAnswers:
         wrong = NewJob("email", {"userId": 2}, unique=Unique("usrId"))
         with pytest.raises(InvalidInput, match=r"names 'usrId', .*'email'.* It has 'userId'"):
             subject.enqueue("email", {"userId": 2}, unique=Unique("usrId"))
-        with pytest.raises(InvalidInput, match=r"^item 1: unique names 'usrId'"):
+        with pytest.raises(InvalidInput, match="unique names 'usrId'"):
             subject.enqueue_many([fine, wrong])
         assert stored(subject) == 0
         lenient = Unique("usrId", missing="ignore")
