@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ru
 from onefold.calls.jobs import CallOptions, EnqueueOptions, JobCalls
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import given
+from onefold.model.awaited import reading
 from onefold.model.job import NewJob
 from onefold.model.request import prepare
 
@@ -99,13 +100,14 @@ class Enqueuer(Generic[P, R_co]):
         Arguments that do not fit are an `InvalidInput`, before anything is stored.
         """
         kind, payload, options = self._request(args, kwargs)
-        return self._calls.enqueue(kind, payload, **options).reading(self._declaration.read_result)
+        answer = self._calls.enqueue(kind, payload, **options)
+        return reading(answer, self._declaration.read_result)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R_co]:
         """`enqueue`, awaited."""
         kind, payload, options = self._request(args, kwargs)
         answer = await self._calls.aenqueue(kind, payload, **options)
-        return answer.reading(self._declaration.read_result)
+        return reading(answer, self._declaration.read_result)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[P, R_co]:
         """One call for `enqueue_many`. Options that were given by `using` go with it."""
@@ -119,13 +121,13 @@ class Enqueuer(Generic[P, R_co]):
         """
         new_jobs, options = self._requests(calls)
         answers = self._calls.enqueue_many(new_jobs, **options)
-        return answers.reading(self._declaration.read_result)
+        return reading(answers, self._declaration.read_result)
 
     async def aenqueue_many(self, calls: Iterable[Call[P, R_co]]) -> EnqueuedMany[R_co]:
         """`enqueue_many`, awaited."""
         new_jobs, options = self._requests(calls)
         answers = await self._calls.aenqueue_many(new_jobs, **options)
-        return answers.reading(self._declaration.read_result)
+        return reading(answers, self._declaration.read_result)
 
     def unique_key(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The unique key that such a job has, defaults of the signature applied."""

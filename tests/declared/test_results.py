@@ -28,6 +28,7 @@ from onefold import (
     Unique,
     UsageError,
 )
+from onefold.model.awaited import reading
 
 if TYPE_CHECKING:
     from onefold.job import JobFunction
@@ -273,7 +274,7 @@ def test_a_copy_does_not_know_whom_to_ask(store: Store, made_again: Any) -> None
 def test_many_answers_without_whom_to_ask_are_just_answers() -> None:
     many: EnqueuedMany[Any] = EnqueuedMany([Enqueued("a"), Enqueued("b", duplicate=True)])
 
-    assert many.reading(lambda job: job) is many
+    assert reading(many, lambda job: job) is many
     assert (list(many), many[0]) == ([Enqueued("a"), Enqueued("b", duplicate=True)], Enqueued("a"))
     assert repr(many) == "EnqueuedMany(inserted=1, skipped=1)"
 
@@ -284,3 +285,11 @@ def test_the_errors_of_waiting_survive_a_process_pool() -> None:
 
     assert str(pickle.loads(pickle.dumps(failed))) == str(failed)
     assert pickle.loads(pickle.dumps(timeout)).state == "ready"
+
+
+def test_an_answer_has_only_what_its_caller_needs() -> None:
+    public = {name for name in dir(Enqueued) if not name.startswith("_")}
+    fields = {"id", "duplicate", "inserted", "state", "mismatch", "replaced"}
+    assert public == fields | {"result", "aresult"}
+    many = {name for name in dir(EnqueuedMany(())) if not name.startswith("_")}
+    assert many == {"items", "next", "inserted", "skipped", "index", "count"}

@@ -78,9 +78,7 @@ def translated(error: psycopg.Error) -> Exception:
         return KeyReused(**json.loads(told.message_detail or ""))
     if error.sqlstate == "23505":
         assert told.constraint_name == "job_unique"
-        detail = json.loads(told.message_detail or "")
-        item = detail.pop("item") or 0
-        return AlreadyEnqueued(**detail, item=item)
+        return AlreadyEnqueued(**json.loads(told.message_detail or ""))
     return error
 
 

@@ -235,7 +235,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("priority", {"priority": 32768}, "must be a whole number from -32768 to 32767, got 32768"),
     ("priority", {"priority": True}, "must be a whole number"),
     ("priority", {"priority": 1.0}, "must be a whole number"),
-    ("max_attempts", {"max_attempts": 0}, "must be a whole number from 1 to 100, got 0"),
+    (
+        "max_attempts",
+        {"max_attempts": 0},
+        "1 to 100, got 0. The first attempt counts: 1 means no retry",
+    ),
     ("max_attempts", {"max_attempts": 101}, "must be a whole number from 1 to 100"),
     ("run_at", {"run_at": AT.replace(tzinfo=None)}, "needs a time zone"),
     ("expires_at", {"expires_at": AT.replace(tzinfo=None)}, "needs a time zone"),

@@ -10,6 +10,7 @@ from onefold.calls.results import JobResults
 from onefold.databases.gathering import Shared
 from onefold.errors import InvalidInput, JobNotFound, WrongState
 from onefold.model import given
+from onefold.model.awaited import asking
 from onefold.model.identity import parse_id
 from onefold.model.job import (
     Duplicates,
@@ -168,7 +169,7 @@ class JobCalls(HistoryCalls):
         with self._conductor.hooks.enqueueing((item,)) as under_way:
             answer = yield Gather(_shared(under_way.items[0], policy))
             under_way.answers = (answer,)
-        return answer.asking(self._results())
+        return asking(answer, self._results())
 
     def _results(self) -> JobResults:
         """Who is asked for the results of what is enqueued here."""
@@ -270,7 +271,7 @@ class JobCalls(HistoryCalls):
         answers: list[Enqueued] = yield Transaction(
             lambda sql: jobs.replay(sql, self._tenant, [wanted], fresh=fresh)
         )
-        return answers[0].asking(self._results())
+        return asking(answers[0], self._results())
 
     def replay_many(
         self,

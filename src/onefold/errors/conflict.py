@@ -22,18 +22,24 @@ class AlreadyEnqueued(Conflict):
 
     holder_id: str
     key: str
-    item: int
+    item: int | None
 
-    def __init__(self, *, key: str, holder_id: str, state: str | None, item: int) -> None:
-        """`holder_id` is the job that has the key, `item` the place in the batch."""
+    def __init__(
+        self, *, key: str, holder_id: str, state: str | None, item: int | None = None
+    ) -> None:
+        """`holder_id` is the job that has the key, `item` the place in a batch."""
         super().__init__(
-            f"item {item}: the key {key!r} is held by job {holder_id} ({state})."
+            f"{_place(item)} key {key!r} is held by job {holder_id} ({state})."
             ' Use on_duplicate="keep" to be answered with that job instead.',
             key=key,
             holder_id=holder_id,
             state=state,
             item=item,
         )
+
+
+def _place(item: int | None) -> str:
+    return "The" if item is None else f"item {item}: the"
 
 
 class KeyReused(Conflict):
@@ -44,9 +50,8 @@ class KeyReused(Conflict):
 
     def __init__(self, *, key: str, holder_id: str | None = None, item: int | None = None) -> None:
         """`holder_id` is the job, if a job has the key."""
-        where = "" if item is None else f"item {item}: "
         super().__init__(
-            f"{where}the key {key!r} was used before with a different request."
+            f"{_place(item)} key {key!r} was used before with a different request."
             " Use a new key for a new request.",
             key=key,
             holder_id=holder_id,

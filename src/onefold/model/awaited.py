@@ -9,7 +9,6 @@ from onefold.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
-    from typing import Self
 
     from typing_extensions import TypeVar
 
@@ -20,6 +19,8 @@ else:
     from typing import TypeVar
 
     R_co = TypeVar("R_co", covariant=True)
+
+A = TypeVar("A", bound="Asks")
 
 
 class Results(Protocol):
@@ -38,16 +39,23 @@ class Results(Protocol):
         ...
 
 
-class Awaited(Generic[R_co]):
-    """A job that can be waited for by whoever enqueued it.
+class Asks:
+    """An answer that may know who to ask for results.
 
-    Who to ask is kept beside the fields, not among them: it is no part of what is compared, shown
-    or pickled, and costs nothing where nobody waits.
+    It is kept beside the fields, not among them: it is no part of what is compared, shown or
+    pickled, and costs nothing where nobody waits.
     """
 
     __slots__ = ("_results",)
 
     _results: Results
+
+
+class Awaited(Asks, Generic[R_co]):
+    """A job that can be waited for by whoever enqueued it."""
+
+    __slots__ = ()
+
     id: str
 
     def result(self, *, timeout: timedelta | None = None) -> R_co:
@@ -65,18 +73,8 @@ class Awaited(Generic[R_co]):
         result: R_co = await self._source().await_(self.id, timeout)
         return result
 
-    def asking(self, results: Results) -> Self:
-        """The same object, from now on with somebody to ask."""
-        # Past the frozen fields around it: this is no field.
-        _SLOT.__set__(self, results)
-        return self
-
-    def reading(self, read: Callable[[Job], Any]) -> Self:
-        """The same object, from now on with its result made in another way."""
-        return self.asking(self._source().reading(read))
-
     def _source(self) -> Results:
-        results: Results | None = getattr(self, "_results", None)
+        results = results_of(self)
         if results is None:
             raise UsageError(
                 "This answer does not know its database any more (it was copied, or sent to another"
@@ -85,4 +83,23 @@ class Awaited(Generic[R_co]):
         return results
 
 
-_SLOT: Any = Awaited.__dict__["_results"]
+_SLOT: Any = Asks.__dict__["_results"]
+
+
+def results_of(answer: Asks) -> Results | None:
+    """Who the answer asks for results."""
+    found: Results | None = getattr(answer, "_results", None)
+    return found
+
+
+def asking(answer: A, results: Results) -> A:
+    """The same answer, from now on with somebody to ask."""
+    # Past the frozen fields around it: this is no field.
+    _SLOT.__set__(answer, results)
+    return answer
+
+
+def reading(answer: A, read: Callable[[Job], Any]) -> A:
+    """The same answer, from now on with its results made in another way."""
+    results = results_of(answer)
+    return answer if results is None else asking(answer, results.reading(read))

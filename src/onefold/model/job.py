@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
+from typing import Any, Generic, Literal, TypeAlias, overload
 
 import msgspec
 
-from onefold.model.awaited import Awaited, R_co, Results
+from onefold.model.awaited import Asks, Awaited, R_co, Results, asking, results_of
 from onefold.model.canonical import decode_payload
 from onefold.model.lifecycle import State
 from onefold.model.moment import MICROSECOND, from_micros
@@ -16,9 +16,6 @@ from onefold.model.options import Options, read_options
 from onefold.model.retention import Retention
 from onefold.model.retry import Backoff
 from onefold.model.unique import Unique
-
-if TYPE_CHECKING:
-    from typing import Self
 
 UniqueWhile: TypeAlias = Literal["queued", "active", "exists"]
 OnDuplicate: TypeAlias = Literal["keep", "raise", "replace", "rerun"]
@@ -91,7 +88,7 @@ class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
         return not self.duplicate
 
 
-class EnqueuedMany(Sequence[Enqueued[R_co]], Generic[R_co]):
+class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
     """One `Enqueued` per item, in order, and the counts."""
 
     def __init__(
@@ -107,13 +104,8 @@ class EnqueuedMany(Sequence[Enqueued[R_co]], Generic[R_co]):
         """Where a call by filter that came to its limit goes on (`after=`); None at the end."""
         self.inserted: int = sum(item.inserted for item in self.items)
         self.skipped: int = len(self.items) - self.inserted
-        self._results = results
-
-    def reading(self, read: Callable[[Job], Any]) -> Self:
-        """The same object, from now on with results made in another way."""
-        if self._results is not None:
-            self._results = self._results.reading(read)
-        return self
+        if results is not None:
+            asking(self, results)
 
     @overload
     def __getitem__(self, index: int) -> Enqueued[R_co]: ...
@@ -138,7 +130,8 @@ class EnqueuedMany(Sequence[Enqueued[R_co]], Generic[R_co]):
 
     def _asking(self, item: Enqueued[R_co]) -> Enqueued[R_co]:
         """Who to ask is told to an item when it is looked at: most of a large batch never are."""
-        return item if self._results is None else item.asking(self._results)
+        results = results_of(self)
+        return item if results is None else asking(item, results)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):

@@ -155,7 +155,7 @@ def _check(kind: object, queue: object, priority: object, max_attempts: object) 
     names.name(kind, "kind")
     names.queue(queue, "queue")
     _whole(priority, "priority", PRIORITIES)
-    _whole(max_attempts, "max_attempts", ATTEMPTS)
+    attempts(max_attempts)
 
 
 def _wants_a_key(job: NewJob) -> bool:
@@ -252,6 +252,17 @@ def _whole(value: object, field: str, allowed: range) -> int:
     if type(value) is not int or value not in allowed:
         raise InvalidInput(
             field, f"must be a whole number from {allowed[0]} to {allowed[-1]}, got {value!r}"
+        )
+    return value
+
+
+def attempts(value: object) -> int:
+    """A number of attempts."""
+    if type(value) is not int or value not in ATTEMPTS:
+        raise InvalidInput(
+            "max_attempts",
+            f"must be a whole number from {ATTEMPTS[0]} to {ATTEMPTS[-1]}, got {value!r}. The first"
+            " attempt counts: 1 means no retry",
         )
     return value
 

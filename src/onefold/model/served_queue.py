@@ -22,7 +22,7 @@ from onefold.model import names
 from onefold.model.limit import Limit
 from onefold.model.moment import MICROSECOND, from_micros, to_micros
 from onefold.model.options import stored_backoff, stored_keep
-from onefold.model.request import ATTEMPTS
+from onefold.model.request import attempts
 from onefold.model.retention import Retention
 from onefold.model.retry import Backoff, from_json
 
@@ -196,12 +196,7 @@ def checked(configuration: QueueConfiguration) -> QueueConfiguration:
     _check_endpoint(configuration.endpoint)
     _one_of(configuration.mode, "mode", MODES)
     _one_of(configuration.ack_timeout_action, "ack_timeout_action", ACTIONS)
-    attempts: object = configuration.max_attempts
-    if type(attempts) is not int or attempts not in ATTEMPTS:
-        bounds = f"{ATTEMPTS[0]} to {ATTEMPTS[-1]}"
-        raise InvalidInput(
-            "max_attempts", f"must be a whole number from {bounds}, got {attempts!r}"
-        )
+    attempts(configuration.max_attempts)
     _check_seconds(configuration.timeout, "timeout", TIMEOUTS)
     _check_seconds(configuration.ack_timeout, "ack_timeout", ACK_TIMEOUTS)
     stored_backoff(configuration.backoff)

@@ -82,11 +82,14 @@ def policy(
     )
 
 
-def enqueue(sql: Sql, items: Sequence[Prepared], policy: Policy) -> Operation[list[Enqueued]]:
+def enqueue(
+    sql: Sql, items: Sequence[Prepared], policy: Policy, *, singly: bool = False
+) -> Operation[list[Enqueued]]:
     """Store the jobs that are new, and answer for each item, in order.
 
     All or nothing: what this call has stored is taken back before an error of ours leaves, since
-    a caller may catch it and commit.
+    a caller may catch it and commit. The error names the item, unless each is a call of its own
+    (`singly`).
     """
     items = placed(items, sql.shards)
     published: dict[int, Published] = {}
@@ -96,7 +99,9 @@ def enqueue(sql: Sql, items: Sequence[Prepared], policy: Policy) -> Operation[li
         return [Enqueued(items[0].request.id)]
     try:
         yield from claim_publish_keys(sql, items, published, rounds=ROUNDS)
-        answers = yield from _answer(sql, _Batch(items, published, policy), tried=tried)
+        answers = yield from _answer(
+            sql, _Batch(items, published, policy, singly=singly), tried=tried
+        )
     except (AlreadyEnqueued, KeyReused, NeverSettled):
         yield from _take_back(sql, items, published)
         raise
@@ -114,12 +119,12 @@ def enqueue_singly(
     whose keys are known there is more to ask.
     """
     if policy != KEEP or not can_publish_at_once(sql, items):
-        return (yield from enqueue(sql, items, policy))
+        return (yield from enqueue(sql, items, policy, singly=True))
     new = yield from publish_at_once(sql, items)
     rest = [item for item in items if item.request.id not in new]
     found: dict[str, Enqueued] = {}
     if rest:
-        answers = yield from enqueue(sql, rest, policy)
+        answers = yield from enqueue(sql, rest, policy, singly=True)
         found = {item.request.id: answer for item, answer in zip(rest, answers, strict=True)}
     return [found.get(item.request.id) or Enqueued(item.request.id) for item in items]
 
@@ -140,9 +145,15 @@ class _Batch:
     """The items of one call, with the duplicates among themselves folded into their first."""
 
     def __init__(
-        self, items: Sequence[Prepared], published: dict[int, Published], policy: Policy
+        self,
+        items: Sequence[Prepared],
+        published: dict[int, Published],
+        policy: Policy,
+        *,
+        singly: bool,
     ) -> None:
         self.items = items
+        self._singly = singly
         self.published = published
         self.policy = policy
         self.leaders: list[int] = []
@@ -240,8 +251,12 @@ class _Batch:
                 key=self.items[index].request.unique_key or "",
                 holder_id=stand.id,
                 state=STATE_WORDS[stand.state],
-                item=index,
+                item=self._named(index),
             )
+
+    def _named(self, index: int) -> int | None:
+        """The place of an item, as its caller knows it."""
+        return None if self._singly else index
 
     def _mismatch(self, index: int, mismatch: bool, holder_id: str) -> bool:  # noqa: FBT001
         if mismatch and self.policy.on_mismatch == "raise":
@@ -249,7 +264,7 @@ class _Batch:
             known = self.published.get(index)
             by_publish = item.publish is not None and known is not None and not known.fresh
             key = item.publish.key.key if by_publish and item.publish else item.request.unique_key
-            raise KeyReused(key=key or "", holder_id=holder_id, item=index)
+            raise KeyReused(key=key or "", holder_id=holder_id, item=self._named(index))
         return mismatch
 
 

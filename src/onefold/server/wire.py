@@ -116,6 +116,9 @@ def _invalid(message: str) -> BadBody:
         return BadBody(_plain(f"{where}.{unknown[1]}"), "is no member that is known here")
     if missing := re.match(r"Object missing required field `(.*)`$", what, re.DOTALL):
         return BadBody(_plain(f"{where}.{missing[1]}"), "is missing")
+    if bound := re.match(r"Expected `(?:int|float)` (>=|<=) (.*)$", what):
+        word = "at least" if bound[1] == ">=" else "at most"
+        return BadBody(_plain(where), f"must be {word} {bound[2]}")
     reason = f"cannot be accepted: {what[:1].lower()}{what[1:].replace('`', '')}"
     return BadBody(_plain(where), reason)
 

@@ -327,3 +327,11 @@ async def test_json_by_its_other_names_is_taken(api: Api, media_type: str) -> No
 
     assert reply.status == 201
     await api.onefold.adelete(reply.json["id"])
+
+
+@pytest.mark.parametrize(("attempts", "words"), [(0, "at least 1"), (101, "at most 100")])
+async def test_a_bound_is_named(api: Api, attempts: int, words: str) -> None:
+    told = await refused(
+        api, f'{{"payload": 1, "maxAttempts": {attempts}}}'.encode(), "invalid_input"
+    )
+    assert told["detail"] == f"maxAttempts must be {words}. Nothing was stored."

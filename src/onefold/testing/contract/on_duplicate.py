@@ -38,6 +38,7 @@ class TestRaise:
             subject.enqueue("email", unique_key="k", on_duplicate="raise")
         assert (caught.value.key, caught.value.holder_id) == ("k", first.id)
         assert caught.value.evidence["state"] == "queued"
+        assert (caught.value.item, str(caught.value)[:11]) == (None, "The key 'k'"), "of one call"
         assert stored(subject) == 1
 
     def test_a_new_job_is_none(self, subject: Subject) -> None:
