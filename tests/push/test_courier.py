@@ -125,6 +125,7 @@ def test_a_hundred_times_too_many_requests_cost_no_attempt(place: Place) -> None
             job = await job_of(onefold, job_id)
             assert (job.state, job.attempt, job.fence) == ("completed", 1, 101)
             assert set(receiver.told("attempt")) == {1}
+            assert receiver.told("deferCount") == list(range(101))
 
         perform(play, onefold)
 

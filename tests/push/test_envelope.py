@@ -17,6 +17,7 @@ from onefold.surfaces.webhooks.outgoing import Signer
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 NEW = Secret("whsec_" + "bmV3" * 8, "1")
 OLD = Secret("whsec_" + "b2xk" * 8, "2", NOW + timedelta(hours=1))
+OLDEST = Secret("whsec_" + "YWdl" * 8, "3", NOW + timedelta(minutes=30))
 
 
 def a_job(payload: str = '{"orderId":"9482"}', *, queue: str = "payments", tenant: str = "") -> Job:
@@ -26,7 +27,7 @@ def a_job(payload: str = '{"orderId":"9482"}', *, queue: str = "payments", tenan
         worker=None, payload_text=payload, unique_key=None, unique_kind=None, generation=0,
         created_at_micros=0, ended_at_micros=None, keep_until_micros=None, expires_at_micros=None,
         result_text=None, error_text=None, reason=None, options_text=None, group_key=None,
-        taken_at_micros=None, read_at_micros=0,
+        taken_at_micros=None, defers=3, read_at_micros=0,
     )  # fmt: skip
 
 
@@ -40,12 +41,12 @@ def test_the_envelope_is_simpleqs_and_ours() -> None:
     envelope = msgspec.json.decode(body_of(job))
 
     assert list(envelope) == [
-        "id", "queue", "payload", "attempt", "maxAttempts", "createdAt", "kind", "fence",
-        "generation",
+        "id", "queue", "payload", "attempt", "maxAttempts", "deferCount", "createdAt", "kind",
+        "fence", "generation",
     ]  # fmt: skip
     assert envelope | {"createdAt": None} == {
         "id": job.id, "queue": "payments", "payload": {"orderId": "9482"}, "attempt": 2,
-        "maxAttempts": 8, "createdAt": None, "kind": "charge", "fence": 5,
+        "maxAttempts": 8, "deferCount": 3, "createdAt": None, "kind": "charge", "fence": 5,
         "generation": 0,
     }  # fmt: skip
     made = datetime.fromisoformat(envelope["createdAt"])
@@ -71,9 +72,7 @@ def test_our_own_receiver_and_simpleqs_verify_it() -> None:
     headers = headers_of(job, body, Signer([NEW]), now=NOW, agent="onefold/1")
 
     assert verified(headers, body, NEW) == job.id == headers["webhook-id"]
-    # Spelled out, as SimpleQ's adapters do it: the secret is text, and the body is all there is.
-    digest = hmac.new(NEW.text.encode(), body, hashlib.sha256).hexdigest()
-    assert headers["x-simpleq-signature"] == f"sha256={digest}"
+    assert headers["x-simpleq-signature"] == simpleqs(NEW, body)
     assert headers["Onefold-Fence"] == "5"
     assert headers["Onefold-Attempt"] == "2"
     assert headers["User-Agent"] == "onefold/1"
@@ -91,6 +90,33 @@ def test_while_secrets_are_rotated_either_verifies() -> None:
     assert verified(headers, body, NEW, now=later) == job.id
     with pytest.raises(BadSignature):
         verified(headers, body, Secret(OLD.text), now=later)
+
+
+def simpleqs(secret: Secret, body: bytes) -> str:
+    """As SimpleQ's adapters make it: the secret is text, and the body is all there is."""
+    return f"sha256={hmac.new(secret.text.encode(), body, hashlib.sha256).hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    ("secrets", "hours", "signs"),
+    [
+        ([NEW, OLD], 0, OLD),
+        ([NEW, OLD], 1, NEW),
+        ([NEW, OLD, OLDEST], 0, OLDEST),
+        ([NEW, OLD, OLDEST], 0.5, OLD),
+        ([NEW, OLD, OLDEST], 1, NEW),
+        ([NEW, Secret(OLD.text, "2")], 0, NEW),  # two for good: nothing is rotated
+    ],
+)
+def test_while_secrets_are_rotated_simpleqs_signature_is_the_old_ones(
+    secrets: list[Secret], hours: float, signs: Secret
+) -> None:
+    job, now = a_job(), NOW + timedelta(hours=hours)
+    body = body_of(job)
+
+    headers = headers_of(job, body, Signer(secrets), now=now, agent="onefold/1")
+
+    assert headers["x-simpleq-signature"] == simpleqs(signs, body)
 
 
 def test_every_try_has_a_time_of_its_own() -> None:

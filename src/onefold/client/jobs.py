@@ -46,6 +46,8 @@ class RemoteJob(Said, frozen=True, kw_only=True):
     """scheduled, ready, retrying, running, awaiting, completed, dead or cancelled."""
     attempts: int = 0
     max_attempts: int = 0
+    defers: int = msgspec.field(default=0, name="deferCount")
+    """How often it was deferred since it was enqueued or replayed."""
     fence: int = 0
     priority: int = 0
     payload: Json = None

@@ -29,6 +29,7 @@ class Envelope(Said, frozen=True, kw_only=True):
     payload: Any = None
     attempt: int = 1
     max_attempts: int = 1
+    defer_count: int = 0
     created_at: datetime | None = None
     kind: str = ""
     fence: int | None = None
@@ -83,6 +84,8 @@ class PushedJob:
         self.attempt: int = envelope.attempt
         """From 1."""
         self.max_attempts: int = envelope.max_attempts
+        self.defers: int = envelope.defer_count
+        """How often it was deferred since it was enqueued or replayed."""
         self.fence: int | None = envelope.fence
         """The number of this delivery, strictly growing per job: for conditional writes."""
         self.created_at: datetime | None = envelope.created_at

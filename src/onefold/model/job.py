@@ -164,6 +164,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     options_text: str | None
     group_key: str | None
     taken_at_micros: int | None
+    defers: int
+    """How often it was deferred since it was enqueued or replayed."""
     read_at_micros: int
     """The database's clock when this was read: what `status` is derived from."""
     awaiting: int | None = None

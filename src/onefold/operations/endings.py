@@ -140,6 +140,8 @@ class Move(msgspec.Struct, frozen=True):
     """Whose workers are woken, where the job is due again at once."""
     awaiting: int | None = None
     """The fence of a delivery that is given up for want of its ack: a late one still counts."""
+    deferred: bool = False
+    """True where it counts as a defer of the job."""
 
     @property
     def is_due(self) -> bool:
@@ -155,14 +157,14 @@ class Move(msgspec.Struct, frozen=True):
             self.id, int(step.state), step.attempt, step.vanished, step.run_at, step.reason,
             self.error, self.now if final else None, self.now + self.keep if final else None,
             self.replayed, int(self.fresh), step.not_before,
-            self.reserved, self.awaiting,
+            self.reserved, self.awaiting, int(self.deferred),
         )  # fmt: skip
 
 
 MOVE_COLUMNS: Final = (
     "shard", "id", "state", "attempt", "vanished", "run_at", "reason", "error", "ended_at",
     "keep_until", "replayed", "generations", "not_before",
-    "reserved", "awaiting",
+    "reserved", "awaiting", "defers",
 )  # fmt: skip
 
 
@@ -188,6 +190,7 @@ def move(locked: Locked, event: Event, step: Step, *, error: str | None = None) 
         next=locked.next if step.state.is_final else None,
         past=_past(locked, event, step, error),
         queue=locked.queue,
+        deferred=event is Event.DEFER,
     )
 
 

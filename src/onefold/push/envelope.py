@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from onefold.model.job import Job
     from onefold.surfaces.webhooks.outgoing import Signer
+    from onefold.surfaces.webhooks.secret import Secret
 
 FENCE: Final = "Onefold-Fence"
 ATTEMPT: Final = "Onefold-Attempt"
@@ -43,6 +44,7 @@ class Envelope(msgspec.Struct, frozen=True, rename="camel"):
     payload: Any
     attempt: int
     max_attempts: int
+    defer_count: int
     created_at: str
     kind: str
     fence: int
@@ -64,6 +66,7 @@ def body_of(job: Job) -> bytes:
             payload=msgspec.Raw(job.payload_text.encode()),
             attempt=job.attempt,
             max_attempts=job.max_attempts,
+            defer_count=job.defers,
             created_at=made.replace("+00:00", "Z"),
             kind=job.kind,
             fence=job.fence,
@@ -90,7 +93,17 @@ def headers_of(
     headers[ATTEMPT] = str(job.attempt)
     if signer is not None:
         headers.update(signer.sign(id=job.id, body=body, now=now))
-        # With the text of the newest secret as it was shown, as SimpleQ's adapters do.
-        newest = signer.keys[0][0].text
-        headers[SIMPLEQ] = f"sha256={mac(newest.encode(), body).hex()}"
+        # With the text of a secret as it was shown, as SimpleQ's adapters do.
+        secret = _only_secret(signer, now)
+        headers[SIMPLEQ] = f"sha256={mac(secret.text.encode(), body).hex()}"
     return headers
+
+
+def _only_secret(signer: Signer, now: datetime) -> Secret:
+    """For a header with one signature: while secrets are rotated, the oldest that still signs.
+
+    Its receiver knows one secret at a time, and changes over when the old one ends.
+    """
+    alive = [secret for secret, _ in signer.keys if not secret.expired(now)]
+    ending = [secret for secret in alive if secret.until is not None]
+    return ending[-1] if ending else alive[0]

@@ -117,6 +117,7 @@ def check_job(told: Any) -> None:
     assert told["status"] in STATUSES
     assert isinstance(told["attempts"], int)
     assert isinstance(told["maxAttempts"], int)
+    assert isinstance(told["deferCount"], int)
     assert isinstance(told["payload"], dict)
     for name in ("idempotencyKey", "lastError", "completedAt"):
         assert told[name] is None or isinstance(told[name], str), name

@@ -112,7 +112,7 @@ async def test_a_defer_holds_its_queue_by_default(api: Api, simpleq: SimpleQ, cl
     await simpleq.defer(job_id, 60, reason="down")
 
     job = await simpleq.get_job(job_id)
-    assert (job["status"], job["attempts"]) == ("pending", 0)
+    assert (job["status"], job["attempts"], job["deferCount"]) == ("pending", 0, 1)
     assert [entry["status"] for entry in job["history"]] == ["deferred"]
     assert await take(api) == 0
     clock.advance(timedelta(seconds=61))

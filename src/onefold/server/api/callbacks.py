@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from onefold.errors import ConflictingOptions
-from onefold.server.api.bounds import Fence, Seconds
+from onefold.server.api.bounds import Fence, Seconds, Yes
 from onefold.server.api.jobs import job_id_of
 from onefold.server.asking import FENCE, Said
 from onefold.server.problems import BadBody
@@ -65,7 +65,7 @@ class Accepted(Answer, omit_defaults=True):
     """It was heard."""
 
     id: str
-    accepted: bool
+    accepted: Yes
     already: bool = False
     """True where this delivery had ended in this way before."""
 

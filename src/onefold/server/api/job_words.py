@@ -82,6 +82,8 @@ class JobAnswer(Answer):
     status: Word
     attempts: int
     max_attempts: int
+    defer_count: int
+    """How often it was deferred since it was published or replayed."""
     idempotency_key: str | None
     payload: Any
     scheduled_for: str
@@ -159,6 +161,7 @@ def _members(job: Job) -> dict[str, Any]:
         "status": WORDS[state],
         "attempts": job.attempt,
         "max_attempts": job.max_attempts,
+        "defer_count": job.defers,
         "idempotency_key": job.idempotency_key,
         # As it is stored, which is JSON: nothing is read that nobody looks at.
         "payload": msgspec.Raw(job.payload_text.encode()),

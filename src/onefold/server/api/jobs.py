@@ -11,7 +11,7 @@ from onefold.errors import InvalidInput, JobNotFound
 from onefold.model.identity import parse_id
 from onefold.model.served_queue import qualified
 from onefold.operations import history
-from onefold.server.api.bounds import Moment
+from onefold.server.api.bounds import Moment, Yes
 from onefold.server.api.job_words import JobAnswer, JobWithHistory, said_of, said_with_history
 from onefold.server.asking import Said
 from onefold.server.route import Route
@@ -64,7 +64,7 @@ class Cancelled(Answer):
     """The job will not run again."""
 
     id: str
-    accepted: bool
+    accepted: Yes
     already: bool
     """True where it had been cancelled before."""
 

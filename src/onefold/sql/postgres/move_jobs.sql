@@ -5,6 +5,7 @@ set
     state = r.state,
     attempt = r.attempt,
     vanished = r.vanished,
+    defers = case when r.replayed then 0 else j.defers + r.defers end,
     run_at = coalesce(r.run_at, j.run_at),
     not_before = r.not_before,
     reason = r.reason,
@@ -27,10 +28,10 @@ from unnest(
     :id::text[], :state::smallint[], :attempt::smallint[], :vanished::smallint[],
     :run_at::bigint[], :reason::text[], :error::text[], :ended_at::bigint[], :keep_until::bigint[],
     :replayed::boolean[], :generations::integer[], :not_before::bigint[],
-    :reserved::boolean[], :awaiting::bigint[]
+    :reserved::boolean[], :awaiting::bigint[], :defers::integer[]
 ) as r (
     id, state, attempt, vanished, run_at, reason, error, ended_at, keep_until, replayed,
-    generations, not_before, reserved, awaiting
+    generations, not_before, reserved, awaiting, defers
 )
 where
     j.shard = (:shard::smallint[])[1]

@@ -17,4 +17,4 @@ where
 returning
     id, shard, tenant, queue, kind, state, priority, run_at, attempt, max_attempts, fence, lease_until,
     worker, payload, unique_key, unique_kind, generation, created_at, ended_at, keep_until,
-    expires_at, result, error, reason, options, group_key, taken_at, :now
+    expires_at, result, error, reason, options, group_key, taken_at, defers, :now

@@ -5,6 +5,7 @@ set
     state = r.state,
     attempt = r.attempt,
     vanished = r.vanished,
+    defers = case when r.replayed then 0 else onefold_job.defers + r.defers end,
     run_at = coalesce(r.run_at, onefold_job.run_at),
     not_before = r.not_before,
     reason = r.reason,
@@ -39,7 +40,8 @@ from (
         json_extract(value, '$[11]') as generations,
         json_extract(value, '$[12]') as not_before,
         json_extract(value, '$[13]') as reserved,
-        json_extract(value, '$[14]') as awaiting
+        json_extract(value, '$[14]') as awaiting,
+        json_extract(value, '$[15]') as defers
     from json_each(:rows)
 ) as r
 where onefold_job.shard = r.shard and onefold_job.id = r.id

@@ -248,6 +248,22 @@ class TestDefer:
             assert deferred.status == "scheduled"
             subject.clock.advance(HOUR)
 
+    def test_defers_are_counted_until_a_replay(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", backoff=AT_ONCE)
+        subject.engine.hand_back([subject.take_one()])
+        subject.engine.retry([subject.take_one()])
+        assert subject.job(answer.id).defers == 0
+        for defers in (0, 1, 2):
+            job = subject.take_one()
+            assert job.defers == defers
+            subject.defer_job(job.id, after=HOUR)
+            assert subject.defer_job(job.id, after=HOUR, fence=job.fence).status == "already"
+            subject.clock.advance(HOUR)
+        subject.engine.bury([subject.take_one()])
+        assert subject.job(answer.id).defers == 3
+        subject.replay(answer.id)
+        assert subject.take_one().defers == 0
+
     def test_a_job_that_is_handed_back_can_be_taken_at_once(self, subject: Subject) -> None:
         subject.enqueue("email", max_attempts=1)
         first = subject.take_one()

@@ -1,6 +1,9 @@
 -- Enqueue from SQL changes holders too: `on_duplicate` may be replace or rerun, with the rules of the
 -- operations. The answer has one more column, so the functions are made anew.
 
+-- How often a job was deferred since it was enqueued or replayed.
+alter table onefold.job add column defers integer not null default 0;
+
 drop function onefold.onefold_enqueue(
     text, text, text, integer, integer, timestamptz, text, text, text[], jsonb, interval, text,
     interval, boolean, text, interval, text, timestamptz, text, text, text, timestamptz

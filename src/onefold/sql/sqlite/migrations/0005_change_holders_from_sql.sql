@@ -1,4 +1,4 @@
--- Enqueue from SQL is for PostgreSQL: a SQLite file has no functions. Nothing changes here, so that both
--- databases stay at the same schema.
+-- Enqueue from SQL is for PostgreSQL: a SQLite file has no functions.
 
-select 1;
+-- How often a job was deferred since it was enqueued or replayed.
+alter table onefold_job add column defers integer not null default 0;
