@@ -2,7 +2,8 @@
 
 It forwards bytes. When it is told to lose the next answer to a commit, it lets the commit through,
 waits until the server has answered, and cuts both ends without passing the answer on: the client
-cannot know what became of its commit.
+cannot know what became of its commit. When it is told to forget listeners, it reads what comes
+and passes nothing on: neither end hears that the other is gone.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ class Proxy:
         self._parts = conninfo_to_dict(server_url)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
+        self._wires: list[Wire] = []
         self._lock = threading.Lock()
         self._losing = 0
         self._swallowing = False
@@ -79,6 +81,19 @@ class Proxy:
         """Come back when nothing is kept back."""
         self._flows.wait()
 
+    @property
+    def listeners(self) -> int:
+        """How many connections have sent LISTEN."""
+        with self._lock:
+            return sum(wire.listens for wire in self._wires)
+
+    def forget_listeners(self) -> None:
+        """Pass nothing on any more where LISTEN was sent."""
+        with self._lock:
+            for wire in self._wires:
+                if wire.listens:
+                    wire.silent.set()
+
     def cut(self) -> None:
         """Cut every connection, as a network does."""
         with self._lock:
@@ -97,7 +112,9 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 self.accepted += 1
-                Wire(self, client, self._connect())
+                wire = Wire(self, client, self._connect())
+                with self._lock:
+                    self._wires.append(wire)
 
     def _connect(self) -> socket.socket:
         host, port = str(self._parts.get("host", "")), int(self._parts.get("port") or 5432)
@@ -129,6 +146,8 @@ class Wire:
         self._client = client
         self._server = server
         self._deaf = threading.Event()
+        self.silent = threading.Event()
+        self.listens = False
         self._in_transaction = False
         proxy.add(client, server)
         for forward in (self._to_server, self._to_client):
@@ -137,6 +156,9 @@ class Wire:
     def _to_server(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._client.recv(65_536):
+                self.listens = self.listens or b"listen " in data
+                if self.silent.is_set():
+                    continue
                 self._proxy.flows()
                 commits = self._commits(data)
                 if commits and self._proxy.swallows(self._server):
@@ -163,6 +185,8 @@ class Wire:
             while data := self._server.recv(65_536):
                 if self._deaf.is_set():
                     break
+                if self.silent.is_set():
+                    continue
                 self._client.sendall(data)
         self._cut()
 

@@ -1,4 +1,8 @@
-"""The doorbell of PostgreSQL: LISTEN, on a connection of its own, which is made anew when lost."""
+"""The doorbell of PostgreSQL: LISTEN, on a connection of its own, which is made anew when lost.
+
+Who only listens sends nothing, and does not hear that the other side has forgotten the connection.
+So the server is asked for an answer every few seconds, as often as an idle worker looks.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 
+from onefold.databases.postgres.loop_pool import AGAIN
 from onefold.errors import DatabaseError
 from onefold.operations.statement import quoted
 
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
 CHANNEL_BYTES: Final = 63
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
+CHECK: Final = 5.0
+"""Seconds between two checks of the connection."""
+ANSWER: Final = 3.0
+"""Seconds that the server has to answer one."""
 
 
 def channel(schema: str) -> str:
@@ -50,16 +59,32 @@ class PostgresBell:
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     async def _hear(self, ring: Ring) -> None:
+        connection = await self._connect()
         try:
-            async with await self._connect() as connection:
-                listen = sql.SQL("listen {}").format(sql.Identifier(self._channel))
-                await connection.execute(listen)
-                self.is_heard, self._pause = True, FIRST_PAUSE
-                ring(None)  # nobody rang while nobody listened
-                async for notification in connection.notifies():
+            listen = sql.SQL("listen {}").format(sql.Identifier(self._channel))
+            await connection.execute(listen)
+            self.is_heard, self._pause = True, FIRST_PAUSE
+            ring(None)  # nobody rang while nobody listened
+            while await _answers(connection):
+                async for notification in connection.notifies(timeout=CHECK):
                     ring(notification.payload)
         finally:
             self.is_heard = False
+            await connection.close()
+
+
+async def _answers(connection: psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the server answers in time; raises where it is known to be gone."""
+    asked = asyncio.create_task(connection.execute("select 1"))
+    done, _ = await asyncio.wait({asked}, timeout=ANSWER)
+    if done:
+        await asked
+        return True
+    # Told again and again: psycopg first waits for a server that it asks to cancel the statement.
+    while not asked.done():
+        asked.cancel()
+        await asyncio.wait({asked}, timeout=AGAIN)
+    return False
 
 
 class SilentBell:

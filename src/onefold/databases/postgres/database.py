@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
 import psycopg_pool
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases import raise_translated
@@ -67,6 +68,15 @@ def _in_use(waited: timedelta) -> DatabaseBusy:
     )
 
 
+_TCP: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""A network that swallows everything is noticed in half a minute, well within a lease."""
+
 _graveyard: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
 
@@ -88,6 +98,8 @@ class PostgresDatabase:
         """Nothing is connected yet."""
         self.url = url
         self.label: str = without_password(url)
+        given = conninfo_to_dict(url)
+        self._tcp = {name: value for name, value in _TCP.items() if name not in given}
         self.sql: Sql = Sql("postgres", schema=schema, notifies=notifies)
         self._own = self.sql.restarting()
         self._resend = self.sql.restarting(resends=True)
@@ -302,36 +314,30 @@ class PostgresDatabase:
             "min_size": 0,
             "max_size": CONNECTIONS,
             "timeout": self.busy_timeout.total_seconds(),
-            "kwargs": {
-                "autocommit": True,
-                "row_factory": tuple_row,
-                "client_encoding": "utf8",
-                "connect_timeout": self._patience,
-                "prepare_threshold": self._prepare_threshold,
-            },
+            "kwargs": self._connection_settings(self._prepare_threshold),
             "name": "onefold",
+        }
+
+    def _connection_settings(self, prepare_threshold: int | None) -> dict[str, Any]:
+        return {
+            "autocommit": True,
+            "row_factory": tuple_row,
+            "client_encoding": "utf8",
+            "connect_timeout": self._patience,
+            "prepare_threshold": prepare_threshold,
+            **self._tcp,
         }
 
     def _connect(self) -> psycopg.Connection[TupleRow]:
         try:
-            return psycopg.connect(
-                self.url,
-                autocommit=True,
-                client_encoding="utf8",
-                connect_timeout=self._patience,
-                prepare_threshold=None,
-            )
+            return psycopg.connect(self.url, **self._connection_settings(None))
         except psycopg.Error as error:
             raise_translated(translated(error, self.label, self._exhausted()), error)
 
     async def _aconnect(self) -> psycopg.AsyncConnection[TupleRow]:
         try:
             return await psycopg.AsyncConnection.connect(
-                self.url,
-                autocommit=True,
-                client_encoding="utf8",
-                connect_timeout=self._patience,
-                prepare_threshold=None,
+                self.url, **self._connection_settings(None)
             )
         except psycopg.Error as error:
             raise_translated(translated(error, self.label, self._exhausted()), error)

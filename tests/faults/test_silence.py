@@ -1,0 +1,92 @@
+"""A wire that swallows everything, without a word to either end."""
+
+import asyncio
+import os
+import socket
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Onefold
+from onefold.databases.postgres import bell
+from onefold.databases.postgres.database import PostgresDatabase
+from tests.faults.callers import Colour
+from tests.faults.proxy import Proxy
+from tests.faults.servers import until
+
+NEVER = timedelta(minutes=10)
+"""Between two looks: what a worker takes before, it was told of."""
+
+
+def test_a_listener_that_hears_nothing_is_renewed(
+    proxy: Proxy, postgres_url: str, migrated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bell, "CHECK", 0.2)
+    monkeypatch.setattr(bell, "ANSWER", 1.0)
+
+    async def play(other: Onefold) -> None:
+        async with Onefold(proxy.url, schema=migrated) as onefold:
+
+            @onefold.job
+            def work() -> None: ...
+
+            async with onefold.worker(poll=NEVER, chores=False):
+                await asyncio.to_thread(until, lambda: proxy.listeners)
+                proxy.forget_listeners()
+                await asyncio.to_thread(until, lambda: proxy.listeners > 1)
+                job = await asyncio.to_thread(other.enqueue, "work")
+                await asyncio.to_thread(until, lambda: _state(other, job.id) == "completed")
+
+    with Onefold(postgres_url, schema=migrated) as other:
+        asyncio.run(play(other))
+
+
+def _state(onefold: Onefold, job_id: str) -> str | None:
+    job = onefold.get(job_id)
+    return None if job is None else job.state
+
+
+OPTIONS: dict[str, int] = {
+    "keepalives_idle": getattr(socket, "TCP_KEEPIDLE", 4),
+    "keepalives_interval": socket.TCP_KEEPINTVL,
+    "keepalives_count": socket.TCP_KEEPCNT,
+    "tcp_user_timeout": getattr(socket, "TCP_USER_TIMEOUT", 18),
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, [15, 5, 3, 15_000]),
+        ({"keepalives_idle": "77", "tcp_user_timeout": "9000"}, [77, 5, 3, 9000]),
+    ],
+    ids=["ours", "the application's"],
+)
+def test_connections_know_how_long_to_wait_for_a_network(
+    proxy: Proxy, migrated: str, colour: Colour, given: dict[str, str], found: list[int]
+) -> None:
+    settings = "".join(f"&{name}={value}" for name, value in given.items())
+
+    async def play() -> None:
+        async with Onefold(proxy.url + settings, schema=migrated) as onefold:
+            database = onefold._conductor.database
+            assert isinstance(database, PostgresDatabase)
+            if colour == "async":
+                pool, connection = await database.aget_connection()
+                assert _options(connection) == found
+                await pool.putconn(connection)
+                async with await database._aconnect() as listener:
+                    assert _options(listener) == found
+            else:
+                threads, session = database.get_connection()
+                assert _options(session) == found
+                threads.putconn(session)
+
+    asyncio.run(play())
+
+
+def _options(connection: Any) -> list[int]:
+    with socket.socket(fileno=os.dup(connection.fileno())) as found:
+        assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        return [found.getsockopt(socket.IPPROTO_TCP, option) for option in OPTIONS.values()]
