@@ -3,7 +3,8 @@ import logging
 import sys
 from typing import Any
 
-from onefold.cli.logs import JsonFormatter, TextFormatter
+from onefold.cli.logs import JsonFormatter
+from onefold.worker.lines import TextFormatter
 
 
 def record(message: str = "hello %s", *args: object, **extra: Any) -> logging.LogRecord:

@@ -18,13 +18,13 @@ from rich.logging import RichHandler
 from onefold import InvalidInput
 from onefold.model.failure import printable, shown
 from onefold.worker.handler import running
+from onefold.worker.lines import TextFormatter
 
 if TYPE_CHECKING:
     from onefold.calls.hooks import Hooks
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
-JOB_FIELDS: Final = ("job_id", "kind", "attempt")
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
     "message",
@@ -71,7 +71,7 @@ def _handler(form: str) -> logging.Handler:
         handler.setFormatter(TextFormatter("%(message)s"))
     else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        handler.setFormatter(TextFormatter())
     return handler
 
 
@@ -90,24 +90,6 @@ class _Knows(logging.Filter):
         if self._worker is not None:
             fields.setdefault("worker", self._worker)
         return True
-
-
-class TextFormatter(logging.Formatter):
-    """A line, with the job at its end where there is one and the line does not name it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line, and below it what a handler has raised, wherever that was."""
-        text = super().format(record)
-        raised = record.__dict__.get("exception")
-        return f"{text}\n{raised}" if isinstance(raised, str) else text
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
-        """The line without its traceback."""
-        line = super().formatMessage(record)
-        job_id, kind, attempt = (record.__dict__.get(field) for field in JOB_FIELDS)
-        if job_id is None or str(job_id) in line:
-            return line
-        return f"{line} [job {job_id}, {kind}, attempt {attempt}]"
 
 
 class JsonFormatter(logging.Formatter):

@@ -2,6 +2,8 @@
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from onefold import Onefold
 from tests.fixtures.colours import Store
@@ -9,6 +11,8 @@ from tests.http.django.project import Project
 from tests.worker.stage import ended, perform
 
 MakeProject = Callable[..., Project]
+
+APPS = ["onefold.surfaces.django", "shop"]
 
 JOBS = """
 from django.db import connection
@@ -34,7 +38,7 @@ def test_a_worker_runs_jobs_and_tasks_until_a_signal(
     make_project: MakeProject, store: Store
 ) -> None:
     project = make_project(
-        INSTALLED_APPS=["onefold.surfaces.django", "shop"],
+        INSTALLED_APPS=APPS,
         TASKS={"default": {"BACKEND": "onefold.surfaces.django.task_backend.OnefoldBackend"}},
     )
     project.write("shop/__init__.py", "")
@@ -53,6 +57,65 @@ def test_a_worker_runs_jobs_and_tasks_until_a_signal(
     assert worker.returncode == 0
     assert found[counted] > 0
     assert found[doubled] == 42
+
+
+def logged(folder: Path, *options: str, **settings: Any) -> str:
+    """What a worker prints that runs one job which fails and one which does not, and stops."""
+    file = folder / "db.sqlite3"
+    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)}
+    project = Project(folder / "project", database, INSTALLED_APPS=APPS, **settings)
+    project.write("shop/__init__.py", "")
+    project.write("shop/jobs.py", JOBS)
+    with Onefold(f"sqlite:///{file}") as onefold:
+        fails = onefold.enqueue("count", {"table": "nothing"}, max_attempts=1).id
+        works = onefold.enqueue("count", {"table": "onefold_job"}).id
+        worker = project.start("onefold_worker", "--name", "bertha", *options)
+        perform(lambda: ended(onefold, fails, works), onefold)
+        worker.send_signal(signal.SIGTERM)
+        said, complained = worker.communicate()
+    assert worker.returncode == 0
+    return said + complained
+
+
+def test_a_worker_shows_its_log_where_the_project_says_nothing_of_logging(tmp_path: Path) -> None:
+    said = logged(tmp_path)
+
+    assert "onefold.worker: Worker bertha on " in said
+    assert "was buried in attempt 1" in said
+    assert 'shop/jobs.py", line' in said
+    assert "onefold.worker: The worker bertha has stopped." in said
+
+
+def test_a_worker_shows_only_warnings_where_it_is_asked_for_less(tmp_path: Path) -> None:
+    said = logged(tmp_path, "--verbosity", "0")
+
+    assert "bertha" not in said
+    assert "was buried in attempt 1" in said
+
+
+def test_a_worker_leaves_the_logging_of_the_project_alone(tmp_path: Path) -> None:
+    said = logged(tmp_path, LOGGING=logging_at("WARNING"))
+
+    assert "ours ERROR Job" in said
+    assert "bertha" not in said
+    assert 'give the logger "onefold" the level INFO' in said
+
+
+def test_a_worker_logs_as_the_project_says(tmp_path: Path) -> None:
+    said = logged(tmp_path, LOGGING=logging_at("INFO"))
+
+    assert said.count("Worker bertha on ") == said.count("ours INFO Worker bertha on ") == 1
+    assert "give the logger" not in said
+
+
+def logging_at(level: str) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"ours": {"format": "ours %(levelname)s %(message)s"}},
+        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ours"}},
+        "root": {"handlers": ["console"], "level": level},
+    }
 
 
 def test_a_worker_without_tables_says_what_to_do(make_project: MakeProject, store: Store) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
 from onefold.errors import OnefoldError
 from onefold.surfaces.django.project import get_onefold
+from onefold.worker.lines import TextFormatter
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
     from onefold.worker.settings import WorkerOptions
+
+LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG, logging.DEBUG)
+"""What is shown at each `--verbosity`."""
 
 
 class Command(BaseCommand):
@@ -37,10 +42,28 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Work."""
         del args
+        if not self._shows_logs(options["verbosity"]) and options["verbosity"] > 0:
+            self.stdout.write(
+                "The worker starts. LOGGING shows only its warnings: for a line of each job, give"
+                ' the logger "onefold" the level INFO there.'
+            )
         try:
             get_onefold().run_worker(**_worker_options(options))
         except OnefoldError as error:
             raise CommandError(str(error)) from error
+
+    def _shows_logs(self, verbosity: int) -> bool:
+        """Where LOGGING has no handler for our log, it goes to stderr.
+
+        False where LOGGING has one, and hides what is less than a warning from it.
+        """
+        log = logging.getLogger("onefold")
+        if not log.hasHandlers():
+            handler = logging.StreamHandler()
+            handler.setFormatter(TextFormatter())
+            log.addHandler(handler)
+            log.setLevel(LEVELS[verbosity])
+        return log.isEnabledFor(logging.INFO)
 
 
 def _worker_options(options: dict[str, Any]) -> WorkerOptions:
