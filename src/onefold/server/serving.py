@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ from onefold.server.app import ServerApp
 from onefold.server.loopback import is_loopback
 from onefold.server.metrics import counted_together
 from onefold.server.settings import ServerSettings
+from onefold.worker import lifeline
 
 VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
 HEADERS: Final = 64 * 1024
@@ -42,6 +45,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """How long a client may take to send its headers."""
     log_format: str = "text"
     log_level: str = "info"
+    main: int = 0
+    """The process that starts the others."""
 
     @property
     def url(self) -> str:
@@ -53,6 +58,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 async def prepare(order: Order) -> list[str]:
     """Check what can be checked before anything is served; answers with what to tell."""
+    refuse_taken(order.host, order.port)
     lines: list[str] = []
     async with Onefold(order.database, schema=order.schema) as onefold:
         if order.migrate:
@@ -98,7 +104,9 @@ def serve(order: Order, target: str) -> None:
 
     anonymous = is_loopback(order.host)
     order = msgspec.structs.replace(
-        order, settings=msgspec.structs.replace(order.settings, anonymous=anonymous)
+        order,
+        main=os.getpid(),
+        settings=msgspec.structs.replace(order.settings, anonymous=anonymous),
     )
     os.environ[VARIABLE] = msgspec.json.encode(order).decode()
     grace = int(order.settings.grace.total_seconds()) + 5
@@ -140,8 +148,27 @@ def ordered() -> Order:
 
 
 def application(order: Order) -> ServerApp:
-    """The application of one process."""
+    """The application of one process, which ends when the first one is gone."""
+    lifeline.hold_to_parent(order.main, order.settings.grace)
     return ServerApp(Onefold(order.database, schema=order.schema), order.settings, closes=True)
+
+
+def refuse_taken(host: str, port: int) -> None:
+    """Refuse a port that another process listens on: granian would share it in silence."""
+    try:
+        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET  # noqa: PLR2004
+    except ValueError:
+        raise InvalidInput("host", f"must be an IP address like 127.0.0.1, got {host!r}") from None
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # Connections that ended a moment ago are no obstacle.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        raise UsageError(
+            f"The server cannot listen on {host}, port {port}: {error.strerror}. Stop what listens"
+            " there, or choose another address or port (--host, --port)."
+        ) from error
 
 
 def checked_port(port: int) -> int:

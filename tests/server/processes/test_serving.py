@@ -111,6 +111,50 @@ def test_several_processes_share_a_port(sqlite_place: Place, serve: Serve) -> No
     until(both, "only one process answers")
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_no_process_outlives_the_first(sqlite_place: Place, serve: Serve, processes: str) -> None:
+    server = serve(sqlite_place, "--processes", processes, "--grace", "1s")
+
+    server.kill_main()
+
+    until(lambda: not server.is_open(), "for all of its processes to end")
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_done(
+    sqlite_place: Place, serve: Serve, tmp_path: Path
+) -> None:
+    first = serve(sqlite_place, "--no-push")
+    untouched = tmp_path / "untouched.db"
+    second = Serving(f"sqlite:///{untouched}", "--port", str(first.port), folder=tmp_path)
+    second.launch()
+
+    assert second.wait() == 2
+    assert f"cannot listen on 127.0.0.1, port {first.port}: Address already" in second.said()
+    assert "--port" in second.said()
+    assert not untouched.exists()
+    assert first.ask("GET", "/readyz").status == 200
+
+
+def test_the_port_of_a_server_that_has_ended_can_be_had_at_once(
+    sqlite_place: Place, serve: Serve
+) -> None:
+    """With connections that the system still remembers."""
+    server = serve(sqlite_place, "--no-push")
+    assert server.ask("GET", "/healthz").status == 200
+    server.terminate()
+    assert server.wait() == 0
+
+    server.start()
+
+
+def test_an_address_that_is_none_is_refused(sqlite_place: Place, tmp_path: Path) -> None:
+    server = Serving(sqlite_place.url, "--host", "localhost", folder=tmp_path)
+    server.launch()
+
+    assert server.wait() == 2
+    assert "host must be an IP address like 127.0.0.1" in server.said()
+
+
 def test_a_public_address_is_refused_while_there_is_no_key(
     place: Place, serve: Serve, tmp_path: Path
 ) -> None:
