@@ -8,8 +8,7 @@ import msgspec
 import typer
 
 from onefold.cli.describing import when
-from onefold.cli.desk import Desk, at_desk
-from onefold.cli.queues import ListsByDefault
+from onefold.cli.desk import Desk, ListsByDefault, at_desk
 from onefold.cli.written import duration
 from onefold.model.api_key import key_scopes
 

@@ -8,6 +8,7 @@ the present folder upwards, that has anything to say about Onefold; onefold.toml
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -16,8 +17,9 @@ from onefold import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
+DATABASE: Final = "sqlite:///onefold.db"
+"""The database where nothing names another."""
 TIME: Final = str | int | float
 
 WORKER: Final[Mapping[str, Any]] = {
@@ -79,6 +81,12 @@ def read_configuration(folder: Path, command: str = "worker") -> Configuration:
                 said = table.get(command, {})
                 return Configuration(path, _read(said, command, f"{prefix}{command}", path))
     return Configuration(None, {})
+
+
+def configured(command: str, key: str) -> str | None:
+    """A text that the nearest file has for a command; None where it has none."""
+    found = read_configuration(Path.cwd(), command).said.get(key)
+    return None if found is None else str(found)
 
 
 def _table(path: Path) -> Mapping[str, Any] | None:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from onefold import ConflictingOptions, UsageError, WrongState
 from onefold.calls.jobs import FindOptions  # noqa: TC001 - read by typer
-from onefold.cli import written
-from onefold.cli.describing import SHORT, job_value, problem, when
-from onefold.cli.desk import Desk, at_desk
-from onefold.cli.expanding import Expand, expanded
-from onefold.cli.jobs import found_job, show_job
+from onefold.cli.describing import SHORT, problem, when
+from onefold.cli.desk import Desk, ListsByDefault, at_desk
+from onefold.cli.jobs import (
+    AfterOption,
+    JobId,
+    PageOption,
+    filtered,
+    found_job,
+    show_job,
+    show_page,
+)
 
 if TYPE_CHECKING:
     from onefold import Job
 
 dead: typer.Typer = typer.Typer(
+    cls=ListsByDefault,
     help="Dead letters: list, show, replay and drop them.",
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-JobId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]
 MaybeJobId: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="ID", help="The id of one job; or say a filter.")
 ]
@@ -38,55 +43,8 @@ YesOption: TypeAlias = Annotated[
 ]
 
 COLUMNS = ("id", "kind", "queue", "attempts", "ended", "reason", "error")
-ALL: FindOptions = {"status": "dead"}
 COUNTED = 1000
 """Dead letters that are counted for somebody who has not said --yes yet."""
-
-
-def read_filters(
-    *,
-    kind: Annotated[str | None, typer.Option(metavar="NAME", help="Of this kind.")] = None,
-    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Of this queue.")] = None,
-    error_type: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose last error is of this type.")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Buried for this reason.")
-    ] = None,
-    tag: Annotated[str | None, typer.Option(metavar="TEXT", help="With this tag.")] = None,
-    created_from: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Enqueued then or later: 2026-03-29, or 2h for ago."),
-    ] = None,
-    created_before: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Enqueued before then.")
-    ] = None,
-    ended_from: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Buried then or later.")
-    ] = None,
-    ended_before: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Buried before then.")
-    ] = None,
-) -> FindOptions:
-    """What was said of the dead letters that are meant."""
-    texts = {
-        "kind": kind, "queue": queue, "error_type": error_type, "reason": reason, "tag": tag,
-    }  # fmt: skip
-    moments = {
-        "created_from": created_from,
-        "created_before": created_before,
-        "ended_from": ended_from,
-        "ended_before": ended_before,
-    }
-    filters: dict[str, Any] = {
-        name: written.moment(text, name) for name, text in moments.items() if text is not None
-    }
-    filters |= {name: text for name, text in texts.items() if text is not None}
-    return cast("FindOptions", {**ALL, **filters})
-
-
-filtered: Expand = expanded("filters", read_filters)
-"""Gives a command the options that say which dead letters are meant."""
 
 
 @dead.command("list")
@@ -96,21 +54,12 @@ def list_dead(
     desk: Desk,
     filters: FindOptions,
     *,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")] = 50,
-    after: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier list.")
-    ] = None,
+    limit: PageOption = 50,
+    after: AfterOption = None,
 ) -> None:
-    """List dead letters, the newest first."""
-    page = desk.calls.find(limit=limit, after=after, newest_first=True, **filters)
-    desk.answer_table(
-        {"jobs": [job_value(job) for job in page], "next": page.next},
-        COLUMNS,
-        [_row(job) for job in page],
-        none="There are no such dead letters.",
-    )
-    if page.next is not None and not desk.as_json:
-        typer.echo(f"There are more: --after {page.next}")
+    """List dead letters, the newest first. The same as `onefold dead`."""
+    page = desk.calls.find(limit=limit, after=after, newest_first=True, **_dead(filters))
+    show_page(desk, page, COLUMNS, _row, none="There are no such dead letters.")
 
 
 @dead.command()
@@ -146,7 +95,7 @@ def replay(
             else f"Replayed {answer.id}.",
         )
     _check_many(desk, filters, "replay", everything=everything, yes=yes)
-    answers = desk.calls.replay_many(fresh=fresh, limit=limit, **filters)
+    answers = desk.calls.replay_many(fresh=fresh, limit=limit, **_dead(filters))
     skipped = f"; {answers.skipped} whose key a newer job has were left" if answers.skipped else ""
     return desk.answer(
         {"replayed": answers.inserted, "skipped": answers.skipped},
@@ -172,8 +121,12 @@ def drop(
         dropped = int(desk.calls.delete(_found(desk, job_id).id))
     else:
         _check_many(desk, filters, "drop", everything=everything, yes=yes)
-        dropped = desk.calls.delete_many(limit=limit, **filters)
+        dropped = desk.calls.delete_many(limit=limit, **_dead(filters))
     desk.answer({"dropped": dropped}, f"Dropped {dropped}.")
+
+
+def _dead(filters: FindOptions) -> FindOptions:
+    return {**filters, "status": "dead"}
 
 
 def _found(desk: Desk, job_id: str) -> Job:
@@ -184,7 +137,7 @@ def _found(desk: Desk, job_id: str) -> Job:
 
 
 def _refuse_filters(filters: FindOptions, *, everything: bool) -> None:
-    if filters != ALL or everything:
+    if filters or everything:
         raise ConflictingOptions("ID", "means one job: leave filters and --all out")
 
 
@@ -192,11 +145,11 @@ def _check_many(
     desk: Desk, filters: FindOptions, verb: str, *, everything: bool, yes: bool
 ) -> None:
     """A slip, such as a variable that is empty, must not reach all dead letters at once."""
-    if filters == ALL and not everything:
+    if not filters and not everything:
         raise UsageError(f"Say which: the ID of one job, a filter, or --all to {verb} all of them.")
     if yes:
         return
-    page = desk.calls.find(limit=COUNTED, **filters)
+    page = desk.calls.find(limit=COUNTED, **_dead(filters))
     count = f"{len(page)} or more" if page.next is not None else str(len(page))
     raise UsageError(f"This would {verb} {count} of the dead letters. Say --yes to do it.")
 

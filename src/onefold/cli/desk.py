@@ -1,7 +1,8 @@
 """The desk of an operator: a database, a tenant, and the way in which answers are wanted.
 
 `@at_desk` opens it for a command and gives the command the options that every one of them has:
-`--database`, `--schema` or `--app`, `--tenant`, `--json`.
+`--database`, `--schema` or `--app`, `--tenant`, `--json`. Without `--database` and `--app`, it is
+the database that `onefold serve` and `onefold worker` would use.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 from onefold import ConflictingOptions, Onefold, UsageError
+from onefold.cli.config import DATABASE, configured
 from onefold.cli.describing import json_text
 from onefold.cli.expanding import Expand, expanded
 from onefold.cli.loading import load_app
+from onefold.databases.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -38,7 +42,12 @@ DatabaseOption: TypeAlias = Annotated[
     ),
 ]
 SchemaOption: TypeAlias = Annotated[
-    str, typer.Option(metavar="NAME", help="The schema of the tables on PostgreSQL.")
+    str,
+    typer.Option(
+        metavar="NAME",
+        envvar="ONEFOLD_SERVE_SCHEMA",
+        help="The schema of the tables on PostgreSQL.",
+    ),
 ]
 AppOption: TypeAlias = Annotated[
     str | None,
@@ -54,6 +63,19 @@ TenantOption: TypeAlias = Annotated[
 JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Answer with JSON, for programs.")
 ]
+
+
+class ListsByDefault(TyperGroup):
+    """A group whose name alone means its `list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command there that was left out."""
+        begins_with_option = bool(args) and args[0].startswith("-") and args[0] != "--help"
+        parsed: list[str] = super().parse_args(
+            ctx, ["list", *args] if not args or begins_with_option else args
+        )
+        return parsed
+
 
 WIDEST = 100_000
 """Columns of a terminal that is none: what reads a pipe must not get its lines folded."""
@@ -118,7 +140,7 @@ def open_desk(
     as_json: JsonOption = False,
 ) -> Desk:
     """A desk that is closed when the command has ended."""
-    onefold = context.with_resource(_opened(context, database, schema, app))
+    onefold = context.with_resource(_opened(chosen(context, database, schema, app)))
     return Desk(onefold, tenant, as_json=as_json)
 
 
@@ -126,33 +148,57 @@ at_desk: Expand = expanded("desk", open_desk)
 """Gives a command its desk, and the options that say where it is."""
 
 
+class Chosen(NamedTuple):
+    """Where the tables are: an application's database, or one by its URL."""
+
+    app: str | None
+    database: str
+    schema: str
+
+    def open(self, *, shards: int | None = None) -> Onefold:
+        """Nothing is connected yet."""
+        if self.app is not None:
+            return load_app(self.app)
+        return Onefold(self.database, schema=self.schema, shards=shards)
+
+
+def chosen(context: typer.Context, database: str | None, schema: str, app: str | None) -> Chosen:
+    """What was said, or else what `onefold serve` and `onefold worker` would use."""
+    if database is None and app is None:
+        database, app = configured("serve", "database"), configured("worker", "app")
+    if database is not None and _is_beaten(context):
+        app = None
+    if _source(context, "schema") == "DEFAULT":
+        schema = configured("serve", "schema") or schema
+    return Chosen(app, database or DATABASE, schema)
+
+
 @contextmanager
-def _opened(
-    context: typer.Context, database: str | None, schema: str, app: str | None
-) -> Generator[Onefold]:
-    if app is not None and not _is_beaten(context, database):
-        with load_app(app) as onefold:
-            yield onefold
-        return
-    if database is None:
+def _opened(place: Chosen) -> Generator[Onefold]:
+    with place.open() as found:
+        _refuse_absent(found)
+        yield found
+
+
+def _refuse_absent(onefold: Onefold) -> None:
+    """A look at a database that is not there must not make it."""
+    database = onefold._conductor.database  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    if isinstance(database, SqliteDatabase) and not database.path.exists():
         raise UsageError(
-            "Say which database: --database URL or ONEFOLD_DATABASE, or an application that has"
-            " one: --app MODULE:APP or ONEFOLD_APP."
+            f"There is no database {database.label}. `onefold migrate` makes it. To use another,"
+            " say --database URL or ONEFOLD_DATABASE, or name an application that has one: --app"
+            " MODULE:APP or ONEFOLD_APP."
         )
-    with Onefold(database, schema=schema) as onefold:
-        yield onefold
 
 
-def _is_beaten(context: typer.Context, database: str | None) -> bool:
+def _is_beaten(context: typer.Context) -> bool:
     """Whether the database decides, and not the app: what was said here beats the environment."""
-    if database is None:
-        return False
-    said = {name: _is_said_here(context, name) for name in ("database", "app")}
+    said = {name: _source(context, name) == "COMMANDLINE" for name in ("database", "app")}
     if all(said.values()):
         raise ConflictingOptions("app", "and --database exclude each other: say one of them")
     return said["database"] or not said["app"]
 
 
-def _is_said_here(context: typer.Context, name: str) -> bool:
+def _source(context: typer.Context, name: str) -> str | None:
     source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+    return None if source is None else source.name

@@ -1,36 +1,121 @@
-"""`onefold jobs`: look at one job, or stop it."""
+"""`onefold jobs`: list jobs, look at one, or stop it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
 from onefold import JobNotFound
+from onefold.calls.jobs import FindOptions  # noqa: TC001 - read by typer
+from onefold.cli import written
 from onefold.cli.describing import (
+    SHORT,
     attempt_rows,
     attempt_value,
     job_lines,
     job_value,
+    problem,
     step_rows,
     step_value,
+    when,
 )
-from onefold.cli.desk import Desk, at_desk, print_table
+from onefold.cli.desk import Desk, ListsByDefault, at_desk, print_table
+from onefold.cli.expanding import Expand, expanded
 
 if TYPE_CHECKING:
-    from onefold import Job
+    from collections.abc import Callable, Sequence
+
+    from onefold import Job, Page
 
 jobs: typer.Typer = typer.Typer(
-    help="Look at one job, or stop it.", no_args_is_help=True, rich_markup_mode=None
+    cls=ListsByDefault, help="List jobs, look at one, or stop it.", rich_markup_mode=None
 )
 
 JobId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]
+PageOption: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")
+]
+AfterOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier list.")
+]
 ReasonOption: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Why; kept with the job.")
 ]
 
+COLUMNS = ("id", "kind", "queue", "state", "attempts", "created", "due", "ended", "error")
 ATTEMPTS = ("attempt", "fence", "started", "took", "worker", "outcome", "reason", "error")
 STEPS = ("step", "state", "attempts", "started", "took", "error")
+
+
+def read_filters(
+    *,
+    kind: Annotated[str | None, typer.Option(metavar="NAME", help="Of this kind.")] = None,
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Of this queue.")] = None,
+    error_type: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose last error is of this type.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="With this reason.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TEXT", help="With this tag.")] = None,
+    created_from: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Enqueued then or later: 2026-03-29, or 2h for ago."),
+    ] = None,
+    created_before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Enqueued before then.")
+    ] = None,
+    ended_from: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Ended then or later.")
+    ] = None,
+    ended_before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Ended before then.")
+    ] = None,
+) -> FindOptions:
+    """Which jobs are meant."""
+    texts = {
+        "kind": kind, "queue": queue, "error_type": error_type, "reason": reason, "tag": tag,
+    }  # fmt: skip
+    moments = {
+        "created_from": created_from,
+        "created_before": created_before,
+        "ended_from": ended_from,
+        "ended_before": ended_before,
+    }
+    filters: dict[str, Any] = {
+        name: written.moment(text, name) for name, text in moments.items() if text is not None
+    }
+    filters |= {name: text for name, text in texts.items() if text is not None}
+    return cast("FindOptions", filters)
+
+
+filtered: Expand = expanded("filters", read_filters)
+"""Gives a command the options that say which jobs are meant."""
+
+
+@jobs.command("list")
+@at_desk
+@filtered
+def list_jobs(
+    desk: Desk,
+    filters: FindOptions,
+    *,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STATE",
+            help="In this state: scheduled, ready, running, retrying, completed, dead, cancelled.",
+        ),
+    ] = None,
+    unique_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="With this unique key.")
+    ] = None,
+    limit: PageOption = 50,
+    after: AfterOption = None,
+) -> None:
+    """List jobs, the newest first. The same as `onefold jobs`."""
+    wanted: FindOptions = {**filters, "status": state, "unique_key": unique_key}
+    page = desk.calls.find(limit=limit, after=after, newest_first=True, **wanted)
+    show_page(desk, page, COLUMNS, _row, none="There are no such jobs.")
 
 
 @jobs.command()
@@ -47,6 +132,35 @@ def cancel(desk: Desk, job_id: JobId, *, reason: ReasonOption = None) -> None:
     cancelled = desk.calls.cancel(job_id, reason=reason)
     sentence = f"Cancelled {job_id}." if cancelled else f"{job_id} had been cancelled before."
     desk.answer({"id": job_id, "cancelled": cancelled}, sentence)
+
+
+def show_page(
+    desk: Desk,
+    page: Page,
+    columns: Sequence[str],
+    row: Callable[[Job], Sequence[object]],
+    *,
+    none: str,
+) -> None:
+    """A page of jobs, and how to get the next one."""
+    value = {"jobs": [job_value(job) for job in page], "next": page.next}
+    desk.answer_table(value, columns, [row(job) for job in page], none=none)
+    if page.next is not None and not desk.as_json:
+        typer.echo(f"There are more: --after {page.next}")
+
+
+def _row(job: Job) -> tuple[object, ...]:
+    return (
+        job.id,
+        job.kind,
+        job.queue,
+        job.status,
+        job.attempt,
+        when(job.created_at),
+        when(job.run_at),
+        when(job.ended_at),
+        problem(job.error, length=SHORT),
+    )
 
 
 def found_job(desk: Desk, job_id: str) -> Job:

@@ -13,7 +13,7 @@ import typer
 from onefold import ConflictingOptions, InvalidInput
 from onefold.calls.keys import KeyFilters  # noqa: TC001 - read by typer
 from onefold.cli.describing import json_text, when
-from onefold.cli.desk import Desk, at_desk
+from onefold.cli.desk import Desk, ListsByDefault, at_desk
 from onefold.cli.expanding import Expand, expanded
 from onefold.model.claim import ClaimKey
 from onefold.model.step import read_name
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from onefold import StoredKey
 
 keys: typer.Typer = typer.Typer(
+    cls=ListsByDefault,
     help="Keys of requests, webhooks, forms and once(): list, show, release and settle them.",
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
 
@@ -78,7 +78,10 @@ def list_keys(
         str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier list.")
     ] = None,
 ) -> None:
-    """List keys: who has them, and since when. What is stored with them is not shown."""
+    """List keys: who has them, and since when. What is stored with them is not shown.
+
+    The same as `onefold keys`.
+    """
     page = desk.calls.keys(limit=limit, after=after, **filters)
     desk.answer_table(
         {"keys": [_value(key) for key in page], "next": page.next},

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onefold import InvalidInput, Onefold
+from onefold import ConflictingOptions, InvalidInput
+from onefold.cli.desk import AppOption, DatabaseOption, SchemaOption, chosen
 from onefold.model import names
 from onefold.model.identity import new_id, shard_count
 from onefold.operations.migrations import Identity, pending, script
@@ -22,17 +23,10 @@ DIALECTS: dict[str, Dialect] = {
 
 
 def migrate(
-    database: Annotated[
-        str,
-        typer.Option(
-            metavar="URL",
-            envvar="ONEFOLD_DATABASE",
-            help="sqlite:///app.db or postgresql://user@host/name",
-        ),
-    ],
-    schema: Annotated[
-        str, typer.Option(metavar="NAME", help="The schema of the tables on PostgreSQL.")
-    ] = "onefold",
+    context: typer.Context,
+    database: DatabaseOption = None,
+    schema: SchemaOption = "onefold",
+    app: AppOption = None,
     shards: Annotated[
         int | None,
         typer.Option(metavar="N", help="How many shards a new database gets, for good.  [1]"),
@@ -46,10 +40,14 @@ def migrate(
     ] = False,
 ) -> None:
     """Bring the tables of a database up to date. Safe to repeat."""
+    place = chosen(context, database, schema, app)
+    if place.app is not None and (sql or shards is not None):
+        option = "sql" if sql else "shards"
+        raise ConflictingOptions(option, f"needs a --database, and {place.app} has its own")
     if sql:
-        typer.echo(_text(database, schema, shards), nl=False)
+        typer.echo(_text(place.database, place.schema, shards), nl=False)
         return
-    with Onefold(database, schema=schema, shards=shards) as onefold:
+    with place.open(shards=shards) as onefold:
         applied = onefold.migrate()
         for migration in applied:
             typer.echo(f"Applied {migration.number:04} {migration.name}.")

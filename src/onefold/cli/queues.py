@@ -5,25 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
-from typer.core import TyperGroup
 
 from onefold import ConflictingOptions, InvalidInput, Limit
-from onefold.cli.desk import Desk, at_desk
+from onefold.cli.desk import Desk, ListsByDefault, at_desk
 
 if TYPE_CHECKING:
     from onefold import QueueSettings
-
-
-class ListsByDefault(TyperGroup):
-    """A group whose name alone means its `list`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command there that was left out."""
-        begins_with_option = bool(args) and args[0].startswith("-") and args[0] != "--help"
-        parsed: list[str] = super().parse_args(
-            ctx, ["list", *args] if not args or begins_with_option else args
-        )
-        return parsed
 
 
 queues: typer.Typer = typer.Typer(

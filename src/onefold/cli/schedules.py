@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from onefold.cli.describing import when
-from onefold.cli.desk import Desk, at_desk
+from onefold.cli.desk import Desk, ListsByDefault, at_desk
 
 if TYPE_CHECKING:
     from onefold.model.schedule import Schedule
 
 schedules: typer.Typer = typer.Typer(
-    help="List schedules, pause, resume and run them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    cls=ListsByDefault, help="List schedules, pause, resume and run them.", rich_markup_mode=None
 )
 
 ScheduleName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
@@ -26,7 +24,7 @@ COLUMNS = ("schedule", "cron", "zone", "kind", "queue", "state", "next tick", "l
 @schedules.command("list")
 @at_desk
 def list_schedules(desk: Desk) -> None:
-    """List all schedules, with their last and next tick."""
+    """List all schedules, with their last and next tick. The same as `onefold schedules`."""
     found = desk.calls.schedules()
     desk.answer_table(
         [_value(schedule) for schedule in found],

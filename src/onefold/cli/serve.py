@@ -9,13 +9,13 @@ import typer
 
 from onefold import InvalidInput, UsageError
 from onefold.cli import logs, written
+from onefold.cli.config import DATABASE
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.server.app import ServerApp
 
-DATABASE: Final = "sqlite:///onefold.db"
 TARGET: Final = "onefold.cli.serve:served"
 MOST_PROCESSES: Final = 1000
 
