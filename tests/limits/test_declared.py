@@ -1,7 +1,7 @@
 """Limits that the code declares, and operators who know better."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -108,3 +108,22 @@ def test_what_is_no_limit_is_refused_where_it_is_said(sqlite_url: str, field: st
             onefold.queue("email", **{field: 5})  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         with pytest.raises(InvalidInput, match="only a group_limit"):
             onefold.queue("email", limit=Limit(key="tenant", concurrency=1))
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_waits_is_counted_over_all_shards_with_the_age_of_the_oldest(
+    empty: Place, shards: int
+) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    with Onefold(empty.url, schema=empty.schema, shards=shards, clock=lambda: now) as onefold:
+        onefold.migrate()
+        for age in range(6):
+            group = "a" if age % 2 else None
+            due = now - timedelta(seconds=age)
+            onefold.enqueue("letter", queue="email", run_at=due, group_key=group)
+        onefold.enqueue("letter", queue="email", delay=MINUTE)
+        onefold.enqueue("letter", queue="later", delay=MINUTE)
+
+        email, later = settings(onefold), settings(onefold, "later")
+        assert (email.ready, email.scheduled, email.oldest) == (6, 1, timedelta(seconds=5))
+        assert (later.ready, later.scheduled, later.oldest) == (0, 1, None)

@@ -167,6 +167,17 @@ def test_a_take_from_a_queue_of_jobs_scheduled_ahead_reads_one_of_them(
     assert cost.faults == ()
 
 
+def test_counting_what_waits_reads_nothing_that_has_ended(
+    databases: dict[Backlog, Database],
+) -> None:
+    database = databases[BIG]
+
+    for mode in MODES:
+        cost = database.cost(database.sql("count_jobs", shard=0), mode)
+        assert cost.rows <= BIG.ready + BIG.scheduled + BIG.running + SPARE
+        assert cost.faults == ()
+
+
 def bound(statement: Statement) -> tuple[bytes, dict[str, Any]]:
     text, _ = compiled(statement.text, "pyformat")
     return text.encode(), {**statement.arrays(), "now": NOW}

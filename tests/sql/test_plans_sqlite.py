@@ -134,3 +134,10 @@ def test_a_take_from_a_queue_of_jobs_scheduled_ahead_reads_one_of_them(
 
     assert found == []
     assert cost < 300
+
+
+def test_counting_what_waits_reads_nothing_that_has_ended(big: sqlite3.Connection) -> None:
+    tables = [line for line in plan(big, SQL("count_jobs", shard=0)) if " j" in line]
+
+    assert len(tables) == 3
+    assert all(line.startswith("SEARCH j USING INDEX") for line in tables)

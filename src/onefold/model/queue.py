@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import msgspec
@@ -82,6 +82,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     """False where an operator has set the limits: what the code declares does not count then."""
     ready: int = 0
     """Queued and due."""
+    oldest: timedelta | None = None
+    """For how long the oldest of those has been due."""
     scheduled: int = 0
     """Queued for later, retries included."""
     running: int = 0

@@ -7,6 +7,7 @@ name is also the lock under which its limits are counted.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -121,26 +122,53 @@ def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
 def find(sql: Sql) -> Operation[list[QueueSettings]]:
     """The queues that have settings or jobs to do, by name."""
     settings: dict[str, Row] = {}
-    counts: dict[str, tuple[int, int, int]] = {}
+    counts: dict[str, _Counts] = {}
     for shard in range(sql.shards):
         rows = yield sql("find_queues", shard=shard)
         settings.update((row[0], row) for row in rows)
         rows = yield sql("count_jobs", shard=shard)
-        for queue, ready, scheduled, running in rows:
-            before = counts.get(queue, (0, 0, 0))
-            counts[queue] = (before[0] + ready, before[1] + scheduled, before[2] + running)
+        for queue, *here in rows:
+            counts[queue] = counts.get(queue, NO_JOBS).joined(_Counts(*here))
     return [
-        _settings(queue, settings.get(queue), counts.get(queue, (0, 0, 0)))
+        _settings(queue, settings.get(queue), counts.get(queue, NO_JOBS))
         for queue in sorted({*settings, *counts})
     ]
 
 
-def _settings(queue: str, row: Row | None, counts: tuple[int, int, int]) -> QueueSettings:
-    ready, scheduled, running = counts
-    if row is None:
-        return QueueSettings(name=queue, ready=ready, scheduled=scheduled, running=running)
-    return QueueSettings(
+class _Counts(msgspec.Struct, frozen=True):
+    """What waits and runs in a queue."""
+
+    ready: int = 0
+    scheduled: int = 0
+    running: int = 0
+    oldest: int | None = None
+    """Microseconds for which the oldest has been due; below zero where none is."""
+
+    def joined(self, other: _Counts) -> _Counts:
+        """Together with those of another shard."""
+        return _Counts(
+            self.ready + other.ready,
+            self.scheduled + other.scheduled,
+            self.running + other.running,
+            max((age for age in (self.oldest, other.oldest) if age is not None), default=None),
+        )
+
+
+NO_JOBS: Final = _Counts()
+
+
+def _settings(queue: str, row: Row | None, counts: _Counts) -> QueueSettings:
+    here = QueueSettings(
         name=queue,
+        ready=counts.ready,
+        scheduled=counts.scheduled,
+        running=counts.running,
+        oldest=timedelta(microseconds=counts.oldest or 0) if counts.ready else None,
+    )
+    if row is None:
+        return here
+    return msgspec.structs.replace(
+        here,
         paused=bool(row[1]),
         declared=bool(row[2]),
         ordered=bool(row[3]),
@@ -148,9 +176,6 @@ def _settings(queue: str, row: Row | None, counts: tuple[int, int, int]) -> Queu
         group_limit=stored_limit(*row[7:10]),
         held_until=None if row[10] is None else from_micros(row[10]),
         held_why=row[11],
-        ready=ready,
-        scheduled=scheduled,
-        running=running,
     )
 
 

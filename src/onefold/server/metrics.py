@@ -1,37 +1,45 @@
 """`/metrics`: what Prometheus reads. Any process of `onefold serve` answers for all of them.
 
 Several processes count in files that all of them read, by prometheus_client's own means. What a
-process has counted is still there when it has died. There are no gauges: nothing has to be taken
-back at its death, and nothing is told once for each process.
+process has counted is still there when it has died. The gauges are no process's own: whichever is
+asked reads them from the database.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import re
 import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onefold.errors import UsageError
+from onefold.errors import OnefoldError, UsageError
 from onefold.server.asking import Said
 from onefold.server.auth import refuse_tenants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry, Metric
 
     from onefold.app import Onefold
+    from onefold.model.queue import QueueSettings
     from onefold.server.asking import Asking
 
 METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 """Any word may stand in the place of a method: others are counted as one."""
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """Where it is set, prometheus_client counts in files of this folder."""
+PATIENCE: Final = 5.0
+"""Seconds that the database may take to count."""
+_TENANT: Final = re.compile(r"\{[^}]*\}")
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
+
+log: logging.Logger = logging.getLogger("onefold.server")
 
 
 @contextmanager
@@ -93,9 +101,67 @@ class HttpMetrics:
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         refuse_tenants(asking.tenant)
+        scrape = _Scrape(self._read, await _queues(asking))
         # Thousands of series take a tenth of a second and more: other requests go on meanwhile.
-        body = await asyncio.to_thread(generate_latest, self._read)
+        body = await asyncio.to_thread(generate_latest, scrape)
         return Said(200, body, (("content-type", CONTENT_TYPE_LATEST),))
+
+
+async def _queues(asking: Asking) -> list[QueueSettings]:
+    """What is in the queues now; nothing where the database does not say."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await asking.onefold.aqueues()
+    except (OnefoldError, TimeoutError) as error:
+        log.warning("The gauges of queues are left out of a scrape: %r", error)
+        return []
+
+
+class _Scrape:
+    """The series of a registry, and the gauges of queues."""
+
+    def __init__(self, registry: CollectorRegistry, queues: Sequence[QueueSettings]) -> None:
+        self._registry = registry
+        self._queues = queues
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self._registry.collect()
+        yield from queue_gauges(self._queues)
+
+
+def queue_gauges(queues: Sequence[QueueSettings]) -> Iterable[Metric]:
+    """Depth, age and running jobs by queue; queues of one name are one, whosever they are."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    depth = GaugeMetricFamily(
+        "onefold_queue_depth", "Jobs that wait, by whether they are due.", labels=("queue", "state")
+    )
+    oldest = GaugeMetricFamily(
+        "onefold_queue_oldest_ready_seconds",
+        "For how long the oldest job that is due has been due.",
+        labels=("queue",),
+    )
+    running = GaugeMetricFamily("onefold_queue_running", "Jobs that run.", labels=("queue",))
+    for name, found in _by_label(queues).items():
+        depth.add_metric((name, "ready"), sum(queue.ready for queue in found))
+        depth.add_metric((name, "scheduled"), sum(queue.scheduled for queue in found))
+        ages = [queue.oldest.total_seconds() for queue in found if queue.oldest is not None]
+        oldest.add_metric((name,), max(ages, default=0))
+        running.add_metric((name,), sum(queue.running for queue in found))
+    return (depth, oldest, running)
+
+
+def _by_label(queues: Sequence[QueueSettings]) -> Mapping[str, Sequence[QueueSettings]]:
+    """Tenants are no labels, and of names there are only so many."""
+    from onefold.telemetry.prometheus import MOST_LABELS, OTHER
+
+    labels: dict[str, list[QueueSettings]] = {}
+    for queue in queues:
+        name = _TENANT.sub("", queue.name)
+        if name not in labels and len(labels) >= MOST_LABELS:
+            name = OTHER
+        labels.setdefault(name, []).append(queue)
+    return labels
 
 
 class _AllProcesses:

@@ -19,6 +19,7 @@ PUBLISHED = re.compile(
     rb'^onefold_http_request_seconds_count\{method="POST",.*status="201"\} (\d+)', re.MULTILINE
 )
 STORED = re.compile(rb"^onefold_jobs_enqueued_total\{.*\} (\d+)", re.MULTILINE)
+DEPTH = re.compile(rb'^onefold_queue_depth\{queue="payments",state="ready"\} (\d+)', re.MULTILINE)
 SCRAPES = 8
 
 
@@ -36,6 +37,9 @@ def test_counts_of_all_processes_add_up_and_outlive_a_death(
         sent += 1
         return True
 
+    def depths() -> set[bytes]:
+        return {line for _ in range(SCRAPES) for line in DEPTH.findall(metrics(server))}
+
     def is_told() -> None:
         # A request is counted when it has been answered: a moment after its client knows.
         until(lambda: (sent, sent) in scraped(server), "for the last request to be counted")
@@ -43,6 +47,8 @@ def test_counts_of_all_processes_add_up_and_outlive_a_death(
 
     until(lambda: publish() and len(counting(folder)) == 2, "for both to have been asked")
     is_told()
+    # A gauge is nobody's own: it is not added up.
+    assert depths() == {str(sent).encode()}
 
     dead = counting(folder)[0]
     os.kill(dead, signal.SIGKILL)
@@ -86,8 +92,13 @@ def scraped(server: Serving) -> set[tuple[int, int]]:
     """Requests and jobs, as several scrapes have them."""
     found: set[tuple[int, int]] = set()
     for _ in range(SCRAPES):
-        told = server.ask("GET", "/metrics")
-        assert told.status == 200
-        requests = sum(map(int, PUBLISHED.findall(told.body)))
-        found.add((requests, sum(map(int, STORED.findall(told.body)))))
+        text = metrics(server)
+        requests = sum(map(int, PUBLISHED.findall(text)))
+        found.add((requests, sum(map(int, STORED.findall(text)))))
     return found
+
+
+def metrics(server: Serving) -> bytes:
+    told = server.ask("GET", "/metrics")
+    assert told.status == 200
+    return told.body

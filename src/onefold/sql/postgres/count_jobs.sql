@@ -1,15 +1,18 @@
--- How many jobs each queue has: due, for later, running. By the three indexes that have no ended ones.
+-- How many jobs each queue has: due, for later, running; and for how long the oldest has been due, which is
+-- below zero where none is. By the three indexes that have no ended ones.
 select
     counted.queue,
     sum(counted.ready)::bigint,
     sum(counted.scheduled)::bigint,
-    sum(counted.running)::bigint
+    sum(counted.running)::bigint,
+    max(counted.oldest)
 from (
     select
         j.queue,
         count(*) filter (where j.run_at <= clock.now) as ready,
         count(*) filter (where j.run_at > clock.now) as scheduled,
-        0 as running
+        0 as running,
+        max(clock.now - j.run_at) as oldest
     from onefold.job as j
     cross join
         coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
@@ -21,7 +24,8 @@ from (
         j.queue,
         count(*) filter (where j.run_at <= clock.now),
         count(*) filter (where j.run_at > clock.now),
-        0
+        0,
+        max(clock.now - j.run_at)
     from onefold.job as j
     cross join
         coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
@@ -29,7 +33,7 @@ from (
     where j.shard = :shard::smallint and j.state = 0 and j.group_key is not null
     group by j.queue
     union all
-    select j.queue, 0, 0, count(*)
+    select j.queue, 0, 0, count(*), null
     from onefold.job as j
     where j.shard = :shard::smallint and j.state = 1
     group by j.queue
