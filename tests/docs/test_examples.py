@@ -123,6 +123,14 @@ def test_the_examples_of_a_page_run(
             left_open.close()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_example_takes_a_token_for_a_principal(page: Path) -> None:
+    """A token is a secret, and a client that has a new one would lose its keys."""
+    for text in blocks(page, "python"):
+        assert not re.search(r"return authorization\b", text)
+        assert not re.search(r"principal=lambda \w+: \w+\.headers\[.Authorization.\]", text)
+
+
 def test_the_contract_suite_of_the_how_to_examines_a_database(tmp_path: Path) -> None:
     page = ROOT / "docs/how-to/test-with-the-contract-suite.md"
     (example,) = (text for text in blocks(page, "python") if text.startswith("# test_contract.py"))

@@ -68,9 +68,18 @@ class Shopping:
         assert first.json()["id"] != second.json()["id"]
 
     def test_who_does_not_say_who_it_is_orders_nothing_by_the_api(self, shop: httpx.Client) -> None:
-        headers = {"Idempotency-Key": str(uuid4())}
         order = {"product": "tea", "quantity": 2}
-        assert shop.post("/api/orders", json=order, headers=headers).status_code == 401
+        for who in ({}, {"Authorization": "Bearer ann"}):
+            headers = {"Idempotency-Key": str(uuid4()), **who}
+            assert shop.post("/api/orders", json=order, headers=headers).status_code == 401
+
+    def test_a_key_belongs_to_an_account_and_not_to_a_token(
+        self, shop: httpx.Client, place: Place
+    ) -> None:
+        assert _order_by_api(shop, str(uuid4())).status_code == 201
+
+        with place.open() as onefold:
+            assert [key.scope for key in onefold.keys(surface="http")] == ["ann"]
 
     def test_an_order_does_not_tell_what_its_customer_is_known_by(self, shop: httpx.Client) -> None:
         order_id = _order_by_api(shop, str(uuid4())).json()["id"]
@@ -138,7 +147,7 @@ def _until(shop: httpx.Client, order: str, mails: list[str]) -> dict[str, Any]:
 
 
 def _order_by_api(shop: httpx.Client, key: str) -> httpx.Response:
-    headers = {"Authorization": "Bearer ann", "Idempotency-Key": key}
+    headers = {"Authorization": "Bearer token-of-ann", "Idempotency-Key": key}
     return shop.post("/api/orders", json={"product": "tea", "quantity": 2}, headers=headers)
 
 
