@@ -19,6 +19,7 @@ from tests.model.job_records import (
     unique_key_of,
 )
 
+WIDTH = (None, "queued", "active", "exists")
 KEEP = {"completed": 24 * 3600, "dead": 30 * 24 * 3600, "cancelled": 7 * 24 * 3600}
 
 
@@ -147,10 +148,17 @@ class KeyModel:
         ended = record is None or record.state in FINAL
         return ended and publish.expires_at <= self.now
 
-    def _create(self, tenant: str, asked: Asked, run_at: int) -> Record:
+    def _create(
+        self, tenant: str, asked: Asked, run_at: int, *, follows: Record | None = None
+    ) -> Record:
         key = unique_key_of(tenant, asked)
         window = asked.unique_for
         scope = asked.unique_while or ("active" if window is None else None)
+        until = None if window is None else self.now + window
+        if follows is not None:
+            # What the job before has promised is kept: the later end, the wider scope.
+            scope = max(scope, follows.scope, key=WIDTH.index)
+            until = max(until or 0, follows.window_until or 0) or None
         self._yield_to_newcomer(key)
         record = Record(
             number=next(self.numbers),
@@ -161,7 +169,7 @@ class KeyModel:
             created_at=self.now,
             key=key,
             scope=scope if key else None,
-            window_until=None if window is None else self.now + window,
+            window_until=until,
             expires_at=asked.expires_at,
         )
         self.records[record.number] = record
@@ -195,7 +203,7 @@ class KeyModel:
     def _follow(self, successors: Sequence[tuple[Record, Asked]]) -> None:
         for record, asked in successors:
             if self.holder(record.key) is None:
-                self._create(record.tenant, asked, record.successor_run_at)
+                self._create(record.tenant, asked, record.successor_run_at, follows=record)
 
     def _yield_to_newcomer(self, key: Key | None) -> None:
         """Somebody takes a key that is free: whose window is over has lost it for good.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -51,17 +52,35 @@ def test_a_replay_meets_the_successor_that_got_the_key(machine: JobMachine, scop
 
 
 def test_a_replay_has_its_key_again_when_the_successor_has_ended(machine: JobMachine) -> None:
-    (first,) = enqueue(machine, replace(KEYED, unique_while="exists"))
+    (first,) = enqueue(machine, KEYED)
     delivery = take(machine)
     enqueue(machine, OTHER, policy=RERUN)
     machine.end_many("bury", [delivery], None)
     machine.end_many("finish", [take(machine)], None)
 
     machine.replay("one", first, fresh=False)
-    machine.end_many("finish", [take(machine)], None)
     enqueue(machine, KEYED)
 
-    assert states(machine) == ["completed", "completed"]
+    assert states(machine) == ["queued", "completed"]
+
+
+@pytest.mark.parametrize(
+    "promised", [{"unique_while": "exists"}, {"unique_for": 60}, {"unique_for": 10}]
+)
+def test_a_successor_keeps_what_its_predecessor_promised(
+    machine: JobMachine, promised: dict[str, Any]
+) -> None:
+    enqueue(machine, replace(KEYED, **promised))
+    delivery = take(machine)
+    enqueue(machine, replace(OTHER, unique_while="queued"), policy=RERUN)
+    machine.end_many("finish", [delivery], None)
+    machine.end_many("finish", [take(machine)], None)
+    machine.let_time_pass(20)
+
+    enqueue(machine, KEYED)
+
+    is_over = promised == {"unique_for": 10}
+    assert states(machine) == ["completed", "completed", *(["queued"] if is_over else [])]
 
 
 def test_the_newest_request_of_a_batch_follows_a_running_holder_whole(machine: JobMachine) -> None:

@@ -62,7 +62,8 @@ def held(
 def locked(holder: str = HOLDER, state: int = QUEUED, **fields: Any) -> tuple[Any, ...]:
     """A row of lock_holders."""
     row: dict[str, Any] = {
-        "run_at": NOW, "not_before": None, "created_at": NOW - SECOND, "holds": True, **fields
+        "run_at": NOW, "not_before": None, "created_at": NOW - SECOND, "unique_states": 3,
+        "unique_until": None, "holds": True, **fields
     }  # fmt: skip
     return msgspec.structs.astuple(Holder(holder, state, now=NOW, **row))
 

@@ -57,6 +57,7 @@ def test_a_bare_job_has_the_defaults_and_no_key() -> None:
         "expires_at": None,
         "options": None,
         "group_key": None,
+        "unique_until": None,
     }
 
 

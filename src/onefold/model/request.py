@@ -56,6 +56,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     expires_at: int | None
     options: str | None
     group_key: str | None = None
+    unique_until: int | None = None
+    """Of a successor: how long the key was promised by the job that it follows."""
 
     @property
     def row(self) -> tuple[Any, ...]:

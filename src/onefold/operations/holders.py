@@ -68,6 +68,8 @@ class Holder(msgspec.Struct, frozen=True):
     run_at: int
     not_before: int | None
     created_at: int
+    unique_states: int
+    unique_until: int | None
     holds: bool
     now: int
 
@@ -130,6 +132,15 @@ def _run_at(holder: Holder, request: Request) -> int:
 
 
 def _successor(holder: Holder, request: Request) -> str:
-    """The whole request, its delay counted from the trigger and not from the holder's end."""
-    run_at = _run_at(holder, request)
-    return msgspec.json.encode(msgspec.structs.replace(request, run_at=run_at)).decode()
+    """The whole request, its delay counted from the trigger and not from the holder's end.
+
+    What the holder has promised about its key, the successor keeps: the later end and the wider
+    scope are those of either.
+    """
+    successor = msgspec.structs.replace(
+        request,
+        run_at=_run_at(holder, request),
+        unique_states=request.unique_states | holder.unique_states,
+        unique_until=holder.unique_until,
+    )
+    return msgspec.json.encode(successor).decode()

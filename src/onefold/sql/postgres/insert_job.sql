@@ -8,8 +8,8 @@ select
     :shard::smallint, :id::uuid, :tenant::text, :queue::text, :kind::text, :priority::smallint,
     coalesce(:run_at::bigint, clock.now + :delay::bigint), :max_attempts::smallint, :payload::text,
     :fingerprint::text, :unique_kind::text, :unique_key::text, :unique_states::smallint,
-    clock.now + :unique_for::bigint, clock.now, :expires_at::bigint, :options::text,
-    :group_key::text
+    greatest(:unique_until::bigint, clock.now + :unique_for::bigint), clock.now,
+    :expires_at::bigint, :options::text, :group_key::text
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),

@@ -17,7 +17,7 @@ select
     coalesce(r.max_attempts, (:max_attempts::smallint[])[1]),
     r.payload, r.fingerprint, r.unique_kind, r.unique_key,
     coalesce(r.unique_states, (:unique_states::smallint[])[1]),
-    clock.now + r.unique_for, clock.now, r.expires_at, r.options, r.group_key
+    greatest(r.unique_until, clock.now + r.unique_for), clock.now, r.expires_at, r.options, r.group_key
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
@@ -31,11 +31,11 @@ from
         :priority::smallint[], :run_at::bigint[], :delay::bigint[], :max_attempts::smallint[],
         :payload::text[], :fingerprint::text[], :unique_kind::text[], :unique_key::text[],
         :unique_states::smallint[], :unique_for::bigint[], :expires_at::bigint[], :options::text[],
-        :group_key::text[]
+        :group_key::text[], :unique_until::bigint[]
     ) with ordinality as r (
         id, shard, tenant, queue, kind, priority, run_at, delay, max_attempts, payload,
         fingerprint, unique_kind, unique_key, unique_states, unique_for, expires_at, options,
-        group_key, place
+        group_key, unique_until, place
     )
 order by r.place
 on conflict do nothing

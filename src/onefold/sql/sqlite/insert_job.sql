@@ -6,7 +6,8 @@ insert into onefold_job (
 )
 values (
     :shard, :id, :tenant, :queue, :kind, :priority, coalesce(:run_at, :now + :delay), :max_attempts,
-    :payload, :fingerprint, :unique_kind, :unique_key, :unique_states, :now + :unique_for, :now,
+    :payload, :fingerprint, :unique_kind, :unique_key, :unique_states,
+    coalesce(max(:unique_until, :now + :unique_for), :unique_until, :now + :unique_for), :now,
     :expires_at, :options, :group_key
 )
 on conflict do nothing

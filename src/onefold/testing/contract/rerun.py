@@ -246,6 +246,53 @@ class TestSuccessors:
         assert complete(subject).payload == {"n": 3}
         assert stored(subject) == 1
 
+    def test_it_keeps_the_window_of_its_predecessor(self, subject: Subject) -> None:
+        """A key that was promised for an hour is not free after seconds."""
+        first = trigger(subject, 1, unique_for=HOUR)
+        job = subject.take_one()
+        trigger(subject, 2, unique_while="queued")
+        subject.engine.finish([job])
+        complete(subject)
+        follower = successor(subject, first.id)
+
+        subject.clock.advance(HOUR - SECOND)
+        assert subject.enqueue("index", {"n": 3}, unique_key="k").id == follower.id
+        subject.clock.advance(SECOND)
+        assert subject.enqueue("index", {"n": 3}, unique_key="k").inserted
+
+    @pytest.mark.parametrize("narrow", ["queued", "active"])
+    def test_it_keeps_the_wider_scope_of_its_predecessor(
+        self, subject: Subject, narrow: str
+    ) -> None:
+        first = trigger(subject, 1, unique_while="exists")
+        job = subject.take_one()
+        trigger(subject, 2, unique_while=narrow)
+        subject.engine.finish([job])
+        complete(subject)
+
+        answer = subject.enqueue("index", {"n": 3}, unique_key="k")
+        assert answer.id == successor(subject, first.id).id
+
+    def test_its_own_window_and_scope_count_where_they_are_wider(self, subject: Subject) -> None:
+        trigger(subject, 1, unique_for=SECOND)
+        job = subject.take_one()
+        trigger(subject, 2, unique_for=HOUR)
+        subject.engine.finish([job])
+        complete(subject)
+
+        subject.clock.advance(MINUTE)
+        assert subject.enqueue("index", {"n": 3}, unique_key="k").duplicate
+
+    def test_a_chain_of_successors_forgets_no_promise(self, subject: Subject) -> None:
+        trigger(subject, 1, unique_for=HOUR)
+        for n in (2, 3):
+            job = subject.take_one()
+            trigger(subject, n, unique_while="queued")
+            subject.engine.finish([job])
+        complete(subject)
+
+        assert subject.enqueue("index", {"n": 4}, unique_key="k").duplicate
+
     def test_a_successor_can_have_one_of_its_own(self, subject: Subject) -> None:
         first = trigger(subject, 1)
         job = subject.take_one()

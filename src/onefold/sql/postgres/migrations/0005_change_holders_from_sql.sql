@@ -59,6 +59,35 @@ begin
 end
 $function$;
 
+-- Of a successor: how long the key was promised by the job that it follows.
+alter type onefold.prepared add attribute unique_until bigint;
+
+-- Store a job, unless its key is held; wakes workers at the commit.
+create or replace function onefold._insert_prepared(asked onefold.prepared, now bigint) returns boolean
+language plpgsql
+as $function$
+begin
+    insert into onefold.job (
+        shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, fingerprint,
+        unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options,
+        group_key
+    )
+    values (
+        asked.shard, asked.id, asked.tenant, asked.queue, asked.kind, asked.priority,
+        coalesce(asked.run_at, now + asked.delay), asked.max_attempts, asked.payload,
+        asked.fingerprint, asked.unique_kind, asked.unique_key, asked.unique_states,
+        greatest(asked.unique_until, now + asked.unique_for), now, asked.expires_at, asked.options,
+        asked.group_key
+    )
+    on conflict do nothing;
+    if not found then
+        return false;
+    end if;
+    perform pg_notify(left('onefold.job', 63), asked.queue);
+    return true;
+end
+$function$;
+
 -- The newer request under the older one's id, scope and queue.
 create function onefold._with_content(older onefold.prepared, newer onefold.prepared)
 returns onefold.prepared
@@ -95,7 +124,7 @@ begin
     replaced := false;
     for turn in 1..8 loop
         select
-            j.state, j.run_at, j.not_before, j.created_at,
+            j.state, j.run_at, j.not_before, j.created_at, j.unique_states, j.unique_until,
             not j.yielded
                 and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1) as holds
         into holder
@@ -138,8 +167,11 @@ begin
         where j.shard = asked.shard and j.id = _change_holder.id;
         replaced := true;
     elsif state = 1 and is_rerun then
-        -- The whole request, its delay counted from the trigger and not from the holder's end.
+        -- The whole request, its delay counted from the trigger and not from the holder's end. It keeps what
+        -- the holder has promised about its key: the later end and the wider scope are those of either.
         newest.run_at := coalesce(newest.run_at, now + newest.delay);
+        newest.unique_states := newest.unique_states | holder.unique_states;
+        newest.unique_until := holder.unique_until;
         update onefold.job as j
         set next = (
             to_jsonb(newest)
