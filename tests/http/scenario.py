@@ -265,6 +265,7 @@ class Scenario:
             assert (retry.status, site.payments) == (201, [2])
         else:
             assert (retry.status, retry.code, retry.is_replay) == (500, "attempt_failed", True)
+            assert (first.code, first.body) == (retry.code, retry.body)
             assert site.payments == [1]
 
     async def test_h134_an_exception_that_is_declared_harmless_frees_the_key(

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import fastapi
+import httpx
 import pytest
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
@@ -142,6 +143,39 @@ async def test_h135_and_what_an_exception_means(
     site.succeeds()
 
     assert ((await site.post()).status, site.shop.runs) == (status, runs)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_h135_an_exception_is_answered_as_its_retry_and_logged(
+    onefold: Onefold, caplog: pytest.LogCaptureFixture, *, is_async: bool
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+    seen: list[Exception] = []
+
+    async def apay() -> None:
+        raise ValueError("oh")
+
+    def pay() -> None:
+        raise ValueError("oh")
+
+    app.post("/pay")(idempotency(principal=anybody, takeover="refuse")(apay if is_async else pay))
+
+    @app.exception_handler(Exception)
+    async def report(_request: Any, error: Exception) -> JSONResponse:
+        seen.append(error)
+        return JSONResponse("not sent", 500)
+
+    with served(app) as (host, port):
+        replies = [
+            httpx.post(f"http://{host}:{port}/pay", headers={"Idempotency-Key": "k"})
+            for _ in range(2)
+        ]
+
+    assert [reply.status_code for reply in replies] == [500, 500]
+    assert replies[0].json()["code"] == "attempt_failed"
+    assert replies[0].content == replies[1].content
+    assert [type(error) for error in seen] == [ValueError]
+    assert "ValueError: oh" in caplog.text
 
 
 # --- exceptions on their way ----------------------------------------------------------------------

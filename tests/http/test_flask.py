@@ -128,6 +128,35 @@ def test_an_exception_that_nobody_handles_goes_on(
     assert b"attempt_failed" in post(app.test_client()).data
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_h135_an_exception_is_answered_as_its_retry_and_logged(
+    app: flask.Flask, idempotency: Idempotency, caplog: pytest.LogCaptureFixture, *, late: bool
+) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"a"
+        raise ValueError("oh")
+
+    @app.post("/pay")
+    @idempotency(principal=alice)
+    def pay() -> Any:
+        if late:
+            return flask.Response(pieces())
+        raise ValueError("oh")
+
+    told: list[Any] = []
+
+    def note(_sender: Any, exception: Any) -> None:
+        told.append(exception)
+
+    with flask.got_request_exception.connected_to(note, app):
+        first, retry = post(app.test_client()), post(app.test_client())
+
+    assert (first.status_code, first.data) == (500, retry.data)
+    assert b"attempt_failed" in first.data
+    assert [type(error) for error in told] == [ValueError]
+    assert "ValueError: oh" in caplog.text
+
+
 def test_h139_the_end_of_the_process_is_no_answer(
     app: flask.Flask, idempotency: Idempotency
 ) -> None:

@@ -156,7 +156,9 @@ class IdempotencyMiddleware:
             if not await conversation.fail(error):
                 raise
         if conversation.is_open:
-            await conversation.fail(RuntimeError("The application has ended without an answer."))
+            missing = RuntimeError("The application has ended without an answer.")
+            log.error("%s", missing)
+            await conversation.fail(missing)
 
     async def _call(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
         await self.app(scope, receive, conversation.send)

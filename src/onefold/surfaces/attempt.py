@@ -53,6 +53,10 @@ class _Attempt:
             raise UsageError("The handler of this request does not run: it has an answer already.")
         return self._once
 
+    def is_lost_by(self, error: BaseException) -> bool:
+        """True where the handler has stopped because its key is lost: that is no failure."""
+        return self.once.is_lost_by(error)
+
     def _begun(self, exchange: Exchange, stage: Stage | AsyncStage) -> None:
         policy = self.route.policy
         self._exchange, desk = exchange, self._desk
@@ -65,8 +69,7 @@ class _Attempt:
         assert self._exchange is not None
         if self.once.is_lost_by(error):
             return (yield from self._exchange.lose())
-        yield from self._exchange.fail(error)
-        return None
+        return (yield from self._exchange.fail(error))
 
     def _answered(self, answer: Answer) -> Scene[Answer]:
         assert self._exchange is not None
@@ -120,7 +123,8 @@ class Attempt(_Attempt):
     def fail(self, error: BaseException) -> Answer | None:
         """The handler has raised, and nothing came of it that could be stored.
 
-        None means that the failure goes its way; otherwise this is to be sent in its stead.
+        The answer to send; None means that the application answers. Either way the exception is
+        for its logs, unless `is_lost_by` is true of it.
         """
         if not self.captures:
             return None
@@ -212,7 +216,8 @@ class AsyncAttempt(_Attempt):
     async def fail(self, error: BaseException) -> Answer | None:
         """The handler has raised, and nothing came of it that could be stored.
 
-        None means that the failure goes its way; otherwise this is to be sent in its stead.
+        The answer to send; None means that the application answers. Either way the exception is
+        for its logs, unless `is_lost_by` is true of it.
         """
         if not self.captures:
             return None

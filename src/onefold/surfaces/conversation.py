@@ -167,12 +167,18 @@ class Conversation:
         await self._attempt.undo(error)
 
     async def fail(self, error: BaseException) -> bool:
-        """The application has raised, or ended without an answer; True where we have given one."""
-        told = None if self._attempt is None else await self._attempt.fail(error)
-        if told is None or self._is_started:
+        """The application has raised, or ended without an answer: answer where it is ours to do.
+
+        True means that this is all. Otherwise the exception goes on, to handlers and logs.
+        """
+        if self._attempt is None:
             return False
-        await self.answer(told)
-        return True
+        told = await self._attempt.fail(error)
+        if told is None or self._is_started or not isinstance(error, Exception):
+            return False
+        with suppress(OSError):
+            await self.answer(told)
+        return self._attempt.is_lost_by(error)
 
     # --- out --------------------------------------------------------------------------------------
 

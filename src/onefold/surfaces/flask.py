@@ -11,6 +11,7 @@ def pay(once: Once): ...
 from __future__ import annotations
 
 import inspect
+import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -162,11 +163,25 @@ def _handled(attempt: Attempt, error: Exception) -> flask.Response:
     app: flask.Flask = flask.current_app
     try:
         return app.make_response(app.handle_user_exception(error))
-    except Exception as left:
-        told = attempt.fail(left)
-        if told is None:
-            raise
-        return _response(told)
+    except Exception as left:  # noqa: BLE001 - raised again where it is not answered
+        return _failed(attempt, left)
+
+
+def _failed(attempt: Attempt, error: Exception) -> flask.Response:
+    """The answer that is stored for a failure; the exception where Flask is to answer."""
+    proxy: Any = flask.current_app
+    app: flask.Flask = proxy._get_current_object()  # noqa: SLF001 - as Flask's documentation has it
+    told, is_lost = attempt.fail(error), attempt.is_lost_by(error)
+    settings: dict[str, Any] = app.config
+    said: bool | None = settings["PROPAGATE_EXCEPTIONS"]
+    propagates = (app.testing or app.debug) if said is None else said
+    if told is None or (propagates and not is_lost):
+        raise error
+    if not is_lost:
+        # As Flask does where it answers 500 by itself.
+        flask.got_request_exception.send(app, _async_wrapper=app.ensure_sync, exception=error)
+        app.log_exception(sys.exc_info())
+    return _response(told)
 
 
 def _finished(attempt: Attempt, response: flask.Response) -> flask.Response:
@@ -182,6 +197,8 @@ def _finished(attempt: Attempt, response: flask.Response) -> flask.Response:
     try:
         response.direct_passthrough = False
         body = b"" if stream == "tombstone" else response.get_data()
+    except Exception as error:  # noqa: BLE001 - raised again where it is not answered
+        return _failed(attempt, error)
     except BaseException as error:
         attempt.fail(error)
         raise

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from io import BytesIO
 from itertools import chain
@@ -45,6 +46,8 @@ BODY: Final = "onefold.body"
 ONCE: Final = "onefold.once"
 FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 NOTHING: Final = digested(b"")
+
+log: logging.Logger = logging.getLogger("onefold.surfaces")
 
 
 class Finder(Protocol):
@@ -298,11 +301,8 @@ class _Capture:
         """Call the application; answers with what the server is to send."""
         try:
             answered = app(environ, self.start)
-        except BaseException as error:
-            told = self._attempt.fail(error)
-            if told is None:
-                raise
-            return sent(told, self._start_response)
+        except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
+            return self._failed(error)
         close: Callable[[], None] = getattr(answered, "close", _nothing)
         if self._attempt.route.policy.stream == "buffer":
             return self._whole(answered, close)
@@ -332,11 +332,8 @@ class _Capture:
                 close()
             body = b"".join([*self._written, *pieces])
             answer = msgspec.structs.replace(self._started(), body=body)
-        except BaseException as error:
-            instead = self._attempt.fail(error)
-            if instead is None:
-                raise
-            return sent(instead, self._start_response)
+        except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
+            return self._failed(error)
         told = self._finished(answer)
         if told is not answer:
             return sent(told, self._start_response)
@@ -349,12 +346,11 @@ class _Capture:
         try:
             first = [piece for piece in [next(pieces, None)] if piece is not None]
             head = self._started()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
             try:
-                self._attempt.fail(error)
+                return self._failed(error)
             finally:
                 close()
-            raise
         rest = chain(self._written, first, pieces)
         if self._attempt.route.policy.stream == "forward":
             self._is_sent = True
@@ -367,6 +363,14 @@ class _Capture:
         self._is_sent = True
         self._start_response(self._status, list(head.headers))
         return Passed(rest, close)
+
+    def _failed(self, error: BaseException) -> Iterable[bytes]:
+        told = self._attempt.fail(error)
+        if told is None or not isinstance(error, Exception):
+            raise error
+        if not self._attempt.is_lost_by(error):
+            log.error("A keyed request failed.", exc_info=error)
+        return sent(told, self._start_response)
 
     def _started(self) -> Answer:
         if self._head is None:

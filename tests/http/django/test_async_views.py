@@ -92,6 +92,21 @@ def test_an_async_view_that_raises_is_remembered(project_onefold: Onefold) -> No
     assert [first.status, retry.status, retry.is_replay] == [404, 404, True]
 
 
+def test_h135_an_exception_is_answered_as_its_retry(
+    project_onefold: Onefold, caplog: pytest.LogCaptureFixture
+) -> None:
+    @Idempotency()(principal=alice, takeover="refuse")
+    async def pay(request: HttpRequest) -> HttpResponse:
+        await asyncio.sleep(0)
+        raise ValueError("oh")
+
+    first, retry = asite(pay, project_onefold)()
+
+    assert [first.status, first.code, retry.is_replay] == [500, "attempt_failed", True]
+    assert first.body == retry.body
+    assert "ValueError: oh" in caplog.text
+
+
 def test_an_async_view_answers_in_parts(project_onefold: Onefold) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for part in (b"a", b"b"):

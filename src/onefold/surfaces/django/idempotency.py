@@ -319,7 +319,7 @@ def _left(attempt: Attempt, request: HttpRequest, error: Exception) -> Answer | 
     """To the middleware, which will see what the project makes of an exception."""
     attempt.undo(error)
     if not getattr(request, IS_WATCHED, False):
-        return attempt.fail(error)
+        return _logged(attempt, attempt.fail(error), error)
     setattr(request, PENDING, (attempt, error))
     return None
 
@@ -328,9 +328,18 @@ async def _aleft(attempt: AsyncAttempt, request: HttpRequest, error: Exception) 
     """`_left`, awaited."""
     await attempt.undo(error)
     if not getattr(request, IS_WATCHED, False):
-        return await attempt.fail(error)
+        return _logged(attempt, await attempt.fail(error), error)
     setattr(request, PENDING, (attempt, error))
     return None
+
+
+def _logged(
+    attempt: Attempt | AsyncAttempt, told: Answer | None, error: Exception
+) -> Answer | None:
+    """Django logs what a view raises, but not what it answers in its stead."""
+    if told is not None and not attempt.is_lost_by(error):
+        log.error("A keyed request failed.", exc_info=error)
+    return told
 
 
 async def _apart(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:

@@ -228,14 +228,21 @@ class Exchange(Claiming):
             self._is_undone = True
             yield from self._undo()
 
-    def fail(self, error: BaseException) -> Scene[None]:
-        """The handler has raised, and nothing came of it that could be stored."""
+    def fail(self, error: BaseException) -> Scene[Answer | None]:
+        """The handler has raised, and nothing came of it that could be stored.
+
+        What is stored in its stead is answered now, too: a retry gets the same bytes. None where
+        nothing is.
+        """
         yield from self.undo()
         if self.claim is None or self.policy.joined:
-            return
+            return None
         fate = self.policy.fate_of(error)
-        told = self._refusal(problem.attempt_failed())
-        yield from self._finish_leased(self.claim, told, fate)
+        failed = self._refusal(problem.attempt_failed())
+        # Stored whole: a tombstone would say that the request was carried out.
+        self.policy = msgspec.structs.replace(self.policy, stream="buffer")
+        told = yield from self._finish_leased(self.claim, failed, fate)
+        return told if fate == "store" else None
 
     def give_back(self) -> Scene[None]:
         """The handler has not begun, and will not: free the key."""
