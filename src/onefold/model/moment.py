@@ -7,11 +7,17 @@ aware `datetime`s and `timedelta`s; the two meet only here.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 from onefold.errors import InvalidInput
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+
+Iso: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+"""A moment on the wire: ISO 8601 in UTC, with milliseconds and Z."""
 
 # What a datetime can show in UTC.
 EARLIEST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND

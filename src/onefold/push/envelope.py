@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.identity import made_at
+from onefold.model.moment import Iso
 from onefold.model.served_queue import shown
 from onefold.surfaces.webhooks.reading import mac
 
@@ -45,7 +46,7 @@ class Envelope(msgspec.Struct, frozen=True, rename="camel"):
     attempt: int
     max_attempts: int
     defer_count: int
-    created_at: str
+    created_at: Iso
     kind: str
     fence: int
     generation: int

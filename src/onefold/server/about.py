@@ -8,7 +8,7 @@ from onefold import __version__
 from onefold.server import wire
 from onefold.server.asking import Said
 from onefold.server.health import Health, healthz, readyz
-from onefold.server.openapi import document
+from onefold.server.openapi import document, servers
 from onefold.server.reference import page
 from onefold.server.route import Route
 
@@ -27,8 +27,8 @@ def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> tuple[
     text, html = wire.encode(described), page(described).encode()
 
     async def openapi(asking: Asking) -> Said:
-        del asking
-        return Said(200, text, (("content-type", "application/json"),))
+        body = wire.encode(described | {"servers": servers(asking.root)}) if asking.root else text
+        return Said(200, body, (("content-type", "application/json"),))
 
     async def reference(asking: Asking) -> Said:
         del asking

@@ -28,6 +28,7 @@ class Asking:
         "principal",
         "query",
         "request_id",
+        "root",
         "server",
         "tenant",
     )  # fmt: skip
@@ -44,6 +45,7 @@ class Asking:
         key: str | None,
         request_id: str,
         headers: Mapping[str, str],
+        root: str = "",
     ) -> None:
         """Made for each request by the dispatch."""
         self.server: Server = server
@@ -61,6 +63,8 @@ class Asking:
         """The Idempotency-Key header, read and checked."""
         self.request_id: str = request_id
         self.headers: Mapping[str, str] = headers
+        self.root: str = root
+        """Where the application is mounted; empty at the root of the host."""
 
     @property
     def onefold(self) -> Onefold:

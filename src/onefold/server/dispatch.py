@@ -155,6 +155,7 @@ class PathApp:
             key=_key_of(scope, headers),
             request_id=known.request_id,
             headers=headers,
+            root=scope.get("root_path", ""),
         )
         if route.streams:
             return await route.endpoint(asking)

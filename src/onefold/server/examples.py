@@ -50,3 +50,16 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "releaseKey": {"scope": "import"},
 }
 """By the name of the operation."""
+PUSHED: Final[Mapping[str, Any]] = {
+    "id": "019a8f3c-5b2e-7a41-9c3d-2f6e8d1b4a70",
+    "queue": "payments",
+    "payload": {"orderId": "9482", "amountCents": 4999},
+    "attempt": 1,
+    "maxAttempts": 5,
+    "deferCount": 0,
+    "createdAt": "2026-11-16T09:30:00.000Z",
+    "kind": "payments",
+    "fence": 1,
+    "generation": 0,
+}
+"""What Onefold itself sends."""

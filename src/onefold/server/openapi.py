@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onefold.server.examples import EXAMPLES
+from onefold.push.envelope import ATTEMPT, FENCE, SIMPLEQ, Envelope
+from onefold.server.examples import EXAMPLES, PUSHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onefold.server.route import Route
 
@@ -26,6 +27,35 @@ toolkit (claims, locks, steps) for handlers in any language. Times are ISO 8601 
 are seconds. Errors are `application/problem+json` (RFC 9457) with a stable `code`. Every POST takes
 an `Idempotency-Key` header: send the same request again with the same key, and it happens once.
 """
+
+TAGS: Final[Mapping[str, str]] = {
+    "jobs": "Jobs, their deliveries and the steps of a delivery.",
+    "queues": "Queues: publish to them, configure them, replay their dead letters.",
+    "claims": "Keys that one caller at a time has, with the result of the first.",
+    "locks": "Locks with a lease and a fence.",
+    "schedules": "Jobs by cron expressions.",
+    "events": "What happens to jobs and keys, as a stream.",
+    "keys": "Stored keys of every surface: look at them, free them, settle them.",
+    "why": "Why a request was taken for a duplicate.",
+    "push": "What Onefold sends to the endpoint of a queue.",
+}
+"""Every tag of an operation, and what it is about."""
+PUSH_HEADERS: Final[Mapping[str, str]] = {
+    "webhook-id": "The id of the job, the same for every delivery of it.",
+    "webhook-timestamp": "When this delivery was signed: seconds since the epoch.",
+    "webhook-signature": "Signatures as Standard Webhooks has them, one for each secret.",
+    SIMPLEQ: "`sha256=` and the HMAC-SHA256 of the body in hexadecimal, as SimpleQ signs.",
+    FENCE: "The number of this delivery. It grows with every delivery of the job.",
+    ATTEMPT: "The number of this attempt, from 1.",
+}
+PUSH_ANSWERS: Final[Mapping[str, str]] = {
+    "2XX": "Standard mode: the job is completed. Ack mode: it waits for its ack, nack or defer.",
+    "410": "The queue is paused. No attempt is used up.",
+    "429": "The job is deferred and the queue is held for as long as Retry-After says.",
+    "503": "As 429.",
+    "529": "As 429.",
+    "default": "The attempt has failed. The next one comes by the backoff of the queue.",
+}
 
 
 class ProblemDocument(msgspec.Struct, kw_only=True):
@@ -44,7 +74,7 @@ class ProblemDocument(msgspec.Struct, kw_only=True):
 
 def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
     """The whole document."""
-    kinds = [ProblemDocument, *_types(routes)]
+    kinds = [ProblemDocument, Envelope, *_types(routes)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     refs = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -53,8 +83,17 @@ def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, refs)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Onefold", "version": version, "description": INTRODUCTION},
+        "info": {
+            "title": "Onefold",
+            "version": version,
+            "description": INTRODUCTION,
+            "contact": {"name": "The Onefold maintainers"},
+            "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": servers(""),
+        "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
         "paths": paths,
+        "webhooks": {"push": {"post": _push(refs[Envelope])}},
         "components": {
             "schemas": components,
             "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer"}},
@@ -63,10 +102,16 @@ def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
     }
 
 
+def servers(root: str) -> list[dict[str, str]]:
+    """Where the paths begin: at the root of the host, or where the application is mounted."""
+    return [{"url": root or "/", "description": "The server that this document came from"}]
+
+
 def _types(routes: Iterable[Route]) -> list[Any]:
+    """Of bodies and answers. The parameters of a query are described one by one."""
     found: dict[Any, None] = {}
     for route in routes:
-        for kind in (route.body, route.query, *route.answers.values()):
+        for kind in (route.body, *route.answers.values()):
             if kind is not None and not isinstance(kind, str):
                 found[kind] = None
     return list(found)
@@ -76,12 +121,11 @@ def _operation(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.summary,
-        "tags": [route.path.split("/")[2] if route.path.startswith("/v1/") else "operations"],
+        "description": route.description,
+        "tags": [route.path.split("/")[2]],
         "parameters": [*_path_parameters(route), *_query_parameters(route), *_headers(route)],
         "responses": _responses(route, refs),
     }
-    if route.description:
-        operation["description"] = route.description
     if route.scope is None:
         operation["security"] = []
     if route.body is not None:
@@ -95,6 +139,40 @@ def _operation(route: Route, refs: dict[Any, Any]) -> dict[str, Any]:
             },
         }
     return operation
+
+
+def _push(envelope: Any) -> dict[str, Any]:
+    return {
+        "operationId": "pushJob",
+        "summary": "A job is pushed to the endpoint of its queue",
+        "description": (
+            "One POST for each delivery. A job may be delivered more than once: `webhook-id` is the"
+            " same each time, and the fence grows. Check the signature before the body is read."
+            " A queue may add headers of its own."
+        ),
+        "tags": ["push"],
+        "security": [],
+        "parameters": [
+            {
+                "name": name,
+                "in": "header",
+                "required": name in (FENCE, ATTEMPT),
+                "description": about,
+                "schema": {"type": "string"},
+            }
+            for name, about in PUSH_HEADERS.items()
+        ],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": envelope,
+                    "examples": {"usual": {"value": PUSHED}},
+                }
+            },
+        },
+        "responses": {status: {"description": about} for status, about in PUSH_ANSWERS.items()},
+    }
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:

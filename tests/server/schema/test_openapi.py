@@ -3,6 +3,8 @@
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,18 +12,26 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import booleans
 from schemathesis import GenerationMode
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
-from onefold import Onefold
+from onefold import Job, Onefold
+from onefold.model.identity import new_id
+from onefold.model.outcome import PRESSED
 from onefold.model.served_queue import QueueConfiguration
+from onefold.push.envelope import body_of, headers_of
 from onefold.server import ServerSettings, create_app
 from onefold.server.openapi import document
 from onefold.server.problems import KINDS
 from onefold.server.route import Route
 from onefold.server.table import ROUTES
+from onefold.surfaces.webhooks.outgoing import Signer
 from tests.docs.pages import DOCS
+from tests.fixtures.rows import job_row
 from tests.fixtures.soak import repetitions
 
 SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
+DOCUMENT = document(ROUTES, version="1")
 EXAMPLES = repetitions(6, soak=2_000)
 ROWS = re.compile(r"^\| (GET|PUT|POST|DELETE) \| `([^`]+)` \| ([-\w]+) \| (.+) \|$", re.MULTILINE)
 
@@ -53,12 +63,103 @@ def test_operations_have_names_of_their_own_and_say_what_they_do() -> None:
 
 
 def test_every_reference_in_the_document_leads_somewhere() -> None:
-    described = document(ROUTES, version="1")
-
-    names = set(re.findall(r'"\$ref": ?"#/components/schemas/([^"]+)"', json.dumps(described)))
+    names = set(re.findall(r'"\$ref": ?"#/components/schemas/([^"]+)"', json.dumps(DOCUMENT)))
 
     assert names
-    assert names <= set(described["components"]["schemas"])
+    assert names <= set(DOCUMENT["components"]["schemas"])
+
+
+def test_every_component_is_used() -> None:
+    text = json.dumps(DOCUMENT)
+
+    unused = [
+        name
+        for name in DOCUMENT["components"]["schemas"]
+        if f'"#/components/schemas/{name}"' not in text
+    ]
+
+    assert not unused
+
+
+def operations() -> list[dict[str, Any]]:
+    """Those that the server answers, and the push."""
+    found = (*DOCUMENT["paths"].values(), *DOCUMENT["webhooks"].values())
+    return [operation for methods in found for operation in methods.values()]
+
+
+def test_every_tag_is_declared_and_used_and_every_operation_described() -> None:
+    used = {tag for operation in operations() for tag in operation["tags"]}
+
+    assert {tag["name"] for tag in DOCUMENT["tags"]} == used
+    assert all(tag["description"] for tag in DOCUMENT["tags"])
+    assert not [one["operationId"] for one in operations() if not one["description"]]
+
+
+def test_the_document_says_where_the_server_is() -> None:
+    assert [server["url"] for server in DOCUMENT["servers"]] == ["/"]
+    assert DOCUMENT["info"]["contact"]
+    assert DOCUMENT["info"]["license"]["identifier"] == "Apache-2.0"
+
+
+def test_a_mounted_server_says_where_it_is_mounted(tmp_path: Path) -> None:
+    with Onefold(f"sqlite:///{tmp_path}/onefold.db") as onefold:
+        onefold.migrate()
+        app = create_app(onefold, ServerSettings(anonymous=True, push=False, access_log=False))
+        mounted = Starlette(routes=[Mount("/jobs", app)])
+        schema = schemathesis.openapi.from_asgi("/jobs/v1/openapi.json", mounted)
+
+    assert [server["url"] for server in schema.raw_schema["servers"]] == ["/jobs"]
+
+
+MOMENTS = re.compile(r"(At|Until|For|From|Before|Tick|timestamp|since|until|at)$")
+SECONDS = {"idempotencyFor", "uniqueFor", "webhook-timestamp"}
+"""Numbers, though they are named like moments."""
+
+
+def test_every_moment_is_a_date_time() -> None:
+    found: dict[str, Any] = {}
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        found |= {f"{name}.{field}": of for field, of in schema.get("properties", {}).items()}
+    for operation in operations():
+        named = {one["name"]: one["schema"] for one in operation["parameters"]}
+        found |= {f"{operation['operationId']}?{field}": of for field, of in named.items()}
+
+    moments = {
+        name: schema
+        for name, schema in found.items()
+        if MOMENTS.search(field := re.split(r"[.?]", name)[-1]) and field not in SECONDS
+    }
+
+    assert len(moments) > 40
+    assert not [
+        name
+        for name, schema in moments.items()
+        if "date-time" not in {one.get("format") for one in schema.get("anyOf", [schema])}
+    ]
+
+
+def test_the_push_is_described_as_it_is_sent() -> None:
+    push = DOCUMENT["webhooks"]["push"]["post"]
+    job = Job.from_row(job_row(new_id(0), queue="payments", payload_text='{"n":1}'))
+    body = body_of(job)
+    signer = Signer("whsec_" + "c2VjcmV0" * 4)
+    headers = headers_of(job, body, signer, now=datetime.now(UTC), agent="onefold/1")
+
+    schema = DOCUMENT["components"]["schemas"]["Envelope"]
+    content = push["requestBody"]["content"]["application/json"]
+    assert content["schema"] == {"$ref": "#/components/schemas/Envelope"}
+    example = content["examples"]["usual"]["value"]
+    assert list(schema["properties"]) == list(json.loads(body)) == list(example)
+    assert set(schema["required"]) == set(schema["properties"])
+    ours = {name for name in headers if name.lower().startswith(("webhook-", "onefold-", "x-"))}
+    assert {one["name"] for one in push["parameters"] if one["in"] == "header"} == ours
+    assert set(push["responses"]) == {"2XX", "410", *map(str, PRESSED), "default"}
+
+
+def test_what_is_always_true_is_a_constant() -> None:
+    for name in ("Accepted", "Cancelled"):
+        accepted = DOCUMENT["components"]["schemas"][name]["properties"]["accepted"]
+        assert accepted == {"type": "boolean", "const": True}
 
 
 class Described(NamedTuple):

@@ -26,6 +26,7 @@ from onefold.model.claim import (
     decode_result,
     want,
 )
+from onefold.model.moment import Iso
 from onefold.operations import claims
 from onefold.server.api.bounds import Fence, Seconds
 from onefold.server.api.handles import attempt_of, claim_of, claimable, handle_of
@@ -73,7 +74,7 @@ class ClaimWon(Answer):
     key: str
     fence: int
     """Grows with every attempt: give it to what you write to."""
-    lease_until: str | None
+    lease_until: Iso | None
     guarantee: Guarantee
     resumed: bool
     """True where an earlier attempt vanished, and what it has finished still counts."""
@@ -127,7 +128,7 @@ class Released(Answer):
 class Renewed(Answer):
     """Until when it is yours."""
 
-    lease_until: str
+    lease_until: Iso
 
 
 async def claim(asking: Asking) -> Said:
@@ -265,6 +266,10 @@ ROUTES: Final = (
         path="/v1/claims/{id}/release",
         name="releaseClaim",
         summary="Give a claim back unsettled",
+        description=(
+            "The key is free, and the next caller wins it. `released` is false where it was no"
+            " longer yours."
+        ),
         scope="work",
         endpoint=release,
         body=ClaimFenceBody,

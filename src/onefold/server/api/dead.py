@@ -191,6 +191,7 @@ ROUTES: Final = (
         path=_PATH,
         name="listDead",
         summary="The dead letters of a queue, the newest first",
+        description="A page at a time, by filter: kind, reason, type of error, tag, time.",
         endpoint=list_dead,
         scope="work",
         query=DeadQuery,

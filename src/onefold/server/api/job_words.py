@@ -14,6 +14,7 @@ import msgspec
 from onefold.calls.callbacks import NACK
 from onefold.model.canonical import is_object
 from onefold.model.identity import milliseconds_of
+from onefold.model.moment import Iso
 from onefold.model.served_queue import shown
 from onefold.server.wire import Answer, iso, iso_of, iso_or_none
 
@@ -60,14 +61,14 @@ class HistoryEntry(Answer):
     error: str | None
     webhook_status_code: int | None
     """What the endpoint answered; null where it did not, or the job was not pushed."""
-    timestamp: str
+    timestamp: Iso
     """When it ended."""
     fence: int
     outcome: str
     """Our word: completed, retried, deferred, dead, cancelled, lease expired."""
     reason: str | None
     worker: str | None
-    started_at: str | None
+    started_at: Iso | None
     duration: float | None
     """Seconds: of the push, or from the take to the end."""
     excerpt: str | None
@@ -86,10 +87,10 @@ class JobAnswer(Answer):
     """How often it was deferred since it was published or replayed."""
     idempotency_key: str | None
     payload: Any
-    scheduled_for: str
+    scheduled_for: Iso
     last_error: str | None
-    created_at: str
-    completed_at: str | None
+    created_at: Iso
+    completed_at: Iso | None
     state: JobState
     kind: str
     priority: int
@@ -104,11 +105,11 @@ class JobAnswer(Answer):
     """Why it ended as it did."""
     failure: Mapping[str, Any] | None
     """The last failure: type, message, and more where there is more."""
-    started_at: str | None
+    started_at: Iso | None
     """When its last delivery began."""
-    lease_until: str | None
-    ended_at: str | None
-    expires_at: str | None
+    lease_until: Iso | None
+    ended_at: Iso | None
+    expires_at: Iso | None
 
 
 class JobWithHistory(JobAnswer):

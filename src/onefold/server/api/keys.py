@@ -10,6 +10,7 @@ import msgspec
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.claim import Takeover
 from onefold.model.job import StateWord, UniqueWhile
+from onefold.model.moment import Iso
 from onefold.model.served_queue import qualified, shown
 from onefold.model.stored_key import KeyState
 from onefold.model.why import JOB, PUBLISH, HolderState
@@ -74,10 +75,10 @@ class KeyAnswer(Answer):
     state: KeyState
     fence: int
     takeover: Takeover
-    since: str
-    lease_until: str | None
-    settled_at: str | None
-    expires_at: str | None
+    since: Iso
+    lease_until: Iso | None
+    settled_at: Iso | None
+    expires_at: Iso | None
 
 
 class KeyList(Answer):
@@ -100,7 +101,7 @@ class HolderJob(Answer):
 class SuppressedAnswer(Answer):
     """One request that was kept away."""
 
-    at: str
+    at: Iso
     request_id: str | None
 
 
@@ -108,8 +109,8 @@ class SuppressedCount(Answer):
     """Whom a key has kept away."""
 
     count: int
-    first_at: str | None
-    last_at: str | None
+    first_at: Iso | None
+    last_at: Iso | None
     recent: list[SuppressedAnswer]
     """The last ones, newest first; bounded."""
 
@@ -123,8 +124,8 @@ class HolderAnswer(Answer):
     """The kind of a unique key, the queue of a publish key; else whose it is, or what for."""
     key: str
     state: HolderState
-    since: str
-    until: str | None
+    since: Iso
+    until: Iso | None
     """When time frees it; of `held`, when its lease ends."""
     unique_while: UniqueWhile | None
     takeover: Takeover | None
@@ -331,6 +332,7 @@ ROUTES: Final = (
         path="/v1/keys",
         name="listKeys",
         summary="Stored keys of every surface",
+        description="A page at a time, by filter.",
         scope="admin",
         endpoint=list_keys,
         query=KeysQuery,
@@ -355,6 +357,9 @@ ROUTES: Final = (
         path="/v1/keys/{surface}/{key}",
         name="getKey",
         summary="Who has a key of one surface",
+        description=(
+            "Every scope in which the key is held, with its state, its lease and its duplicates."
+        ),
         scope="admin",
         endpoint=holders,
         query=HoldersQuery,
@@ -365,6 +370,9 @@ ROUTES: Final = (
         path="/v1/keys/{surface}/{key}/release",
         name="releaseKey",
         summary="Free a key, whoever has it",
+        description=(
+            "The next request with this key runs. Use it where the first will not come back."
+        ),
         scope="admin",
         endpoint=release,
         body=ReleaseKeyBody,
@@ -376,6 +384,10 @@ ROUTES: Final = (
         path="/v1/keys/{surface}/{key}/settle",
         name="settleKey",
         summary="Say that a key is done, whoever has it",
+        description=(
+            "The next request with this key is given `result`. Use it where the work was done"
+            " and the answer is lost."
+        ),
         scope="admin",
         endpoint=settle,
         body=SettleKeyBody,

@@ -12,6 +12,7 @@ from onefold.calls.procedure import Pause, Procedure, Transaction, once_through,
 from onefold.errors import Busy, LeaseLost
 from onefold.model.claim import Answer as Claimed
 from onefold.model.claim import Claim, Wanted, Won, claim_key, want
+from onefold.model.moment import Iso
 from onefold.operations import claims
 from onefold.server.api.bounds import Fence, Seconds
 from onefold.server.api.claims import LEAST, ClaimFenceBody, Released, Renewed
@@ -51,7 +52,7 @@ class LockAnswer(Answer):
     name: str
     fence: int
     """Strictly greater than every earlier one of this name: give it to what you write to."""
-    lease_until: str
+    lease_until: Iso
 
 
 class RenewLockBody(Body):
@@ -132,6 +133,10 @@ ROUTES: Final = (
         path="/v1/locks/{id}/release",
         name="releaseLock",
         summary="Give a lock back",
+        description=(
+            "`released` is false where the lock was no longer yours. The same by POST and by"
+            " DELETE."
+        ),
         scope="work",
         endpoint=release,
         body=ClaimFenceBody,
@@ -157,6 +162,10 @@ ROUTES: Final = (
         path="/v1/locks/{id}",
         name="deleteLock",
         summary="Give a lock back",
+        description=(
+            "`released` is false where the lock was no longer yours. The same by POST and by"
+            " DELETE."
+        ),
         scope="work",
         endpoint=release,
         answers={200: Released},

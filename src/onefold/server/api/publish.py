@@ -9,6 +9,7 @@ import msgspec
 
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.job import NewJob
+from onefold.model.moment import Iso
 from onefold.model.options import TAGS
 from onefold.model.retention import Retention
 from onefold.model.served_queue import qualified
@@ -87,7 +88,7 @@ class Published(Answer):
 
     id: str
     status: Word
-    created_at: str
+    created_at: Iso
     duplicate: bool
     """True where another publish has made the job."""
     mismatch: bool

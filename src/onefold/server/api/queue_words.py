@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model.moment import Iso
 from onefold.model.retention import Retention
 from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed
 from onefold.model.served_queue import (
@@ -134,15 +135,15 @@ class QueueAnswer(Answer):
     """Of the headers that are sent along; what they say is told beside the secret."""
     paused: bool
     paused_reason: str | None
-    held_until: str | None
+    held_until: Iso | None
     """Until when its endpoint is left alone. Then one job goes to try it, and opens the queue."""
     held_why: HeldWhy | None
     failures: int
     """Of its endpoint, in a row."""
     counts: Counts | None
     """Null where they were not asked for."""
-    created_at: str
-    updated_at: str
+    created_at: Iso
+    updated_at: Iso
 
 
 class QueueWithSecrets(QueueAnswer):
@@ -156,7 +157,7 @@ class SecretAnswer(Answer):
     """A secret that signs what is pushed."""
 
     secret: str
-    expires_at: str | None
+    expires_at: Iso | None
     """From then on it signs no more."""
 
 

@@ -167,6 +167,9 @@ ROUTES: Final = (
         path="/v1/queues",
         name="listQueues",
         summary="All queues, by name",
+        description=(
+            "A page at a time. `counts=false` leaves the numbers of jobs out, which is faster."
+        ),
         endpoint=list_queues,
         scope="work",
         query=QueuesQuery,
@@ -190,6 +193,10 @@ ROUTES: Final = (
         path=_PATH,
         name="getQueue",
         summary="One queue, and what is in it",
+        description=(
+            "Its configuration, whether it is paused or held, and how many jobs it has in each"
+            " state."
+        ),
         endpoint=get_queue,
         scope="work",
         query=QueueQuery,
@@ -213,6 +220,7 @@ ROUTES: Final = (
         path=f"{_PATH}/pause",
         name="pauseQueue",
         summary="Give no more jobs of a queue to anybody; what is running goes on",
+        description="Safe to repeat. Jobs can still be published to it.",
         endpoint=pause_queue,
         scope="admin",
         answers={200: QueueAnswer},
@@ -223,6 +231,7 @@ ROUTES: Final = (
         path=f"{_PATH}/resume",
         name="resumeQueue",
         summary="Let a paused queue go on",
+        description="Safe to repeat. A hold of the queue stays until it is over.",
         endpoint=resume_queue,
         scope="admin",
         answers={200: QueueAnswer},
@@ -233,6 +242,7 @@ ROUTES: Final = (
         path=f"{_PATH}/secret",
         name="getSecret",
         summary="What signs the pushes of a queue",
+        description="Every secret that signs now, the newest first, and when each of them ends.",
         endpoint=get_secret,
         scope="admin",
         answers={200: SecretsAnswer},
@@ -243,6 +253,10 @@ ROUTES: Final = (
         path=f"{_PATH}/secret",
         name="rotateSecret",
         summary="Sign with a new secret; the old one signs along for a while",
+        description=(
+            "Until `overlap` is over, every push is signed with both secrets, and"
+            " x-simpleq-signature with the old one."
+        ),
         endpoint=rotate_secret,
         scope="admin",
         body=SecretBody,

@@ -9,6 +9,7 @@ import msgspec
 
 from onefold.errors import ScheduleNotFound
 from onefold.model import names
+from onefold.model.moment import Iso
 from onefold.model.options import TAGS, read_options
 from onefold.model.request import SCOPES
 from onefold.model.schedule import CatchUp, Template
@@ -87,11 +88,11 @@ class ScheduleAnswer(Answer):
     paused: bool
     declared: bool
     """True where code declares it; a PUT makes it yours."""
-    next_tick: str | None
+    next_tick: Iso | None
     """None while it is paused."""
-    last_tick: str | None
+    last_tick: Iso | None
     """The newest tick that a job was enqueued for."""
-    updated_at: str
+    updated_at: Iso
 
 
 class ScheduleChanged(ScheduleAnswer):
@@ -242,6 +243,7 @@ ROUTES: Final = (
         path="/v1/schedules",
         name="listSchedules",
         summary="All schedules",
+        description="By name, with the next tick of each.",
         endpoint=list_schedules,
         scope="work",
         answers={200: ScheduleList},
@@ -264,6 +266,7 @@ ROUTES: Final = (
         path=_PATH,
         name="getSchedule",
         summary="One schedule",
+        description="What it says, and when it ticks next.",
         endpoint=get_schedule,
         scope="work",
         answers={200: ScheduleAnswer},
@@ -274,6 +277,7 @@ ROUTES: Final = (
         path=_PATH,
         name="deleteSchedule",
         summary="Remove a schedule; its jobs stay",
+        description="No more jobs are made by it.",
         endpoint=delete_schedule,
         scope="admin",
         answers={204: None},
@@ -284,6 +288,7 @@ ROUTES: Final = (
         path=f"{_PATH}/pause",
         name="pauseSchedule",
         summary="Let a schedule rest",
+        description="No jobs are made until it is resumed. Safe to repeat.",
         endpoint=pause_schedule,
         scope="admin",
         answers={200: ScheduleChanged},
@@ -294,6 +299,7 @@ ROUTES: Final = (
         path=f"{_PATH}/resume",
         name="resumeSchedule",
         summary="Let a schedule go on from now: what it slept through is not made up for",
+        description="Safe to repeat. The next tick is counted from now.",
         endpoint=resume_schedule,
         scope="admin",
         answers={200: ScheduleChanged},

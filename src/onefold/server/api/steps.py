@@ -15,6 +15,7 @@ from onefold.effects import remote
 from onefold.effects.remote import RemoteStep
 from onefold.errors import ConflictingOptions, InvalidInput, JobNotFound
 from onefold.model import names
+from onefold.model.moment import Iso
 from onefold.model.step import StepState
 from onefold.server.api.bounds import Fence
 from onefold.server.api.callbacks import fence_of
@@ -104,8 +105,8 @@ class StepAnswer(Answer):
     """Grows with every fresh replay of the job; the steps of older ones are not used again."""
     state: StepState
     attempts: int
-    started_at: str
-    ended_at: str | None
+    started_at: Iso
+    ended_at: Iso | None
     result: Any
     error: Any
 
@@ -276,6 +277,7 @@ ROUTES: Final = (
         path="/v1/jobs/{id}/steps",
         name="listSteps",
         summary="The steps of a job",
+        description="Every step of its deliveries, with its state and its stored result.",
         scope="work",
         endpoint=list_steps,
         answers={200: StepList},
@@ -286,6 +288,9 @@ ROUTES: Final = (
         path="/v1/jobs/{id}/steps/{name}",
         name="getStep",
         summary="One step of a job",
+        description=(
+            "Of the newest generation. `key` and `occurrence` tell steps of one name apart."
+        ),
         scope="work",
         endpoint=get_step,
         query=StepQuery,
