@@ -186,6 +186,16 @@ async def test_a_renewed_lease_counts_from_now(onefold: Coloured, clock: Clock) 
     assert isinstance(await onefold.claim("import", "k"), Busy)
 
 
+async def test_a_renewal_never_shortens_a_lease(onefold: Coloured, clock: Clock) -> None:
+    claim = await won(onefold, lease=MINUTE)
+    ends = clock.now + MINUTE
+
+    assert await onefold.renew(claim, lease=timedelta(seconds=10)) == ends
+
+    clock.advance(timedelta(seconds=50))
+    assert isinstance(await onefold.claim("import", "k"), Busy)
+
+
 RESULTS: list[Any] = [
     None,
     True,

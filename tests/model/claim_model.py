@@ -129,11 +129,11 @@ class ClaimModel:
         return True
 
     def renew(self, attempt: Attempt, lease: int) -> int | None:
-        """A lease that has ended is not revived."""
+        """A lease that has ended is not revived, and none is shortened."""
         entry = self._held(attempt)
         if entry is None or entry.lease_until <= self.now:
             return None
-        entry.lease_until = self.now + lease
+        entry.lease_until = max(entry.lease_until, self.now + lease)
         return entry.lease_until
 
     def holds(self, attempt: Attempt) -> bool:

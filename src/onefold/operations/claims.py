@@ -161,20 +161,25 @@ def release(sql: Sql, claims: Sequence[Claim], *, strict: bool = False) -> Opera
 
 def abandon(sql: Sql, claim: Claim) -> Operation[None]:
     """Leave a claim as one whose outcome nobody knows: its takeover is `refuse` from now on."""
-    rows = yield sql("abandon_claims", HELD_COLUMNS, [_held_row(sql, claim)])
-    if not rows:
+    if not (yield from _ended(sql, claim, TAKEOVERS.index("refuse"))):
         raise LeaseLost(f"the key {claim.key.key!r}", fence=claim.fence)
 
 
 def renew(sql: Sql, claim: Claim, *, lease: int) -> Operation[datetime | None]:
-    """Extend a lease that has not ended, under the same fence; None where it has."""
+    """Extend a lease that has not ended, and never shorten it; None where it has ended."""
     rows = yield sql("renew_claims", (*HELD_COLUMNS, "lease"), [(*_held_row(sql, claim), lease)])
     return from_micros(rows[0][1]) if rows else None
 
 
 def lapse(sql: Sql, claim: Claim) -> Operation[None]:
     """End a lease at once: whoever comes next takes the claim over, as its takeover says."""
-    yield from renew(sql, claim, lease=0)
+    yield from _ended(sql, claim, None)
+
+
+def _ended(sql: Sql, claim: Claim, takeover: int | None) -> Operation[bool]:
+    row = (*_held_row(sql, claim), takeover)
+    rows = yield sql("abandon_claims", (*HELD_COLUMNS, "takeover"), [row])
+    return bool(rows)
 
 
 def _by_shard(sql: Sql, claims: Sequence[Claim]) -> list[list[tuple[Any, ...]]]:

@@ -1,15 +1,16 @@
--- Give a claim up, though nobody knows what became of its work: nobody runs it again unasked.
+-- End leases at once. The outcome is unknown; the next attempt is treated as the given takeover says, or as
+-- the stored one says.
 update onefold.claim as c
 set
-    takeover = 2,
+    takeover = coalesce(r.takeover, c.takeover),
     lease_until = clock.now
 from
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now),
     unnest(
         :tenant::text[], :surface::text[], :scope::text[], :key::text[],
-        :owner::text[], :fence::bigint[]
-    ) as r (tenant, surface, scope, key, owner, fence)
+        :owner::text[], :fence::bigint[], :takeover::smallint[]
+    ) as r (tenant, surface, scope, key, owner, fence, takeover)
 where
     c.shard = (:shard::smallint[])[1]
     and c.tenant = r.tenant

@@ -1,6 +1,6 @@
--- Extend leases that have not ended. One that has, is not revived: it must be claimed anew.
+-- Extend leases that have not ended, and shorten none. One that has ended must be claimed anew.
 update onefold.claim as c
-set lease_until = clock.now + r.lease
+set lease_until = greatest(c.lease_until, clock.now + r.lease)
 from
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now),

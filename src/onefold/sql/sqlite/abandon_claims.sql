@@ -1,7 +1,8 @@
--- Give a claim up, though nobody knows what became of its work: nobody runs it again unasked.
+-- End leases at once. The outcome is unknown; the next attempt is treated as the given takeover says, or as
+-- the stored one says.
 update onefold_claim
 set
-    takeover = 2,
+    takeover = coalesce(r.takeover, onefold_claim.takeover),
     lease_until = :now
 from (
     select
@@ -11,7 +12,8 @@ from (
         json_extract(value, '$[3]') as scope,
         json_extract(value, '$[4]') as key,
         json_extract(value, '$[5]') as owner,
-        json_extract(value, '$[6]') as fence
+        json_extract(value, '$[6]') as fence,
+        json_extract(value, '$[7]') as takeover
     from json_each(:rows)
 ) as r
 where

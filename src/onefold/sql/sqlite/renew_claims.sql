@@ -1,6 +1,6 @@
--- Extend leases that have not ended. One that has, is not revived: it must be claimed anew.
+-- Extend leases that have not ended, and shorten none. One that has ended must be claimed anew.
 update onefold_claim
-set lease_until = :now + r.lease
+set lease_until = max(onefold_claim.lease_until, :now + r.lease)
 from (
     select
         json_extract(value, '$[0]') as shard,
