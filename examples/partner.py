@@ -1,7 +1,7 @@
-"""Somebody else's service: remembers the Idempotency-Key of a charge, and of nothing else.
+"""Another company's service: remembers the Idempotency-Key of a charge, and of nothing else.
 
 `Partner` is the service, for as long as it is open. `order` and `find` are how a handler talks to
-it, at the address in PARTNER_URL.
+it, at the address in PARTNER_URL. It can lose answers: the order is executed, the connection dies.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.error import URLError
 from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
@@ -44,6 +45,8 @@ class Partner:
     def __init__(self) -> None:
         """Nothing was ordered yet."""
         self.ordered: list[Ordered] = []
+        self.loses: int = 0
+        """How many answers to orders are lost from now on."""
         self._mutex = threading.Lock()
         self._server = Server(("127.0.0.1", 0), self._answering())
         self.url: str = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -56,6 +59,12 @@ class Partner:
                 known = f"{door.strip('/')}-{len(self.ordered) + 1}"
                 self.ordered.append(Ordered(door, key, known))
             return known
+
+    def loses_an_answer(self) -> bool:
+        """True where the answer to an order that was executed does not arrive."""
+        with self._mutex:
+            self.loses -= 1
+            return self.loses >= 0
 
     def find(self, door: str, key: str) -> str | None:
         """The receipt of what was ordered with this key."""
@@ -72,7 +81,11 @@ class Partner:
         class Answering(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["Content-Length"]))
-                self._answer(partner.order(self.path, self.headers["Idempotency-Key"]))
+                receipt = partner.order(self.path, self.headers["Idempotency-Key"])
+                if partner.loses_an_answer():
+                    self.close_connection = True
+                else:
+                    self._answer(receipt)
 
             def do_GET(self) -> None:
                 address = urlsplit(self.path)
@@ -122,6 +135,11 @@ def _address(door: str) -> str:
 
 
 def _asked(request: Request) -> str | None:
-    with urlopen(request, timeout=10) as response:
-        receipt: str | None = json.load(response)["receipt"]
+    try:
+        with urlopen(request, timeout=10) as response:
+            receipt: str | None = json.load(response)["receipt"]
+    except URLError as error:
+        if isinstance(error.reason, ConnectionRefusedError):
+            raise error.reason from None
+        raise
     return receipt

@@ -2,11 +2,12 @@
 
 Choose `run.once` where a second call costs something, or does harm, and what it answered is needed
 again. The first run that comes to the fence makes the call, and its result is stored; a rerun is
-given the result. An exception gives the key back, and the next attempt tries again.
+given the result.
 
-A worker that dies inside of the fence leaves it closed: nobody knows how far the call came, and the
-next run gets `OutcomeUnknown`, which buries the job. `verify=` finds out instead. (A `run.step` is
-the same for a function; a fence is for a piece of code.)
+A worker that dies inside of the fence, or an exception, leaves it closed: the call may have been
+executed. `verify=` finds out; without it the job is buried as *unknown*. An exception that means
+that nothing has happened gives the key back: `NotDone`, or one that `not_done=` names. (An unsafe
+`run.step` is the same for a function; a fence is for a piece of code.)
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from examples import partner
 from examples.handlers.app import onefold
-from onefold import Run, Unique
-from onefold.claims import Done, NotDone
+from onefold import Done, NotDone, Run, Unique
 
 if TYPE_CHECKING:
     from onefold import Enqueued

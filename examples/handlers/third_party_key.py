@@ -4,9 +4,11 @@ Choose `run.key` where the other side remembers idempotency keys, as Stripe does
 same over every attempt and replay of the job, so however often the request is sent, it counts once.
 
 Where the other side remembers nothing, but can be asked, send the key along as a reference and make
-it an unsafe step with `verify=`: a run that comes upon a step that was begun and never ended asks
-what became of it. Where it cannot even be asked, leave `verify` out: the job is then buried as
-*unknown*, for a person to find out, and nothing is sent twice.
+it an unsafe step with `verify=`. A call that raises may have been executed: only the answer may be
+lost. So `verify` asks what became of it, in the same attempt, and again in the next attempts while
+it cannot tell. Exceptions that mean that nothing was sent are named by `not_done`. Where the other
+side cannot be asked, leave `verify` out: the job is then buried as *unknown*, for a person to find
+out, and nothing is sent twice.
 
 The key names the job, so there must be one job for one effect: that is what `unique` is for.
 """
@@ -17,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from examples import partner
 from examples.handlers.app import onefold, sql, transaction
-from onefold import Run, Unique
-from onefold.claims import Done, NotDone
+from onefold import Done, NotDone, Run, Unique
 
 if TYPE_CHECKING:
     from onefold import Enqueued
@@ -39,14 +40,14 @@ def charge(run: Run, order_id: int, cents: int) -> None:
 @onefold.job(unique=Unique("order_id"), unique_while="exists")
 def refund(run: Run, order_id: int, cents: int) -> None:
     """Pay an order back, by a bank that remembers no keys, but can be asked."""
-    careful = run.using(unsafe=True, verify=find_transfer)
+    careful = run.using(unsafe=True, verify=find_transfer, not_done=ConnectionRefusedError)
     receipt = careful.step("transfer", partner.order, "/transfers", cents, key=run.key("transfer"))
     with run.transaction() as tx:
         tx.execute(sql("insert into payment values (?, ?)"), [order_id, receipt])
 
 
 def find_transfer(key: str) -> Done | NotDone:
-    """What became of a transfer that was begun."""
+    """What became of a transfer whose outcome is unknown."""
     receipt = partner.find("/transfers", key)
     return NotDone() if receipt is None else Done(receipt)
 

@@ -46,6 +46,7 @@ from onefold.errors import (
 from onefold.job import Call, DeclaredJob, Enqueuer
 from onefold.model.api_key import Admission, ApiKey, NewApiKey
 from onefold.model.delivery import Beat, Delivery, Ended
+from onefold.model.doubt import Done, NotDone
 from onefold.model.history import Attempt
 from onefold.model.job import (
     Duplicates,
@@ -95,6 +96,7 @@ __all__ = [
     "DeclaredJob",
     "Defer",
     "Delivery",
+    "Done",
     "Duplicates",
     "Ended",
     "Enqueued",
@@ -120,6 +122,7 @@ __all__ = [
     "NewApiKey",
     "NewJob",
     "NoTransaction",
+    "NotDone",
     "Onefold",
     "OnefoldError",
     "OutcomeUnknown",

@@ -4,9 +4,10 @@
 """
 
 from onefold.calls.lock import AsyncLock, Lock
-from onefold.calls.once import AsyncOnce, Done, NotDone, Once, OnceClaim
+from onefold.calls.once import AsyncOnce, Once, OnceClaim
 from onefold.errors import Busy
 from onefold.model.claim import Answer, Claim, Mismatch, Replay, Unknown, Won
+from onefold.model.doubt import Done, NotDone
 
 __all__ = [
     "Answer",

@@ -440,6 +440,15 @@ async def test_an_unknown_outcome_is_verified_inside_the_transaction(
     assert isinstance(await onefold.claim("inbox", "m2"), Unknown), "the verdict was rolled back"
 
 
+async def test_not_done_is_not_for_a_transaction(
+    kind: Kind, store: Store, onefold: Coloured
+) -> None:
+    _, within = await connect(kind, store, onefold)
+
+    with pytest.raises(ConflictingOptions, match="not_done"):
+        await within.once("inbox", "m1", not_done=()).__aenter__()
+
+
 async def test_a_failed_statement_in_the_body_is_the_error_that_is_raised(
     kind: Kind, store: Store, onefold: Coloured, effects: Effects
 ) -> None:

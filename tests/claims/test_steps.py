@@ -234,13 +234,28 @@ async def test_verify_finds_out_what_became_of_it(
     assert asked == [first.target.key("charge")] == [second.target.key("charge")]
 
 
-async def test_an_unsafe_step_that_failed_says_so_and_may_be_tried_again(
+async def test_an_unsafe_step_that_raised_is_unknown_until_verify_finds_out(
     requests: Requests,
 ) -> None:
     first, effect = requests.attempt(), Effect(fails=1)
+    found: list[Done | None] = [None, Done("found")]
+
+    def verify(key: str) -> Done | None:
+        return found.pop(0)
+
+    with pytest.raises(OutcomeUnknown):
+        await first.using(unsafe=True, verify=verify).step("charge", effect)
+    second = requests.vanish()
+
+    assert await second.using(unsafe=True, verify=verify).step("charge", effect) == "found"
+    assert effect.count == 1
+
+
+async def test_an_unsafe_step_that_was_not_done_may_be_tried_again(requests: Requests) -> None:
+    first, effect = requests.attempt(), Effect(fails=1)
 
     with pytest.raises(ValueError, match="no luck"):
-        await first.using(unsafe=True).step("charge", effect)
+        await first.using(unsafe=True, not_done=ValueError).step("charge", effect)
 
     assert await requests.vanish().using(unsafe=True).step("charge", effect) == {"done": None}
 

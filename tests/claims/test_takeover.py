@@ -167,11 +167,33 @@ async def test_verify_that_raises_changes_nothing(onefold: Coloured, clock: Cloc
     def verify(_key: str) -> None:
         raise ConnectionError("the provider is down")
 
-    with pytest.raises(ConnectionError):
+    with pytest.raises(OutcomeUnknown) as raised:
         async with onefold.once("charge", "order:7", verify=verify):
             pytest.fail("an attempt with an unknown outcome was repeated")
+    assert isinstance(raised.value.__cause__, ConnectionError)
 
     assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
+
+
+async def test_an_exception_gives_the_key_back_unless_those_that_do_are_named(
+    onefold: Coloured,
+) -> None:
+    """Outside of a job every exception is a failure, by default: the next caller tries again."""
+
+    async def charge(error: Exception, **options: Any) -> None:
+        async with onefold.once("charge", "order:7", **options):
+            raise error
+
+    with pytest.raises(TimeoutError):
+        await charge(TimeoutError())
+    with pytest.raises(KeyError):
+        await charge(KeyError(), not_done=KeyError)
+    with pytest.raises(OutcomeUnknown):
+        await charge(TimeoutError(), not_done=KeyError)
+    # At once, whatever is left of the lease.
+    assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
+    async with onefold.once("charge", "order:7", verify=undone) as claim:
+        assert claim.won
 
 
 async def test_verify_that_answers_something_else_is_refused(

@@ -7,7 +7,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from onefold import Busy, InvalidInput, KeyReused, LeaseLost, Onefold, OutcomeUnknown
+from onefold import (
+    Busy,
+    Defer,
+    Done,
+    InvalidInput,
+    KeyReused,
+    LeaseLost,
+    NotDone,
+    Onefold,
+    OutcomeUnknown,
+)
 from onefold.client import AsyncClient, Client
 from onefold.errors import UsageError
 from onefold.server import create_app
@@ -239,10 +249,11 @@ def test_a_step_that_failed_is_tried_again(stage: Stage) -> None:
         return len(tries)
 
     with Client(stage.url) as client:
-        steps = client.steps(job.id, fence=job.fence).using(unsafe=True)
+        steps = client.steps(job.id, fence=job.fence)
         with pytest.raises(ZeroDivisionError):
             steps.step("flaky", flaky)
         assert steps.step("flaky", flaky) == 2
+        steps = steps.using(unsafe=True)
         with pytest.raises(InvalidInput, match="JSON") as lost:
             steps.step("unstorable", lambda: {1j})
         assert "was done" in lost.value.__notes__[0]
@@ -250,6 +261,132 @@ def test_a_step_that_failed_is_tried_again(stage: Stage) -> None:
             client.steps(job.id, fence=job.fence).using(unsafe=True).step(
                 "unstorable", lambda: None
             )
+
+
+class Bank:
+    """Pays, and loses its answer; cannot tell at first."""
+
+    def __init__(self, *verdicts: Any, error: type[Exception] = TimeoutError) -> None:
+        self.calls = 0
+        self.asked: list[str] = []
+        self._verdicts = list(verdicts)
+        self._error = error
+
+    def pay(self) -> str:
+        self.calls += 1
+        raise self._error
+
+    def find(self, key: str) -> Any:
+        self.asked.append(key)
+        verdict = self._verdicts.pop(0)
+        if isinstance(verdict, OSError):
+            raise verdict
+        return verdict
+
+    async def apay(self) -> str:
+        return self.pay()
+
+    async def afind(self, key: str) -> Any:
+        return self.find(key)
+
+
+class Paying:
+    """A step over HTTP, in one of the two colours."""
+
+    def __init__(self, stage: Stage, colour: str) -> None:
+        self.stage = stage
+        self.job = stage.taken()
+        self._colour = colour
+
+    def pay(self, bank: Bank, **options: Any) -> Any:
+        if self._colour == "sync":
+            with Client(self.stage.url) as client:
+                steps = client.steps(self.job.id, fence=self.job.fence)
+                return steps.using(unsafe=True, **options).step("pay", bank.pay)
+
+        async def use() -> Any:
+            async with AsyncClient(self.stage.url) as client:
+                steps = client.steps(self.job.id, fence=self.job.fence)
+                return await steps.using(unsafe=True, **options).step("pay", bank.apay)
+
+        return asyncio.run(use())
+
+    def verify(self, bank: Bank) -> Any:
+        return bank.find if self._colour == "sync" else bank.afind
+
+    def again(self) -> None:
+        self.stage.onefold.engine.retry([self.job], after=timedelta(0))
+        self.job = self.stage.taken_again()
+
+
+@pytest.fixture(params=["sync", "async"])
+def paying(stage: Stage, request: pytest.FixtureRequest) -> Paying:
+    return Paying(stage, request.param)
+
+
+def test_an_unsafe_step_whose_answer_is_lost_is_unknown(paying: Paying) -> None:
+    bank = Bank()
+    with pytest.raises(OutcomeUnknown) as raised:
+        paying.pay(bank)
+    assert not raised.value.verifiable
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            paying.pay(bank)
+        paying.again()
+    assert bank.calls == 1
+
+
+def test_verify_finds_out_in_the_same_attempt_and_in_later_ones(paying: Paying) -> None:
+    bank = Bank(None, OSError("down"), None, Done("receipt"))
+    verify = paying.verify(bank)
+    for _ in range(3):
+        with pytest.raises(OutcomeUnknown) as raised:
+            paying.pay(bank, verify=verify)
+        assert raised.value.verifiable
+        paying.again()
+
+    assert paying.pay(bank, verify=verify) == "receipt"
+    assert paying.pay(bank, verify=verify) == "receipt"
+    assert bank.calls == 1
+    assert set(bank.asked) == {f"{paying.job.id}:pay"}
+    assert paying.pay(Bank(Done("at once"))) == "receipt"
+
+
+def test_a_step_that_was_not_done_is_done_again(paying: Paying) -> None:
+    bank = Bank(NotDone(), None, NotDone())
+    verify = paying.verify(bank)
+    with pytest.raises(TimeoutError):
+        paying.pay(bank, verify=verify)
+    with pytest.raises(OutcomeUnknown):
+        paying.pay(bank, verify=verify)
+    paying.again()
+    with pytest.raises(NotDone):
+        paying.pay(Bank(error=NotDone), verify=verify)
+    with pytest.raises(ConnectionRefusedError):
+        paying.pay(Bank(error=ConnectionRefusedError), not_done=ConnectionRefusedError)
+    (step,) = paying.stage.onefold.steps(paying.job.id)
+    assert (bank.calls, len(bank.asked), step.attempts) == (2, 3, 4)
+
+
+def test_a_verify_that_answers_something_else_is_refused(paying: Paying) -> None:
+    bank = Bank(7)
+    with pytest.raises(InvalidInput, match="Done, NotDone or None, got 7"):
+        paying.pay(bank, verify=paying.verify(bank))
+    with pytest.raises(OutcomeUnknown):
+        paying.pay(bank)
+
+
+def test_an_outcome_ends_the_delivery_and_the_step_stays_unknown(paying: Paying) -> None:
+    class Later(Defer):
+        def __init__(self) -> None:
+            super().__init__(timedelta(seconds=1))
+
+    bank = Bank(error=Later)
+    with pytest.raises(Later):
+        paying.pay(bank, verify=paying.verify(bank))
+    with pytest.raises(OutcomeUnknown):
+        paying.pay(bank)
+    assert (bank.calls, bank.asked) == (1, [])
 
 
 def test_a_step_is_for_tasks_too(stage: Stage) -> None:

@@ -35,11 +35,13 @@ async def test_once_is_done_once_per_job(deliveries: Deliveries) -> None:
     assert effect.count == 2
 
 
-async def test_once_is_given_back_by_a_failure(deliveries: Deliveries) -> None:
+async def test_once_that_may_be_done_again_is_given_back_by_a_failure(
+    deliveries: Deliveries,
+) -> None:
     effect = Effect(fails=1)
     run = deliveries.first()
     with pytest.raises(ValueError, match="no luck"):
-        await once(run, effect)
+        await once(run, effect, takeover="rerun")
 
     assert await once(deliveries.again(run), effect) == {"done": 1}
 

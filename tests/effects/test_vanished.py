@@ -179,28 +179,6 @@ async def test_verify_cannot_tell(
     assert effect.count == 1
 
 
-async def test_an_unsafe_step_that_failed_may_be_tried_again(deliveries: Deliveries) -> None:
-    effect = Effect(fails=1)
-    run = deliveries.first()
-    with pytest.raises(ValueError, match="no luck"):
-        await run.using(unsafe=True).step("charge", effect, 7)
-
-    assert await deliveries.again(run).using(unsafe=True).step("charge", effect, 7) == {"done": 7}
-
-
-async def test_an_unsafe_step_may_say_itself_that_its_outcome_is_unknown(
-    deliveries: Deliveries,
-) -> None:
-    effect = Effect(fails=1, error=lambda: OutcomeUnknown(key="charge"))
-    run = deliveries.first()
-    with pytest.raises(OutcomeUnknown):
-        await run.using(unsafe=True).step("charge", effect, 7)
-
-    with pytest.raises(OutcomeUnknown):
-        await deliveries.again(run).using(unsafe=True).step("charge", effect, 7)
-    assert effect.count == 1
-
-
 async def test_f060_an_unsafe_step_whose_result_cannot_be_stored_is_unknown(
     deliveries: Deliveries,
 ) -> None:

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from onefold import Onefold
+from onefold import Done, Onefold, OutcomeUnknown
 from onefold.model.claim import Holding
 from onefold.surfaces import starlette, wsgi
 from onefold.surfaces.attempt import AsyncAttempt
@@ -220,6 +220,38 @@ async def test_a_stream_of_no_end_hears_that_its_client_has_gone(onefold: Onefol
     await asyncio.wait_for(talk.run(), LONG)
 
     assert talk.status == 200
+
+
+@BOTH
+@pytest.mark.parametrize("takeover", ["resume", "rerun", "refuse"])
+async def test_an_unsafe_step_whose_answer_is_lost_is_not_done_by_a_retry(
+    onefold: Onefold, takeover: Any
+) -> None:
+    app, idempotency = bare_fastapi(onefold)
+    charged: list[str] = []
+    found = iter([None, Done("receipt")])
+
+    def charge() -> None:
+        charged.append("charged")
+        raise TimeoutError
+
+    @app.post("/pay")
+    @idempotency(principal=anybody, takeover=takeover, on_error="release")
+    async def pay(once: Once) -> Response:
+        careful = once.using(unsafe=True, verify=lambda key: next(found))
+        return PlainTextResponse(await careful.astep("charge", charge))
+
+    first, retry = Talk(app, part()), Talk(app, part())
+    with pytest.raises(OutcomeUnknown):
+        await first.run()
+    await retry.run()
+
+    assert charged == ["charged"]
+    if takeover == "resume":
+        assert (retry.status, retry.body) == (200, b"receipt")
+    else:
+        assert retry.status == 409
+        assert b'"code":"outcome_unknown"' in retry.body
 
 
 @BOTH

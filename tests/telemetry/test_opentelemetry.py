@@ -304,9 +304,10 @@ def _from(outcome: Exception, cause: Exception) -> Exception:
         (Bury("gone"), "dead", None),
         (_from(Bury("gone"), ValueError("no")), "dead", "builtins.ValueError"),
         (OutcomeUnknown(key="k"), "dead", "onefold.errors.OutcomeUnknown"),
+        (OutcomeUnknown(key="k", verifiable=True), "failed", "onefold.errors.OutcomeUnknown"),
         (LeaseLost("job 1", fence=1), "lost", "onefold.errors.LeaseLost"),
     ],
-    ids=["error", "retry", "bury", "buried for an error", "unknown", "lost"],
+    ids=["error", "retry", "bury", "buried for an error", "unknown", "unknown so far", "lost"],
 )
 def test_a_run_that_failed_is_a_span_that_failed(
     sqlite_url: str, traces: Traces, error: Exception, outcome: str, error_type: str | None

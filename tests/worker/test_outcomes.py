@@ -191,6 +191,14 @@ def test_an_unknown_outcome_parks_the_job(place: Place, declare: Any) -> None:
     assert (job.state, job.reason) == ("dead", "unknown")
 
 
+def test_an_unknown_outcome_that_may_be_verified_is_tried_again_and_ends_as_unknown(
+    place: Place, declare: Any
+) -> None:
+    unknown = OutcomeUnknown(key="k", verifiable=True)
+    job = _ended(place, declare, lambda: _raise(unknown), max_attempts=3, backoff=NOW)
+    assert (job.state, job.reason, job.attempt) == ("dead", "unknown", 3)
+
+
 def test_errors_mean_what_the_declaration_says(place: Place, declare: Any) -> None:
     assert _ended(place, declare, lambda: _raise(KeyError("a")), done_on=(KeyError,)).state == (
         "completed"

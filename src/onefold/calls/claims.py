@@ -9,7 +9,7 @@ from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import AsyncOnce, Once, OnceSettings
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.settlement import settle
-from onefold.errors import Busy, DatabaseBusy, InvalidInput
+from onefold.errors import Busy, ConflictingOptions, DatabaseBusy, InvalidInput
 from onefold.model import given, names
 from onefold.model.claim import (
     JOINED_RETRY,
@@ -26,15 +26,18 @@ from onefold.model.claim import (
     want,
 )
 from onefold.model.moment import span
+from onefold.model.rules import checked_rules
 from onefold.model.unique import fingerprint
 from onefold.operations import claim_steps, claims
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
     from typing import Unpack
 
-    from onefold.calls.once import BusyPolicy, OnceClaim, Verify
+    from onefold.calls.once import BusyPolicy, OnceClaim
+    from onefold.model.doubt import Verify
+    from onefold.model.rules import ErrorRule
 
 LEASE: Final = timedelta(seconds=60)
 SURFACE: Final = "once"
@@ -65,7 +68,12 @@ class AttemptOptions(ClaimOptions, total=False):
     """How `once` runs something."""
 
     verify: Verify | None
-    """Finds out what became of a vanished attempt."""
+    """Finds out what became of an attempt whose outcome is unknown."""
+    not_done: ErrorRule | Sequence[ErrorRule] | None
+    """Exceptions that give the key back: after any other the outcome is unknown.
+
+    None, the default outside of a job: every exception gives it back.
+    """
     issued_at: datetime | None
     """When the message was made: refused if older than what the ledger remembers."""
     wait: timedelta | None
@@ -147,7 +155,10 @@ class ClaimCalls:
         return await self._conductor.arun(_release(claim))
 
     def renew(self, claim: Claim, *, lease: timedelta = LEASE) -> datetime | None:
-        """Extend a lease that has not ended, under the same fence; None where it has."""
+        """Let a lease that has not ended last `lease` from now; None where it has ended.
+
+        Answers until when. A lease that lasts longer already is not shortened.
+        """
         return self._conductor.run(_renew(claim, lease))
 
     async def arenew(self, claim: Claim, *, lease: timedelta = LEASE) -> datetime | None:
@@ -230,8 +241,8 @@ class ClaimCalls:
         """Run something once per key, and remember its result.
 
         A context manager (`with onefold.once("import", digest) as claim:`) or a decorator. A
-        failure releases the key. For a decorator, `key` may compute it from the arguments; without
-        one, it is digested from them.
+        failure releases the key; with `not_done=`, only the failures that it names do. For a
+        decorator, `key` may compute it from the arguments; without one, it is digested from them.
         """
         return Once(self._settings(name, key, options))
 
@@ -280,11 +291,24 @@ class ClaimCalls:
             want=lambda found: self._want(SURFACE, name, found, options),
             key=key,
             verify=verify,
+            not_done=self._not_done(options.get("not_done"), options.get("takeover")),
             retention=options.get("retention"),
             issued_at=options.get("issued_at"),
             busy=busy,
             wait=wait,
         )
+
+    def _not_done(
+        self, not_done: object, takeover: Takeover | None
+    ) -> tuple[ErrorRule, ...] | None:
+        """The exceptions that give a key back; None where all do."""
+        if not_done is None:
+            return None
+        if self._conductor.borrowed is not None:
+            raise ConflictingOptions("not_done", "is for a lease: what you roll back is not done")
+        if takeover not in (None, "refuse"):
+            raise ConflictingOptions("not_done", f"needs takeover='refuse', got {takeover!r}")
+        return checked_rules(not_done, "not_done")
 
     def lock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -26,8 +25,6 @@ from typing import (
     cast,
     overload,
 )
-
-import msgspec
 
 from onefold.calls.procedure import Pause, Procedure, Transaction, waits
 from onefold.calls.settlement import settle
@@ -55,17 +52,20 @@ from onefold.model.claim import (
     Won,
     encode_result,
 )
+from onefold.model.doubt import ENDS_THE_RUN, Done, NotDone, asking, is_not_done
 from onefold.model.moment import from_micros, span, to_micros
 from onefold.model.unique import fingerprint
 from onefold.operations import claims
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Generator
     from datetime import datetime, timedelta
     from types import TracebackType
     from typing import Self
 
     from onefold.calls.procedure import Conductor
+    from onefold.model.doubt import Verify
+    from onefold.model.rules import ErrorRule
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,21 +73,6 @@ Entered_co = TypeVar("Entered_co", bound="OnceClaim | None", covariant=True)
 """What a body is given: a claim, or None as well where a busy key is skipped."""
 
 BusyPolicy: TypeAlias = Literal["raise", "skip"]
-
-
-class Done(msgspec.Struct, frozen=True):
-    """What `verify` answers where the effect has happened: its result."""
-
-    result: Any = None
-
-
-class NotDone(msgspec.Struct, frozen=True):
-    """What `verify` answers where the effect has not happened: it may run."""
-
-
-Verdict: TypeAlias = Done | NotDone | None
-Verify: TypeAlias = Callable[[str], "Verdict | Awaitable[Verdict]"]
-"""Finds out what became of a vanished attempt, by its key; None where it cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +84,8 @@ class OnceSettings:
     want: Callable[[str], Wanted]
     key: str | Callable[..., str] | None
     verify: Verify | None
+    not_done: tuple[ErrorRule, ...] | None
+    """Exceptions that mean that nothing has happened; None where all of them do."""
     retention: timedelta | None
     issued_at: datetime | None
     busy: BusyPolicy
@@ -235,7 +222,8 @@ class _Once:
             case Mismatch(key):
                 raise KeyReused(key=key)
             case Unknown(key, _, since):
-                raise OutcomeUnknown(key=key, since=since)
+                verifiable = self._settings.verify is not None
+                raise OutcomeUnknown(key=key, since=since, verifiable=verifiable)
 
     def _verified(self, unknown: Unknown, verdict: object) -> Procedure[Answer]:
         """Act on what `verify` found out, unless somebody else has acted meanwhile."""
@@ -260,6 +248,46 @@ class _Once:
             case _:
                 raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
         return (yield from self._claim(self._asked))
+
+    def _is_doubtful(self, error: BaseException | None) -> bool:
+        """True where an exception of the body leaves open whether the effect has happened."""
+        rules, entered = self._settings.not_done, self._entered
+        return (
+            rules is not None
+            and entered is not None
+            and entered.won
+            and isinstance(error, Exception)
+            and not is_not_done(error, rules)
+        )
+
+    def _doubted(self, error: BaseException | None, verdict: object) -> Procedure[bool]:
+        """Act on what `verify` found out after an exception; True where the work was done."""
+        entered = self._entered
+        assert entered is not None
+        assert entered.claim is not None
+        assert isinstance(error, Exception)
+        match verdict:
+            case Done(result):
+                entered.result = result
+                yield from self._leave(None)
+                return True
+            case NotDone():
+                yield from self._leave(error)
+                if isinstance(error, OutcomeUnknown):
+                    error.verifiable = True
+                return False
+            case _:
+                pass
+        claim, self._entered = entered.claim, None
+        try:
+            yield Transaction(lambda sql: claims.abandon(sql, claim))
+        except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
+            error.add_note(f"The key {claim.key.key!r} is unknown when its lease ends: {failure}")
+        if verdict is not None:
+            raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
+        if isinstance(error, ENDS_THE_RUN):
+            return False
+        raise OutcomeUnknown(key=self._asked, verifiable=self._settings.verify is not None)
 
     def _leave(self, error: BaseException | None) -> Procedure[None]:
         """Settle what was done; give back what failed."""
@@ -347,7 +375,8 @@ class Once(_Once, Generic[Entered_co]):
         with self._entering():
             answer = conductor.run(self._claim(self._key()))
             while isinstance(answer, Unknown) and verify is not None:
-                verdict = verify(self._asked)
+                with asking(self._asked):
+                    verdict = verify(self._asked)
                 if verdict is None:
                     break
                 answer = conductor.run(self._verified(answer, verdict))
@@ -358,10 +387,17 @@ class Once(_Once, Generic[Entered_co]):
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
-        """Settle, or release after a failure."""
+    ) -> bool | None:
+        """Settle; after a failure release, or find out. True where it was done all the same."""
+        conductor, verify, verdict = self._settings.conductor, self._settings.verify, None
         with self._leaving():
-            self._settings.conductor.run(self._leave(error))
+            if not self._is_doubtful(error):
+                conductor.run(self._leave(error))
+                return None
+            if verify is not None and not isinstance(error, ENDS_THE_RUN):
+                with asking(self._asked):
+                    verdict = verify(self._asked)
+            return conductor.run(self._doubted(error, verdict))
 
     @overload
     def __call__(self: Once[OnceClaim], function: Callable[P, R]) -> Callable[P, R]: ...
@@ -393,9 +429,10 @@ class AsyncOnce(_Once, Generic[Entered_co]):
         with self._entering():
             answer = await conductor.arun(self._claim(self._key()))
             while isinstance(answer, Unknown) and verify is not None:
-                verdict = verify(self._asked)
-                if inspect.isawaitable(verdict):
-                    verdict = await verdict
+                with asking(self._asked):
+                    verdict = verify(self._asked)
+                    if inspect.isawaitable(verdict):
+                        verdict = await verdict
                 if verdict is None:
                     break
                 answer = await conductor.arun(self._verified(answer, verdict))
@@ -406,10 +443,19 @@ class AsyncOnce(_Once, Generic[Entered_co]):
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
-        """Settle, or release after a failure."""
+    ) -> bool | None:
+        """Settle; after a failure release, or find out. True where it was done all the same."""
+        conductor, verify, verdict = self._settings.conductor, self._settings.verify, None
         with self._leaving():
-            await self._settings.conductor.arun(self._leave(error))
+            if not self._is_doubtful(error):
+                await conductor.arun(self._leave(error))
+                return None
+            if verify is not None and not isinstance(error, ENDS_THE_RUN):
+                with asking(self._asked):
+                    verdict = verify(self._asked)
+                    if inspect.isawaitable(verdict):
+                        verdict = await verdict
+            return await conductor.arun(self._doubted(error, verdict))
 
     @overload
     def __call__(

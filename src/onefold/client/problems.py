@@ -55,7 +55,7 @@ FIELDS: Final[Mapping[type[OnefoldError], tuple[str, ...]]] = {
     JobNotFound: ("job_id",),
     KeyReused: ("key", "holder_id", "item"),
     LeaseLost: ("subject", "fence"),
-    OutcomeUnknown: ("key", "since"),
+    OutcomeUnknown: ("key", "since", "verifiable"),
     ScheduleNotFound: ("name",),
     StepFailed: ("step", "error_type", "reason"),
     WrongState: ("job_id", "state", "wanted"),

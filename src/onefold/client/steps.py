@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, cast
 
 from onefold.client.flows import steps
@@ -10,14 +12,19 @@ from onefold.client.flows.steps import StepPlace
 from onefold.effects.values import fingerprint_of
 from onefold.errors import InvalidInput, OutcomeUnknown
 from onefold.model import given, names
+from onefold.model.doubt import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
+from onefold.model.rules import checked_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from typing import Self, Unpack
 
     from onefold.client.async_driver import AsyncDriver
     from onefold.client.flow import Ask, Flow
+    from onefold.client.flows.steps import Begun
     from onefold.client.sync_driver import SyncDriver
+    from onefold.model.doubt import Verify
+    from onefold.model.rules import ErrorRule
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,7 +36,11 @@ class RemoteStepOptions(TypedDict, total=False):
     key: str | None
     """Tells this step from others of its name, where their order is the data's."""
     unsafe: bool
-    """It must not be done twice: an attempt that vanished is unknown, and not repeated."""
+    """It must not be done twice: an attempt that vanished or raised is unknown, not repeated."""
+    verify: Verify | None
+    """Finds out what became of an unknown attempt, by its key: Done, NotDone or None."""
+    not_done: ErrorRule | Sequence[ErrorRule]
+    """Exceptions of an unsafe step that mean that nothing has happened."""
 
 
 class _Steps:
@@ -45,6 +56,7 @@ class _Steps:
         self._fence = fence
         self._options: RemoteStepOptions = options or {}
         given.options(self._options, RemoteStepOptions.__optional_keys__)
+        check_doubt(self._options)
         self._seen: Counter[str] = Counter()
 
     def _place(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> StepPlace:
@@ -61,19 +73,67 @@ class _Steps:
             fingerprint=fingerprint_of(name, function, args, kwargs),
         )
 
-    def _failed(self, place: StepPlace, error: Exception) -> Flow[None]:
+    def _begin(self, place: StepPlace) -> Flow[tuple[Begun, bool]]:
+        """Begin it; True where `verify` has to find out what became of an earlier attempt."""
+        try:
+            return (yield from steps.begin(self._ask, place, unsafe=self._unsafe)), False
+        except OutcomeUnknown:
+            if self._options.get("verify") is None:
+                self._give_up(place)
+                raise
+        begun = yield from steps.begin(self._ask, place, unsafe=self._unsafe, verified=True)
+        return begun, not begun.is_over
+
+    def _is_doubtful(self, error: Exception) -> bool:
+        rules = checked_rules(self._options.get("not_done", ()), "not_done")
+        return self._unsafe and not is_not_done(error, rules)
+
+    def _verifying(self, begun: Begun, error: Exception | None) -> Callable[[], Any]:
+        """Ask `verify`, where it was given, and the run does not end anyway."""
+        verify = self._options.get("verify")
+        if verify is None or isinstance(error, ENDS_THE_RUN):
+            return lambda: None
+        return partial(verify, begun.idempotency_key or "")
+
+    def _judged(
+        self, place: StepPlace, verdict: object, error: Exception | None
+    ) -> Flow[Done | None]:
+        """Act on what `verify` found out; `error` is what the step raised, where it was run."""
+        if isinstance(error, OutcomeUnknown):
+            error.verifiable = True
+        match verdict:
+            case Done(result):
+                return Done((yield from self._finished(place, result)))
+            case NotDone():
+                if error is not None:
+                    yield from self._failed(place, error, unknown=False)
+                return None
+            case None:
+                verifiable = self._options.get("verify") is not None
+                failure: Exception = OutcomeUnknown(key=place.name, verifiable=verifiable)
+            case _:
+                reason = f"must answer Done, NotDone or None, got {verdict!r}"
+                failure = InvalidInput("verify", reason)
+        yield from self._failed(place, error or failure, unknown=True)
+        if isinstance(error, ENDS_THE_RUN):
+            return None
+        raise failure
+
+    def _failed(self, place: StepPlace, error: Exception, *, unknown: bool) -> Flow[None]:
+        self._give_up(place)
+        return steps.fail(self._ask, place, error, unknown=unknown)
+
+    def _give_up(self, place: StepPlace) -> None:
         """A handler that goes on may ask again: it is the same step."""
         if place.key is None:
             self._seen[place.name] -= 1
-        unknown = self._unsafe and isinstance(error, OutcomeUnknown)
-        return steps.fail(self._ask, place, error, unknown=unknown)
 
     def _finished(self, place: StepPlace, value: Any) -> Flow[Any]:
         return steps.finish(self._ask, place, value, unsafe=self._unsafe)
 
     @property
     def _unsafe(self) -> bool:
-        return given.flag(self._options.get("unsafe", False), "unsafe")
+        return self._options.get("unsafe", False)
 
     def _sharing(self, other: Self) -> Self:
         """Steps of one name are counted together, whatever their options."""
@@ -107,18 +167,37 @@ class RemoteSteps(_Steps):
         """Do something once per job: its result is stored, and a rerun is given it.
 
         What it returns is what was stored, read back as plain JSON. Where the handler dies in the
-        middle of it, it is done again, unless it is `unsafe`.
+        middle of it, or it raises, it is done again, unless it is `unsafe`.
         """
-        place = self._place(name, function, args, kwargs)
-        begun = self._driver.run(steps.begin(self._ask, place, unsafe=self._unsafe))
+        place, driver = self._place(name, function, args, kwargs), self._driver
+        begun, is_unknown = driver.run(self._begin(place))
         if begun.is_over:
             return cast("R", begun.result)
+        if is_unknown and (found := self._find_out(place, begun)) is not None:
+            return cast("R", found.result)
         try:
             value = function(*args, **kwargs)
         except Exception as error:
-            self._driver.run(self._failed(place, error))
+            if not self._is_doubtful(error):
+                driver.run(self._failed(place, error, unknown=False))
+                raise
+            found = self._find_out(place, begun, error)
+            if found is None:
+                raise
+            return cast("R", found.result)
+        return cast("R", driver.run(self._finished(place, value)))
+
+    def _find_out(
+        self, place: StepPlace, begun: Begun, error: Exception | None = None
+    ) -> Done | None:
+        """What became of it; None where it was not done, or `error` ends the run."""
+        try:
+            with asking(place.name):
+                verdict = self._verifying(begun, error)()
+        except Exception as failure:
+            self._driver.run(self._failed(place, failure, unknown=True))
             raise
-        return cast("R", self._driver.run(self._finished(place, value)))
+        return self._driver.run(self._judged(place, verdict, error))
 
 
 class AsyncRemoteSteps(_Steps):
@@ -149,15 +228,36 @@ class AsyncRemoteSteps(_Steps):
         """Do something once per job: its result is stored, and a rerun is given it.
 
         What it returns is what was stored, read back as plain JSON. Where the handler dies in the
-        middle of it, it is done again, unless it is `unsafe`.
+        middle of it, or it raises, it is done again, unless it is `unsafe`.
         """
-        place = self._place(name, function, args, kwargs)
-        begun = await self._driver.run(steps.begin(self._ask, place, unsafe=self._unsafe))
+        place, driver = self._place(name, function, args, kwargs), self._driver
+        begun, is_unknown = await driver.run(self._begin(place))
         if begun.is_over:
             return cast("R", begun.result)
+        if is_unknown and (found := await self._find_out(place, begun)) is not None:
+            return cast("R", found.result)
         try:
             value = await function(*args, **kwargs)
         except Exception as error:
-            await self._driver.run(self._failed(place, error))
+            if not self._is_doubtful(error):
+                await driver.run(self._failed(place, error, unknown=False))
+                raise
+            found = await self._find_out(place, begun, error)
+            if found is None:
+                raise
+            return cast("R", found.result)
+        return cast("R", await driver.run(self._finished(place, value)))
+
+    async def _find_out(
+        self, place: StepPlace, begun: Begun, error: Exception | None = None
+    ) -> Done | None:
+        """What became of it; None where it was not done, or `error` ends the run."""
+        try:
+            with asking(place.name):
+                verdict = self._verifying(begun, error)()
+                if inspect.isawaitable(verdict):
+                    verdict = await verdict
+        except Exception as failure:
+            await self._driver.run(self._failed(place, failure, unknown=True))
             raise
-        return cast("R", await self._driver.run(self._finished(place, value)))
+        return await self._driver.run(self._judged(place, verdict, error))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from onefold.errors import Busy
+from onefold.errors import Busy, OutcomeUnknown
 from onefold.model.failure import printable
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
 from onefold.model.retry_after import parse_retry_after, whole_seconds
@@ -59,9 +59,11 @@ def verdict_of(returned: object) -> Verdict:
 
 
 def of_error(error: BaseException) -> Verdict:
-    """What an exception means: an attempt that failed; or somebody else is at work, so not now."""
+    """What an exception means: a failed attempt, an unknown outcome, or not now."""
     if isinstance(error, Busy):
         return Defer(error.retry_after)
+    if isinstance(error, OutcomeUnknown):
+        return Failed("unknown") if error.verifiable else Bury("unknown")
     return Failed(printable(f"{type(error).__qualname__}: {error}", REASON_LENGTH))
 
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
+    from onefold.model.claim import Takeover
     from onefold.model.job import Job
+    from onefold.model.rules import ErrorRule
     from onefold.operations.statement import Operation, Sql
 
 
@@ -79,6 +81,13 @@ class JobClaims(ClaimCalls):
         )
         # Over at once: only a later delivery of this job can come upon it.
         return msgspec.structs.replace(wanted, lease=0)
+
+    def _not_done(
+        self, not_done: object, takeover: Takeover | None
+    ) -> tuple[ErrorRule, ...] | None:
+        """Unless it may be repeated, any exception that is not declared leaves it unknown."""
+        strict = not_done is None and takeover in (None, "refuse")
+        return super()._not_done(() if strict else not_done, takeover)
 
     def _claim(self, wanted: Wanted) -> Procedure[Answer]:
         self._check()

@@ -3,7 +3,8 @@
 1. Nothing is remembered between two requests but what is stored. The fence says which delivery
    speaks, and `attempt`, made by the client for every begin, which of its tries: a resent request
    finds its own.
-2. Whoever speaks for a delivery that has lost its job is told `LeaseLost`, and writes nothing.
+2. Whoever speaks for a delivery that has ended is told `LeaseLost`, and writes nothing. Only a
+   resent request is answered as it was.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from onefold.model.claim import JOINED_RETRY, Holding
 from onefold.model.delivery import Delivery, encode_error
 from onefold.model.identity import new_id, parse_id
 from onefold.model.step import NOTHING, Failure, Notes, StepName, StepRow, read_name, step_name
-from onefold.operations import jobs, steps
+from onefold.operations import jobs, standing, steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +71,7 @@ def begin(asked: RemoteStep, *, takeover: Takeover, verified: bool) -> Procedure
 
     def build(sql: Sql) -> Operation[Begun]:
         place = yield from _found(sql, asked)
-        place.refuse_stale()
+        yield from place.hold(sql)
         row = place.row
         if row is not None and not row.is_settled and row.owner != owner:
             place.refuse_at_work()
@@ -102,6 +103,7 @@ def finish(asked: RemoteStep, result: Any) -> Procedure[Begun]:
         place = yield from _found(sql, asked)
         row = place.row
         if row is None or not row.is_settled:
+            yield from place.hold(sql)
             wanted = place.ending(Holding.SETTLED, value=value, failure=None)
             row = place.mine((yield from place.write(sql, wanted)), wanted)
         elif not place.speaks_for(row) or row.notes.failure is not None:
@@ -113,27 +115,34 @@ def finish(asked: RemoteStep, result: Any) -> Procedure[Begun]:
 
 
 def fail(
-    asked: RemoteStep, error: Mapping[str, Any], *, final: bool, unknown: bool
-) -> Procedure[None]:
-    """Say that a step failed: for good, or to be tried again, or that nobody knows what it did."""
+    asked: RemoteStep, error: Mapping[str, Any], *, final: bool, unknown: bool | None
+) -> Procedure[Holding]:
+    """Say that a step failed: for good, or to be tried again, or that its outcome is unknown.
+
+    Where `unknown` is None, the outcome of a step that was begun `unsafe` is.
+    """
     told = encode_error(error)
     assert told is not None
     failure = Failure(msgspec.Raw(told.encode()))
-    state = Holding.SETTLED if final else Holding.HELD if unknown else Holding.FREE
 
-    def build(sql: Sql) -> Operation[None]:
+    def build(sql: Sql) -> Operation[Holding]:
         place = yield from _found(sql, asked)
         row = place.row
         if row is not None and row.is_settled:
             if not place.speaks_for(row) or row.notes.failure is None:
                 raise place.lost()
-            return
+            return Holding.SETTLED
+        keeps = unknown is True or (unknown is None and row is not None and row.must_not_rerun)
+        state = Holding.SETTLED if final else Holding.HELD if keeps else Holding.FREE
         if row is not None and row.state == state == Holding.FREE and place.speaks_for(row):
-            return
+            return state
+        yield from place.hold(sql)
         wanted = place.ending(state, value=NOTHING, failure=failure)
         place.mine((yield from place.write(sql, wanted)), wanted)
+        return state
 
-    yield Transaction(build)
+    stored: Holding = yield Transaction(build)
+    return stored
 
 
 def _failed(name: StepName, failure: Failure) -> StepFailed:
@@ -178,10 +187,9 @@ class _Place:
         if known is not None and given not in (None, known):
             raise KeyReused(key=self.name.label)
 
-    def refuse_stale(self) -> None:
-        """Raise where the job is no longer this delivery's."""
-        if self._job.fence != self._asked.fence or self._job.state != "running":
-            raise LeaseLost(f"job {self._job.id}", fence=self._asked.fence)
+    def hold(self, sql: Sql) -> Operation[None]:
+        """Keep the job as it is until the commit; `LeaseLost` where the delivery has ended."""
+        yield from standing.hold(sql, Delivery(self._job.id, self._asked.fence))
 
     def refuse_at_work(self) -> None:
         """Raise where another try of this very delivery has begun it, and has not ended."""

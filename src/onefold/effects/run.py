@@ -203,7 +203,8 @@ class Run(Stepping):
     def once(self, key: str | Callable[..., str], **options: Unpack[OnceOptions]) -> Once[Any]:
         """Do something at most once for this job: `with run.once("mail") as claim: …`.
 
-        As `onefold.once`, for keys of this job's own. A failure gives the key back.
+        As `onefold.once`, for keys of this job's own. An exception leaves the outcome unknown,
+        unless it is `NotDone` or declared by `not_done=`.
         """
         once: Callable[..., Once[Any]] = self._claims.once
         return once(self.job.id, key, **options)

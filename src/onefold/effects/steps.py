@@ -11,9 +11,9 @@ import inspect
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, cast, overload
 
-from onefold.calls.once import Done, NotDone
 from onefold.calls.procedure import Pause, Procedure
 from onefold.databases.transactions import abegin, begin
 from onefold.effects.failures import failure_of, raised_again
@@ -29,17 +29,20 @@ from onefold.errors import (
     UsageError,
 )
 from onefold.model import given
+from onefold.model.doubt import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
 from onefold.model.outcome import Outcome
 from onefold.model.retry import DEFAULT_BACKOFF, Backoff, Exponential, Fixed
+from onefold.model.rules import checked_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
     from typing import Unpack
 
-    from onefold.calls.once import Verdict, Verify
     from onefold.databases.transactions import Begun
     from onefold.effects.ledger import Ledger
     from onefold.model.claim import Takeover
+    from onefold.model.doubt import Verdict, Verify
+    from onefold.model.rules import ErrorRule
     from onefold.model.step import StepName, StepRow
 
 P = ParamSpec("P")
@@ -59,9 +62,11 @@ class StepOptions(TypedDict, total=False):
     backoff: Backoff | None
     """How long it waits between them; exponential, from 1 s, by default."""
     unsafe: bool
-    """It must not be done twice: an attempt that vanished is unknown, and not repeated."""
+    """It must not be done twice: an attempt that vanished or raised is unknown, not repeated."""
     verify: Verify | None
-    """Finds out what became of one that vanished, by its key: Done, NotDone or None."""
+    """Finds out what became of an unknown attempt, by its key: Done, NotDone or None."""
+    not_done: ErrorRule | Sequence[ErrorRule]
+    """Exceptions of an unsafe step that mean that nothing has happened."""
     on: object
     """What `transact` begins its transaction on; Onefold's own connections by default."""
 
@@ -98,7 +103,7 @@ class Stepping(ABC):
         """Do something once per job: its result is stored, and a rerun is given it.
 
         What it returns is what was stored, read back: the first run and a rerun see the same. Where
-        the run dies in the middle of it, it is done again, unless it is `unsafe`.
+        the run dies in the middle of it, or it raises, it is done again, unless it is `unsafe`.
         """
         self.check()
         if step_inside(self._ledger) is not None:
@@ -112,7 +117,11 @@ class Stepping(ABC):
                     with attempt.inside():
                         value = function(*args, **kwargs)
                 except Exception as error:
-                    if not conductor.run(attempt.failed(error)):
+                    if attempt.may_have_happened(error):
+                        conductor.run(attempt.doubted(error))
+                        self.check()
+                        self._find_out(attempt)
+                    if not (attempt.is_over() or conductor.run(attempt.failed(error))):
                         raise
                     self.check()
                 else:
@@ -123,11 +132,17 @@ class Stepping(ABC):
         conductor = self._ledger.conductor
         conductor.run(attempt.look())
         if attempt.is_unknown():
-            verdict = attempt.verify()
-            if inspect.isawaitable(verdict):
-                raise InvalidInput("verify", "must be awaited here; use it with astep")
-            conductor.run(attempt.verified(verdict))
+            self._find_out(attempt)
         conductor.run(attempt.begin())
+
+    def _find_out(self, attempt: Attempt) -> None:
+        """Ask `verify`, and act on what it says."""
+        verify = attempt.verifying()
+        with asking(attempt.name.label):
+            verdict = verify()
+        if inspect.isawaitable(verdict):
+            raise InvalidInput("verify", "must be awaited here; use it with astep")
+        self._ledger.conductor.run(attempt.verified(verdict))
 
     @overload
     async def astep(
@@ -158,7 +173,11 @@ class Stepping(ABC):
                     with attempt.inside():
                         value = await _called(function, args, kwargs)
                 except Exception as error:
-                    if not await conductor.arun(attempt.failed(error)):
+                    if attempt.may_have_happened(error):
+                        await conductor.arun(attempt.doubted(error))
+                        self.check()
+                        await self._afind_out(attempt)
+                    if not (attempt.is_over() or await conductor.arun(attempt.failed(error))):
                         raise
                     self.check()
                 else:
@@ -169,11 +188,17 @@ class Stepping(ABC):
         conductor = self._ledger.conductor
         await conductor.arun(attempt.look())
         if attempt.is_unknown():
-            verdict = attempt.verify()
+            await self._afind_out(attempt)
+        await conductor.arun(attempt.begin())
+
+    async def _afind_out(self, attempt: Attempt) -> None:
+        """`_find_out`, awaited."""
+        verify = attempt.verifying()
+        with asking(attempt.name.label):
+            verdict = verify()
             if inspect.isawaitable(verdict):
                 verdict = await verdict
-            await conductor.arun(attempt.verified(verdict))
-        await conductor.arun(attempt.begin())
+        await self._ledger.conductor.arun(attempt.verified(verdict))
 
     def transact(
         self,
@@ -272,10 +297,7 @@ class Steps(Stepping):
         """`check` raises where the run must not go on."""
         given.options(options, StepOptions.__optional_keys__)
         _check_attempts(options.get("attempts"), options.get("backoff"))
-        given.flag(options.get("unsafe", False), "unsafe")
-        verify = options.get("verify")
-        if verify is not None and not callable(verify):
-            raise InvalidInput("verify", f"must be a function, got {verify!r}")
+        check_doubt(options)
         self._options = options
         self._of_the_run = ledger
         self._check = check
@@ -341,13 +363,26 @@ class Attempt:
         """Find out what is known."""
         self._row = yield from self._ledger.find(self._asked)
 
-    def verify(self) -> Verdict | Awaitable[Verdict]:
-        """Ask what became of the attempt that vanished."""
+    def may_have_happened(self, error: Exception) -> bool:
+        """True where the step must not be repeated after this exception of its function."""
+        rules = checked_rules(self._options.get("not_done", ()), "not_done")
+        return self._asked.takeover == "refuse" and not is_not_done(error, rules)
+
+    def doubted(self, error: Exception) -> Procedure[None]:
+        """Write down that its outcome is unknown."""
+        yield from self._give_up(error, keeps=True)
+        if isinstance(error, ENDS_THE_RUN):
+            raise error
+        if isinstance(error, OutcomeUnknown):
+            # Where verify finds that it did not happen, this error ends the run.
+            error.verifiable = True
+
+    def verifying(self) -> Callable[[], Verdict | Awaitable[Verdict]]:
+        """`verify`, for this step; raise where there is none."""
         verify = self._options.get("verify")
-        found = None if verify is None else verify(self._ledger.book.third_party_key(self.name))
-        if found is None:
+        if verify is None:
             raise OutcomeUnknown(key=self.name.label)
-        return found
+        return partial(verify, self._ledger.book.third_party_key(self.name))
 
     def verified(self, verdict: object) -> Procedure[None]:
         """Act on what was found out: take it as done, or begin anew."""
@@ -360,7 +395,7 @@ class Attempt:
             case NotDone():
                 yield from self.begin()
             case None:
-                raise OutcomeUnknown(key=self.name.label)
+                raise OutcomeUnknown(key=self.name.label, verifiable=True)
             case _:
                 raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
 
@@ -377,7 +412,7 @@ class Attempt:
             text = encoded(value)
         except InvalidInput as error:
             error.add_note(f"The step {self.name.label!r} was done, but its result is not stored.")
-            yield from self._give_up(error, happened=True)
+            yield from self._give_up(error, keeps=self._asked.takeover == "refuse")
             raise
         yield from self._settle(text)
 
@@ -391,7 +426,7 @@ class Attempt:
         assert self._row is not None
         most, tried = self._options.get("attempts"), self._row.notes.attempts
         if most is None or isinstance(error, _PASSING):
-            yield from self._give_up(error, happened=isinstance(error, OutcomeUnknown))
+            yield from self._give_up(error)
             return False
         failure = failure_of(error)
         if tried >= most:
@@ -402,10 +437,9 @@ class Attempt:
         yield Pause(backoff.delay(tried).total_seconds())
         return True
 
-    def _give_up(self, error: Exception, *, happened: bool) -> Procedure[None]:
-        """Give it back for another attempt; not so what is unsafe and may have happened."""
+    def _give_up(self, error: Exception, *, keeps: bool = False) -> Procedure[None]:
+        """Give it back for another attempt; or keep it, where its outcome is unknown."""
         assert self._row is not None
-        keeps = happened and self._options.get("unsafe", False)
         say = self._ledger.note if keeps else self._ledger.release
         try:
             self._row = yield from say(self._asked, self._row, failure_of(error))

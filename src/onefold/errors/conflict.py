@@ -77,18 +77,23 @@ class Busy(Conflict):
 
 
 class OutcomeUnknown(Conflict):
-    """The attempt that had this key vanished, and its takeover is `refuse`."""
+    """An attempt vanished or raised, must not be repeated, and its effect may have happened."""
 
     key: str
     since: datetime | None
+    verifiable: bool
+    """True where a later attempt asks `verify` again: leaving a job handler it is a retry."""
 
-    def __init__(self, *, key: str, since: datetime | None = None) -> None:
+    def __init__(
+        self, *, key: str, since: datetime | None = None, verifiable: bool = False
+    ) -> None:
         """`since` is when its lease ended."""
         super().__init__(
-            f"The attempt that claimed {key!r} vanished before it settled, so its effect may or may"
-            " not have happened. Find out (verify=), then settle or release the key.",
+            f"The attempt at {key!r} ended without a known outcome, so its effect may or may not"
+            " have happened. Find out (verify=), then settle or release the key.",
             key=key,
             since=since,
+            verifiable=verifiable,
         )
 
 

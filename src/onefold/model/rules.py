@@ -59,11 +59,19 @@ class ErrorRules(msgspec.Struct, frozen=True):
 def error_rules(retry_on: object, bury_on: object, done_on: object) -> ErrorRules:
     """Check what a kind says of its errors."""
     return ErrorRules(
-        _rules(retry_on, "retry_on"), _rules(bury_on, "bury_on"), _rules(done_on, "done_on")
+        checked_rules(retry_on, "retry_on"),
+        checked_rules(bury_on, "bury_on"),
+        checked_rules(done_on, "done_on"),
     )
 
 
-def _rules(value: object, field: str) -> tuple[ErrorRule, ...]:
+def concerns(rules: Sequence[ErrorRule], error: BaseException) -> bool:
+    """True where one of the rules is about the error."""
+    return _distance(rules, error) is not None
+
+
+def checked_rules(value: object, field: str) -> tuple[ErrorRule, ...]:
+    """Check a rule, or several."""
     alone = callable(value)
     listed: list[Any] = [value] if alone else given.listed(value, field, "exceptions")
     for rule in listed:

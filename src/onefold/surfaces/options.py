@@ -1,6 +1,6 @@
 """What routes are told with: the values of their options, for every framework."""
 
-from onefold.calls.once import Done, NotDone
+from onefold.model.doubt import Done, NotDone
 from onefold.surfaces.http.answer import Answer, Kept
 from onefold.surfaces.http.fingerprint import Fields
 from onefold.surfaces.http.key import KeyRules

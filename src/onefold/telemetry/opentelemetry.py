@@ -202,6 +202,8 @@ def _conclude(span: Span, error: BaseException) -> None:
 
 
 def _outcome_of(error: BaseException) -> str:
+    if isinstance(error, OutcomeUnknown) and error.verifiable:
+        return "failed"
     found = (word for kinds, word in OUTCOMES if isinstance(error, kinds))
     return next(found, "interrupted")
 

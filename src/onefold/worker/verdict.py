@@ -78,7 +78,8 @@ def on_error(error: BaseException) -> Verdict:
     if isinstance(error, Busy):
         return _failed(Event.DEFER, error, after=error.retry_after)
     if isinstance(error, OutcomeUnknown):
-        return _failed(Event.BURY, error, reason="unknown")
+        event = Event.FAIL if error.verifiable else Event.BURY
+        return _failed(event, error, reason="unknown")
     return _failed(Event.FAIL, error)
 
 

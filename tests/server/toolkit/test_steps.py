@@ -4,6 +4,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from onefold.model.job import Job
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api, Reply
@@ -111,16 +113,32 @@ async def test_a_delivery_that_has_lost_its_job_writes_nothing(api: Api, clock: 
     assert (await put(api, new, "begin")).json["attempts"] == 2
 
 
-async def test_what_has_happened_counts_though_the_job_was_cancelled(api: Api) -> None:
-    job = await delivered(api)
-    await put(api, job, "begin")
-    await api.onefold.acancel(job.id)
+@pytest.mark.parametrize("ends", ["cancelled", "completed", "queued again"])
+async def test_after_its_delivery_has_ended_nothing_is_stored(api: Api, ends: str) -> None:
+    job, attempt = await delivered(api), str(uuid4())
+    await put(api, job, "begin", attempt=attempt)
+    await put(api, job, "begin", "told", attempt=attempt)
+    told = await put(api, job, "finish", "told", attempt=attempt, result=1)
+    if ends == "cancelled":
+        await api.onefold.acancel(job.id)
+    elif ends == "completed":
+        await api.onefold.engine.afinish([job])
+    else:
+        await api.onefold.engine.aretry([job], after=MINUTE)
 
-    finished = await put(api, job, "finish", result=1)
-    begun = await put(api, job, "begin", "next")
+    words: list[tuple[str, str, Any]] = [
+        ("finish", "charge", {"result": 1}),
+        ("fail", "charge", {"error": FAILURE}),
+        ("finish", "value", {"result": 1}),
+        ("begin", "next", {}),
+    ]
+    for action, name, more in words:
+        (await put(api, job, action, name, attempt=attempt, **more)).problem(409, "lease_lost")
 
-    assert finished.status == 200
-    begun.problem(409, "lease_lost")
+    # Only its answer was lost.
+    assert (await put(api, job, "finish", "told", attempt=attempt, result=1)).json == told.json
+    states = {step.label: step.state for step in await api.onefold.asteps(job.id)}
+    assert states == {"charge": "retrying", "told": "finished"}
 
 
 async def test_changed_arguments_are_refused(api: Api) -> None:
@@ -195,6 +213,21 @@ async def test_a_step_may_say_itself_that_it_does_not_know(api: Api) -> None:
     begun.problem(409, "outcome_unknown")
     assert await api.onefold.asettle_step(job.id, "charge", result=7)
     assert (await put(api, job, "begin", unsafe=True)).json["result"] == 7
+
+
+async def test_an_unsafe_step_that_fails_is_unknown_unless_it_says_that_it_was_not_done(
+    api: Api,
+) -> None:
+    job = await delivered(api)
+    await put(api, job, "begin", unsafe=True)
+    given_back = await put(api, job, "fail", error=FAILURE, unknown=False)
+    begun = await put(api, job, "begin", unsafe=True)
+
+    unknown = await put(api, job, "fail", error=FAILURE)
+
+    assert (given_back.json["outcome"], begun.status) == ("retrying", 201)
+    assert unknown.json["outcome"] == "unknown"
+    (await put(api, job, "begin", unsafe=True)).problem(409, "outcome_unknown")
 
 
 async def test_steps_of_one_name_are_told_apart_by_key_or_place(api: Api) -> None:

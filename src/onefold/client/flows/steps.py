@@ -63,9 +63,10 @@ class Begun(wire.Said, frozen=True, kw_only=True):
         return self.outcome == "finished"
 
 
-def begin(ask: Ask, step: StepPlace, *, unsafe: bool) -> Flow[Begun]:
-    """Ask whether to do it."""
-    reply = yield from ask(put(step.path, step.body("begin", unsafe=unsafe or None)))
+def begin(ask: Ask, step: StepPlace, *, unsafe: bool, verified: bool = False) -> Flow[Begun]:
+    """Ask whether to do it. `verified` takes one over whose outcome is unknown."""
+    body = step.body("begin", unsafe=unsafe or None, verified=verified or None)
+    reply = yield from ask(put(step.path, body))
     return wire.read(reply, Begun)
 
 
@@ -86,6 +87,6 @@ def fail(ask: Ask, step: StepPlace, error: Exception, *, unknown: bool) -> Flow[
     """It failed, and that is what the caller must see, whatever happens here."""
     said = {"type": type(error).__qualname__, "message": printable(str(error), REASON_BYTES)}
     try:
-        yield from ask(put(step.path, step.body("fail", error=said, unknown=unknown or None)))
+        yield from ask(put(step.path, step.body("fail", error=said, unknown=unknown)))
     except OnefoldError as failure:
         error.add_note(f"The step {step.name!r} could not be given back: {failure}")

@@ -199,8 +199,8 @@ def refusal(answer: Busy | Mismatch | Unknown) -> Refused:
         return Refused(make(KEY_REUSED, str(KeyReused(key=answer.key)), extra=told))
     told |= {"outcome": "unknown", "since": iso_or_none(answer.since)}
     detail = (
-        f"The attempt that claimed {answer.key!r} vanished before it settled, so its effect may or"
-        " may not have happened. Find out, then settle or release the key:"
+        f"The attempt at {answer.key!r} ended without a known outcome, so its effect may or may not"
+        " have happened. Find out, then settle or release the key:"
         " POST /v1/keys/{surface}/{key}/settle."
     )
     return Refused(make(OUTCOME_UNKNOWN, detail, extra=told))

@@ -15,6 +15,7 @@ from onefold.effects import remote
 from onefold.effects.remote import RemoteStep
 from onefold.errors import ConflictingOptions, InvalidInput, JobNotFound
 from onefold.model import names
+from onefold.model.claim import Holding
 from onefold.model.moment import Iso
 from onefold.model.step import StepState
 from onefold.server.api.bounds import Fence
@@ -58,17 +59,20 @@ class StepBody(Body):
     fingerprint: str | None = None
     """Digest of the arguments: a rerun with others is refused."""
     unsafe: bool = False
-    """With `begin`: it must not be done twice, so one that vanished is not repeated."""
+    """With `begin`: it must not be done twice, so one that vanished or failed is not repeated."""
     verified: bool = False
-    """With `begin`: you have found out that the one that vanished did nothing."""
+    """With `begin`: you find out yourself what became of the last attempt, or know it."""
     result: Any = None
     """With `finish`: what a rerun is given."""
     error: StepError | None = None
     """With `fail`: what went wrong."""
     final: bool = False
     """With `fail`: it is not to be tried again."""
-    unknown: bool = False
-    """With `fail`: it may have happened all the same, so it must not be repeated."""
+    unknown: bool | None = None
+    """With `fail`: whether it may have happened all the same, and must not be repeated.
+
+    Left out, it is unknown for a step that was begun `unsafe`; `false` says that it was not done.
+    """
 
 
 class StepBegun(Answer):
@@ -138,10 +142,9 @@ async def say(asking: Asking) -> Said:
         return _finished(await conductor.arun(remote.finish(asked, body.result)))
     assert body.error is not None
     error = msgspec.structs.asdict(body.error)
-    await conductor.arun(remote.fail(asked, error, final=body.final, unknown=body.unknown))
-    outcome: Outcome = "failed" if body.final else "unknown" if body.unknown else "retrying"
+    stored = await conductor.arun(remote.fail(asked, error, final=body.final, unknown=body.unknown))
     label = _label(body, asked.name)
-    return Said(200, StepOver(outcome=outcome, name=asked.name, label=label, result=None))
+    return Said(200, StepOver(outcome=_FAILED[stored], name=asked.name, label=label, result=None))
 
 
 def _asked(asking: Asking, body: StepBody) -> RemoteStep:
@@ -161,6 +164,12 @@ def _asked(asking: Asking, body: StepBody) -> RemoteStep:
         fingerprint=body.fingerprint,
     )
 
+
+_FAILED: Final[dict[Holding, Outcome]] = {
+    Holding.SETTLED: "failed",
+    Holding.HELD: "unknown",
+    Holding.FREE: "retrying",
+}
 
 _ONLY: Final = {
     "unsafe": "begin",

@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onefold.calls.once import Done, NotDone
 from onefold.calls.procedure import Pause, Transaction
 from onefold.calls.settlement import settle
-from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, UsageError
+from onefold.errors import (
+    Busy,
+    DatabaseError,
+    InvalidInput,
+    LeaseLost,
+    OutcomeUnknown,
+    UsageError,
+)
 from onefold.model.claim import Answer as Claimed
 from onefold.model.claim import (
     Claim,
@@ -29,6 +35,7 @@ from onefold.model.claim import (
     Wanted,
     Won,
 )
+from onefold.model.doubt import Done, NotDone
 from onefold.operations import claims
 from onefold.surfaces.http import problem
 from onefold.surfaces.http.answer import Answer, UnreadableAnswer
@@ -213,6 +220,7 @@ class Exchange(Claiming):
         self.has_succeeded = error is None and answer.status < CLIENT_ERRORS
         if error is not None and isinstance(error, self.policy.retryable):
             fate = "release"
+        fate = self._unknown_after(error) or fate
         if self._is_undone:
             yield from self._record(answer, fate)
             return answer
@@ -237,7 +245,7 @@ class Exchange(Claiming):
         yield from self.undo()
         if self.claim is None or self.policy.joined:
             return None
-        fate = self.policy.fate_of(error)
+        fate = self._unknown_after(error) or self.policy.fate_of(error)
         failed = self._refusal(problem.attempt_failed())
         # Stored whole: a tombstone would say that the request was carried out.
         self.policy = msgspec.structs.replace(self.policy, stream="buffer")
@@ -255,6 +263,12 @@ class Exchange(Claiming):
         yield from self.undo()
         self.outcome = "lost"
         return self._refusal(problem.lease_lost(retry_after=1))
+
+    def _unknown_after(self, error: BaseException | None) -> Fate | None:
+        """Whoever resumes asks for the unknown step again; no other attempt may run."""
+        if self.policy.joined or not isinstance(error, OutcomeUnknown):
+            return None
+        return "release" if self.has_steps else "unknown"
 
     def _finish_joined(self, answer: Answer, fate: Fate) -> Scene[Answer]:
         if fate != "store":

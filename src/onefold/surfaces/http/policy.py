@@ -30,7 +30,7 @@ from onefold.surfaces.http.source import KeySource
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onefold.calls.once import Verify
+    from onefold.model.doubt import Verify
     from onefold.surfaces.http.request import Request
 
 Fate: TypeAlias = Literal["store", "release", "unknown"]
