@@ -1,4 +1,4 @@
-"""A server that is killed while it pushes: another one goes on, and nothing is lost."""
+"""Servers that push: one is killed and another goes on; several processes share one hold."""
 
 import json
 import threading
@@ -36,6 +36,7 @@ class Endpoint:
 
     def __init__(self) -> None:
         self.pushes: list[Push] = []
+        self.bodies: list[bytes] = []
         self.hanging = threading.Event()
         self.end = threading.Event()
         endpoint = self
@@ -60,6 +61,7 @@ class Endpoint:
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers["content-length"]))
         told = json.loads(body)
+        self.bodies.append(body)
         self.pushes.append(Push(told["id"], told["fence"], told["attempt"]))
         if self.hanging.is_set():
             if len(self.pushes) % 2:
@@ -151,6 +153,33 @@ def test_acks_that_a_killed_server_waited_for_are_waited_for_by_the_next(
     first, *_, last = _job(server, job_id)["history"]
     assert (first["error"], first["webhookStatusCode"]) == ("no ack within the ack timeout", 200)
     assert last["outcome"] == "completed"
+
+
+def test_after_a_defer_of_the_queue_all_processes_wait_for_the_ack_of_the_probe(
+    place: Place, serve: Serve, endpoint: Endpoint
+) -> None:
+    server = serve(place, "--processes", "2", "--push-allow", "127.0.0.1", "--no-access-log")
+    _make(server, "acks", endpoint, mode="ack")
+    payload = b'{"exact": 0.12345678901234567890, "e": 1e5, "tiny": 1e-400}'
+    published = server.ask("POST", "/v1/queues/acks/jobs", b'{"payload": %s}' % payload)
+    first: str = published.json["id"]
+    until(lambda: _job(server, first)["state"] == "awaiting", "for the push")
+    # As the bytes that came, on the way in and on both ways out.
+    assert b'"payload":%s,' % payload in endpoint.bodies[0]
+    assert b'"payload":%s,' % payload in server.ask("GET", f"/v1/jobs/{first}").body
+    assert server.ask("POST", f"/v1/jobs/{first}/defer", {"retryAfter": 0.2}).status == 200
+    ids = [first, *(_publish(server, "acks") for _ in range(5))]
+
+    def awaiting() -> list[str]:
+        return [job_id for job_id in ids if _job(server, job_id)["state"] == "awaiting"]
+
+    until(lambda: len(awaiting()) == 1, "for the probe")
+    assert server.ask("GET", "/v1/queues/acks").json["heldUntil"] is not None
+    assert len(endpoint.pushes) == 2
+    (probe,) = awaiting()
+    assert server.ask("POST", f"/v1/jobs/{probe}/ack").status == 200
+    until(lambda: len(awaiting()) == 5, "for all others")
+    assert len(set(endpoint.pushes)) == len(endpoint.pushes) == 7
 
 
 def _make(server: Serving, queue: str, endpoint: Endpoint, **settings: object) -> None:

@@ -1,4 +1,5 @@
--- Hold a queue: it gives nothing until then. A longer hold stays, unless this one is forced. Answers with
+-- Hold a queue: it gives nothing until then. A longer hold stays, unless this one is forced. A failing
+-- endpoint (circuit) prolongs a hold that the receiver asked for, which keeps its reason. Answers with
 -- when the hold ends, and with what was wanted, for the rows of other shards to have the same.
 insert into onefold_queue (
     shard, name, declared, controlled, held_until, held_why, updated_at
@@ -12,7 +13,10 @@ set controlled = true,
         else onefold_queue.held_until
     end,
     held_why = case
-        when :force or onefold_queue.held_until is null or onefold_queue.held_until < excluded.held_until
+        when
+            :force
+            or onefold_queue.held_until is null
+            or (onefold_queue.held_until < excluded.held_until and excluded.held_why <> 'circuit')
             then excluded.held_why
         else onefold_queue.held_why
     end,

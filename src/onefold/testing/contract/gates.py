@@ -50,6 +50,14 @@ class TestHolds:
         found = subject.queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "backpressure")
 
+    def test_a_failing_endpoint_prolongs_a_hold_and_keeps_its_reason(
+        self, subject: Subject, queue: str
+    ) -> None:
+        subject.engine.hold(queue, after=MINUTE, why="deferred")
+        subject.engine.hold(queue, after=HOUR, why="circuit")
+        found = subject.queue(queue)
+        assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
+
     def test_a_forced_hold_shortens(self, subject: Subject, queue: str) -> None:
         subject.engine.hold(queue, after=HOUR, why="deferred")
         subject.engine.hold(queue, after=MINUTE, why="circuit", force=True)
