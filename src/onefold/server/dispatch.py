@@ -27,6 +27,7 @@ from onefold.server.log import Known
 from onefold.server.outgoing import Response, problem_response, response_to, send_response
 from onefold.server.problems import BadBody
 from onefold.server.streaming import send_stream
+from onefold.server.unread import NotRead
 from onefold.surfaces.http.key import KeyRules, read_key
 from onefold.surfaces.http.problem import Refused, incomplete, not_configured
 
@@ -74,6 +75,7 @@ class PathApp:
         headers = wire.headers_of(scope["headers"])
         known = Known(request_id_of(headers))
         status = GONE_AWAY
+        send = self._server.unread.paced(scope, send)
         try:
             answer = await self._answer(scope, receive, headers, known)
             status = answer.status
@@ -86,6 +88,8 @@ class PathApp:
             # It may be that only the body broke off, and somebody is still listening.
             with suppress(OSError):
                 await send_response(send, _broken_off(scope, known), request_id=known.request_id)
+        except NotRead:
+            status = GONE_AWAY
         self._access.note(scope, self.template, status, started=started, known=known)
 
     async def _answer(

@@ -27,6 +27,12 @@ from onefold.worker import lifeline
 VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
 HEADERS: Final = 64 * 1024
 """Bytes of a request's line and headers, and of what is read ahead."""
+STREAMS: Final = 100
+"""Requests at once on one connection of HTTP/2."""
+SEND_BUFFER: Final = 16 * 1024
+"""Bytes of each answer that wait for a connection of HTTP/2 that is not read."""
+PING: Final = 20
+"""Seconds between two pings over HTTP/2, and for the answer to one: who is gone is let go."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +130,13 @@ def serve(order: Order, target: str) -> None:
         log_access=False,
         log_level=LogLevels.warning,
         http1_settings=HTTP1Settings(header_read_timeout=milliseconds, max_buffer_size=HEADERS),
-        http2_settings=HTTP2Settings(max_headers_size=HEADERS),
+        http2_settings=HTTP2Settings(
+            max_headers_size=HEADERS,
+            max_concurrent_streams=STREAMS,
+            max_send_buffer_size=SEND_BUFFER,
+            keep_alive_interval=PING * 1000,
+            keep_alive_timeout=PING,
+        ),
         ssl_cert=_path(order.tls_certificate),
         ssl_key=_path(order.tls_key),
         respawn_failed_workers=True,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onefold.server.deadlines import Deadlines
 from onefold.server.feed import Feed
 from onefold.server.queues import QueueCache
+from onefold.server.unread import Unread
 
 if TYPE_CHECKING:
     from onefold.app import Onefold, Tenant
@@ -24,6 +25,8 @@ class Server:
         self.settings: ServerSettings = settings
         self.queues: QueueCache = QueueCache(onefold)
         self.deadlines: Deadlines = Deadlines()
+        self.unread: Unread = Unread(self.deadlines, settings.request_timeout.total_seconds())
+        """What clients of HTTP/2 are still to read."""
         self.feed: Feed = Feed(onefold.hooks)
         """What happens here, for those who listen."""
         self.courier: Courier | None = None
