@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from onefold.model.retry import Backoff
     from onefold.model.schedule import Schedule
     from onefold.operations.migrations import Migration
+    from onefold.worker.settings import WorkerSettings
 
 
 class Within(JobCalls, ClaimCalls, NaturalCalls, ScheduleCalls):
@@ -250,16 +251,23 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
         """A worker for this event loop: `async with onefold.worker(queues=["email"]): …`.
 
+        It serves the queues of all declared jobs and `default`, unless `queues` names others.
         Leaving the block stops it: what runs may end within the grace, the rest is handed back.
         """
-        return Worker(self._conductor, self.jobs, worker_settings(options), self._declare)
+        return self._worker(worker_settings(options))
 
     def run_worker(self, **options: Unpack[WorkerOptions]) -> None:
         """Work until SIGTERM or SIGINT, and end within the grace; a second signal ends it now."""
         settings = worker_settings(options)
-        run_until_signal(
-            lambda: Worker(self._conductor, self.jobs, settings, self._declare), self.aclose
-        )
+        run_until_signal(lambda: self._worker(settings), self.aclose)
+
+    def _worker(self, settings: WorkerSettings) -> Worker:
+        return Worker(self._conductor, self.jobs, settings, self._declare, self._declared_queues)
+
+    def _declared_queues(self) -> dict[str, bool]:
+        """The queues that the code declares, and whether jobs are declared for them."""
+        of_jobs = (*self.jobs.queues, *(wish.queue for wish in self.crons.wishes))
+        return dict.fromkeys(self._queue_limits, False) | dict.fromkeys(of_jobs, True)
 
     async def _declare(self) -> None:
         """Write down what the code says of queues and schedules."""

@@ -10,7 +10,7 @@ from onefold.calls.defaults import Said
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import given, names
 from onefold.model.convert import to_json
-from onefold.model.job import NewJob
+from onefold.model.job import DEFAULT_QUEUE, NewJob
 from onefold.model.limit import group_key
 from onefold.model.request import prepare
 from onefold.model.rules import ErrorRule, ErrorRules, error_rules
@@ -99,6 +99,12 @@ class Declaration:
         return (
             f"{self.function.__module__}.{self.function.__qualname__} (line {code.co_firstlineno})"
         )
+
+    @property
+    def queue(self) -> str:
+        """The queue of its jobs, unless an enqueue names another."""
+        queue: str = self._shared.get("queue", DEFAULT_QUEUE)
+        return queue
 
     def is_another(self, other: Declaration) -> bool:
         """False where the other is of the same function, run again: a reload, or a cell."""

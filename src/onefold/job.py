@@ -252,6 +252,11 @@ class Registry:
         """What is declared, in order of declaration."""
         return tuple(self._jobs)
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues of declared jobs, in order of declaration."""
+        return tuple(dict.fromkeys(job.declaration.queue for job in self._jobs.values()))
+
     def get(self, kind: str) -> DeclaredJob[..., Any] | None:
         """The job of this kind, if it is declared here."""
         return self._jobs.get(kind)

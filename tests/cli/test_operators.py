@@ -201,10 +201,22 @@ def test_queues_are_listed_paused_and_limited(operate: Operate, place: Place) ->
     assert "mail" in text
 
 
+@pytest.mark.parametrize("word", ["pause", "resume"])
+def test_a_queue_that_is_not_known_is_refused(operate: Operate, place: Place, word: str) -> None:
+    with place.open() as onefold:
+        onefold.enqueue("email", queue="mail")
+
+    refused = operate("queues", word, "mial")
+    said = " ".join(refused.stderr.split())
+    assert refused.returncode
+    assert "'mial' is not known" in said
+    assert "There are default, mail" in said
+
+
 def test_what_was_said_of_a_queue_can_be_taken_back(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
-        onefold.pause("mail")
         onefold.enqueue("email", queue="mail")
+        onefold.pause("mail")
 
     operate("queues", "limit", "mail", "--ordered")
     resumed = operate("queues", "resume", "mail")
@@ -277,6 +289,7 @@ def test_an_application_can_say_where_its_database_is(
     write_app(tmp_path, place)
     with place.open() as onefold:
         onefold.migrate()
+        onefold.set_limits("mail")
         onefold.pause("mail")
     other = "sqlite:///other.db"
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.workers import Process, write_app
+from tests.faults.servers import until
 from tests.fixtures.place import Place
 
 Start: TypeAlias = Callable[..., Process]
@@ -65,6 +66,48 @@ def test_a_worker_says_where_it_works_on_what_and_what_it_promises(
     assert "Kinds: fail, greet, greet_apart, wait_for" in report
     assert "7 handlers at once" in report
     assert "at least once" in report
+
+
+MAIL = """
+from onefold import Onefold
+
+onefold = Onefold({url!r}, schema={schema!r})
+
+
+@onefold.job(queue="email")
+def send(user_id: int) -> None: ...
+
+
+@onefold.cron("0 3 * * *")
+@onefold.job(queue="night shift")
+def report() -> None: ...
+"""
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_worker_without_queues_serves_what_is_declared(
+    start: Start, place: Place, tmp_path: Path, processes: str
+) -> None:
+    (tmp_path / "mail.py").write_text(MAIL.format(url=place.url, schema=place.schema))
+    with place.open() as onefold:
+        ids = [
+            onefold.enqueue("send", {"user_id": 42}, queue="email").id,
+            onefold.enqueue("report", queue="night shift").id,
+            onefold.enqueue("report").id,
+        ]
+    worker = start("mail:onefold", "--processes", processes, "--poll", "200ms")
+
+    worker.wait_for("Queues: email, night shift, default.")
+    until(lambda: all(state(place, job_id) == "completed" for job_id in ids))
+    assert worker.stop() == 0
+
+
+def test_a_worker_warns_about_queues_that_do_not_match(start: Start) -> None:
+    worker = start("shop:onefold", "--queues", "email emial")
+
+    worker.wait_for("does not serve these declared queues: default.")
+    worker.wait_for("No job is declared for these queues of this worker: email, emial.")
+    assert worker.stop() == 0
 
 
 @pytest.mark.parametrize("kind", ["greet", "greet_apart"])

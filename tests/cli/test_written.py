@@ -4,6 +4,7 @@ import pytest
 
 from onefold import InvalidInput
 from onefold.cli import written
+from onefold.worker.settings import read_queues
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_what_is_no_moment_is_refused_by_name() -> None:
 
 
 def test_queues_are_names_some_with_a_number() -> None:
-    assert written.queues("email, default:5,eu:mail:10,a:b") == {
+    assert read_queues("email, default:5,eu:mail:10,a:b") == {
         "email": None,
         "default": 5,
         "eu:mail": 10,
@@ -64,4 +65,4 @@ def test_queues_are_names_some_with_a_number() -> None:
 @pytest.mark.parametrize("text", ["", "email,,default", "email,email:5"])
 def test_queues_that_make_no_sense_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="queues"):
-        written.queues(text)
+        read_queues(text)

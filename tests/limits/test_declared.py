@@ -60,11 +60,29 @@ def test_an_operators_word_stays_until_it_is_cleared(place: Place) -> None:
 
 def test_a_pause_is_not_lifted_by_a_declaration_and_does_not_keep_it_out(place: Place) -> None:
     with place.open() as onefold:
+        onefold.enqueue("letter", queue="email")
         onefold.pause("email")
         onefold.queue("email", limit=Limit(concurrency=1))
         onefold.declare_queues()
 
         assert (settings(onefold).paused, settings(onefold).limit) == (True, Limit(concurrency=1))
+
+
+def test_a_declared_queue_is_paused_before_it_has_any_job(place: Place) -> None:
+    with place.open() as onefold:
+
+        @onefold.job(queue="email")
+        def send() -> None: ...
+
+        onefold.queue("bulk", limit=Limit(concurrency=1))
+        for queue in ("email", "bulk", "default"):
+            onefold.pause(queue)
+        assert {queue.name for queue in onefold.queues() if queue.paused} == {
+            "email",
+            "bulk",
+            "default",
+        }
+        assert send.kind == "send"
 
 
 def test_declaring_nothing_says_nothing(place: Place) -> None:

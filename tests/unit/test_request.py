@@ -239,7 +239,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     (
         "max_attempts",
         {"max_attempts": 0},
-        "1 to 100, got 0. The first attempt counts: 1 means no retry",
+        "must be a whole number from 1 to 100, got 0. The first attempt counts: 1 means no retry",
     ),
     ("max_attempts", {"max_attempts": 101}, "must be a whole number from 1 to 100"),
     ("run_at", {"run_at": AT.replace(tzinfo=None)}, "needs a time zone"),

@@ -11,9 +11,12 @@ from onefold.model.queue import QueueLimits, queue_limits
 from onefold.operations import queues
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from onefold.calls.procedure import Conductor, Procedure
     from onefold.model.limit import Limit
     from onefold.model.queue import QueueSettings
+    from onefold.operations.statement import Operation, Sql
 
 
 class QueueCalls:
@@ -23,21 +26,29 @@ class QueueCalls:
     _queue_limits: dict[str, QueueLimits]
     """What the code has declared."""
 
+    def _declared_queues(self) -> Mapping[str, bool]:
+        """The queues that the code declares, and whether jobs are declared for them."""
+        raise NotImplementedError
+
     def pause(self, queue: str) -> None:
-        """Give no more jobs of a queue to any worker. What is running goes on."""
-        self._conductor.run(_pause(queue))
+        """Give no more jobs of a queue to any worker. What is running goes on.
+
+        A queue that is not known is an `InvalidInput`: one that this code does not declare, and of
+        which the database has neither settings nor jobs.
+        """
+        self._conductor.run(_pause(queue, self._declared_queues()))
 
     async def apause(self, queue: str) -> None:
         """`pause`, awaited."""
-        await self._conductor.arun(_pause(queue))
+        await self._conductor.arun(_pause(queue, self._declared_queues()))
 
     def resume(self, queue: str) -> None:
-        """Let a paused queue go on."""
-        self._conductor.run(_resume(queue))
+        """Let a paused queue go on. One that is not known is an `InvalidInput`, as for `pause`."""
+        self._conductor.run(_resume(queue, self._declared_queues()))
 
     async def aresume(self, queue: str) -> None:
         """`resume`, awaited."""
-        await self._conductor.arun(_resume(queue))
+        await self._conductor.arun(_resume(queue, self._declared_queues()))
 
     def set_limits(
         self,
@@ -110,14 +121,24 @@ def _operators_limits(
     return limits
 
 
-def _pause(queue: str) -> Procedure[None]:
+def _pause(queue: str, declared: Collection[str]) -> Procedure[None]:
     name = names.queue(queue, "queue")
-    return once_through(lambda sql: queues.pause(sql, name))
+
+    def build(sql: Sql) -> Operation[None]:
+        yield from queues.check_known(sql, name, declared)
+        yield from queues.pause(sql, name)
+
+    return once_through(build)
 
 
-def _resume(queue: str) -> Procedure[None]:
+def _resume(queue: str, declared: Collection[str]) -> Procedure[None]:
     name = names.queue(queue, "queue")
-    return once_through(lambda sql: queues.resume(sql, name))
+
+    def build(sql: Sql) -> Operation[None]:
+        yield from queues.check_known(sql, name, declared)
+        yield from queues.resume(sql, name)
+
+    return once_through(build)
 
 
 def _set_limits(queue: str, limits: QueueLimits) -> Procedure[None]:

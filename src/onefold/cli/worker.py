@@ -14,7 +14,7 @@ from onefold.cli.config import Configuration
 from onefold.cli.loading import load_app
 from onefold.worker import lifeline
 from onefold.worker.running import run_until_signal
-from onefold.worker.settings import worker_settings
+from onefold.worker.settings import read_queues, worker_settings
 from onefold.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def worker(
     *,
     queues: Annotated[
         str | None,
-        _option("QUEUES", "NAME[:N],…", "Queues, and how many jobs of each at once.  [default]"),
+        _option(
+            "QUEUES", "NAME[:N],…", "Queues, and how many jobs of each at once.  [all declared]"
+        ),
     ] = None,
     concurrency: Annotated[
         int | None, _option("CONCURRENCY", "N", "Handlers at once, in each process.  [20]")
@@ -159,7 +161,7 @@ def _options(
     """What was said; what was not is left to the worker."""
     said: dict[str, Any] = {"chores": chores}
     if queues is not None:
-        said["queues"] = written.queues(queues)
+        said["queues"] = read_queues(queues)
     said |= {field: count for field, count in counts.items() if count is not None}
     said |= {
         field: written.duration(time, field) for field, time in times.items() if time is not None

@@ -1,4 +1,4 @@
-"""What people write, on a command line or in a file: durations, moments, queues."""
+"""What people write, on a command line or in a file: durations and moments."""
 
 from __future__ import annotations
 
@@ -42,24 +42,3 @@ def moment(text: str, field: str) -> datetime:
             f" 2h, got {text!r}",
         ) from None
     return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
-
-
-def queues(text: str) -> dict[str, int | None]:
-    """`email,default:5`: names in the order they are served, some with the most at once.
-
-    A colon may be part of a name: what counts is the last one, and only before a number.
-    """
-    wanted: dict[str, int | None] = {}
-    for part in text.split(","):
-        name, most = _queue(part.strip())
-        if name in wanted:
-            raise InvalidInput("queues", f"must name each queue once, got {text!r}")
-        wanted[name] = most
-    return wanted
-
-
-def _queue(part: str) -> tuple[str, int | None]:
-    if not part:
-        raise InvalidInput("queues", "must be names with commas between them, like email,default:5")
-    name, colon, most = part.rpartition(":")
-    return (name, int(most)) if colon and re.fullmatch(r"[0-9]{1,9}", most) else (part, None)

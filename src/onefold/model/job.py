@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, TypeAlias, overload
+from typing import Any, Final, Generic, Literal, TypeAlias, overload
 
 import msgspec
 
@@ -25,6 +25,7 @@ Status: TypeAlias = Literal[
     "scheduled", "ready", "retrying", "running", "completed", "dead", "cancelled"
 ]
 Json: TypeAlias = Any
+DEFAULT_QUEUE: Final = "default"
 KeyRule: TypeAlias = Unique | Callable[[str, Json], str]
 
 
@@ -33,7 +34,7 @@ class NewJob(msgspec.Struct, frozen=True):
 
     kind: str
     payload: Json = msgspec.field(default_factory=dict[str, Json])
-    queue: str = "default"
+    queue: str = DEFAULT_QUEUE
     priority: int = 0
     """Lower runs first."""
     run_at: datetime | None = None

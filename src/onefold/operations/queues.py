@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from onefold.errors import InvalidInput
 from onefold.model.identity import hash12
-from onefold.model.job import Job
+from onefold.model.job import DEFAULT_QUEUE, Job
 from onefold.model.moment import from_micros
 from onefold.model.queue import Outlook, QueueLimits, QueueSettings, stored_limit
 from onefold.operations.bell import ring
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from onefold.operations.statement import Operation, Row, Sql
 
 NO_LIMITS: Final = QueueLimits()
+SHOWN: Final = 10
+"""Queues that an error names."""
 
 
 class TakenUnderControl(msgspec.Struct, frozen=True):
@@ -54,6 +57,26 @@ def resume(sql: Sql, queue: str) -> Operation[None]:
     for shard in range(sql.shards):
         yield sql("pause_queue", shard=shard, queue=queue, paused=False)
     yield from ring(sql, [queue])
+
+
+def check_known(sql: Sql, queue: str, declared: Collection[str]) -> Operation[None]:
+    """Refuse a queue that is not declared and of which nothing is stored.
+
+    A misspelled name must not look as if a queue had been paused.
+    """
+    if queue == DEFAULT_QUEUE or queue in declared:
+        return
+    for shard in range(sql.shards):
+        if (yield sql("knows_queue", shard=shard, queue=queue)):
+            return
+    there = [settings.name for settings in (yield from find(sql))]
+    known = sorted({DEFAULT_QUEUE, *declared, *there})
+    more = ", …" if len(known) > SHOWN else ""
+    raise InvalidInput(
+        "queue",
+        f"{queue!r} is not known: it has no jobs and no settings, and no job is declared for it"
+        f" here. There are {', '.join(known[:SHOWN])}{more}",
+    )
 
 
 def set_limits(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:

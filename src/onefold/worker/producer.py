@@ -78,6 +78,8 @@ class Producer:
         self._others: list[Held] = []
         """Ended otherwise, and not yet reported."""
         self._running = 0
+        self._turn = 0
+        """The queue that the next take begins with, where they are served in turn."""
         self._pace = Pace(settings.prefetch, settings.most_prefetched)
         self._by_queue: Counter[str] = Counter()
         self._asked = 0
@@ -294,6 +296,9 @@ class Producer:
             if queue in queues
         ]
         settings = self._settings
+        if settings.rotates and wishes:
+            self._turn = (self._turn + 1) % len(wishes)
+            wishes = wishes[self._turn :] + wishes[: self._turn]
         return allot(wishes, self._room(), places=settings.concurrency, spread=settings.spread)
 
     # --- one flight -----------------------------------------------------------------------------

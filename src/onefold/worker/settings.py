@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ GRACE: Final = timedelta(seconds=30)
 class WorkerOptions(TypedDict, total=False):
     """Everything that a worker may be told; see `WorkerSettings`."""
 
-    queues: Queues
+    queues: Queues | None
     concurrency: int
     prefetch: int | None
     lease: timedelta
@@ -40,7 +41,9 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker does, and how much of it at once."""
 
     queues: Mapping[str, int | None]
-    """In the order they are served, each with the most that runs here at once."""
+    """In the order they are served, each with the most that runs here at once.
+
+    Empty until the start of a worker that serves what is declared."""
     concurrency: int
     """Handlers at once."""
     prefetch: int | None
@@ -56,6 +59,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of this worker, in attempts and logs."""
     chores: bool
     """Whether it also rescues, prunes, sweeps and ticks."""
+    rotates: bool = False
+    """Each take begins with another queue: there is no order in which they are served."""
     spread: int | None = None
     """Beside others, a queue has no more here at once than this part of what is free: half of it
     for 2. None for no such bound."""
@@ -63,7 +68,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def options(self) -> WorkerOptions:
         """What a caller may say of it, as options again."""
-        fields = msgspec.structs.asdict(self)
+        fields = msgspec.structs.asdict(self) | {"queues": self.queues or None}
         said = {name: fields[name] for name in WorkerOptions.__optional_keys__}
         return cast("WorkerOptions", said)
 
@@ -92,7 +97,7 @@ def worker_settings(options: WorkerOptions) -> WorkerSettings:
     span(grace, "grace", least=LEAST)
     name = options.get("name")
     return WorkerSettings(
-        queues=_queues(options.get("queues", ("default",))),
+        queues={} if (queues := options.get("queues")) is None else _queues(queues),
         concurrency=concurrency,
         prefetch=None if prefetch is None else _whole(prefetch, "prefetch", least=0),
         lease=lease,
@@ -107,6 +112,26 @@ def worker_settings(options: WorkerOptions) -> WorkerSettings:
 def worker_name() -> str:
     """Tells this worker from all others: the machine, the process, and some dice."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+def read_queues(text: str) -> dict[str, int | None]:
+    """`email,default:5` or `email default:5`: names, some with the most at once.
+
+    A colon may be part of a name: what counts is the last one, and only before a number.
+    """
+    wanted: dict[str, int | None] = {}
+    for part in re.split(r"[\s,]+", text.strip()):
+        if not part:
+            raise InvalidInput(
+                "queues", f"must be names with commas or spaces between them, got {text!r}"
+            )
+        name, colon, most = part.rpartition(":")
+        counted = colon and re.fullmatch(r"[0-9]{1,9}", most)
+        queue, at_once = (name, int(most)) if counted else (part, None)
+        if queue in wanted:
+            raise InvalidInput("queues", f"must name each queue once, got {text!r}")
+        wanted[queue] = at_once
+    return wanted
 
 
 def _queues(queues: Queues) -> dict[str, int | None]:

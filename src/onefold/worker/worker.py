@@ -12,9 +12,12 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from onefold.calls.engine import Engine
 from onefold.calls.flights import Flights
 from onefold.errors import UsageError
+from onefold.model.job import DEFAULT_QUEUE
 from onefold.operations import jobs
 from onefold.worker.afterwards import Afterwards
 from onefold.worker.chores import Chores
@@ -22,10 +25,10 @@ from onefold.worker.executor import Executor
 from onefold.worker.heart import Heart
 from onefold.worker.lookout import Lookout
 from onefold.worker.producer import Producer
-from onefold.worker.report import report
+from onefold.worker.report import report, unserved, unused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -51,15 +54,18 @@ class Worker:
         registry: Handlers,
         settings: WorkerSettings,
         declare: Callable[[], Awaitable[None]],
+        declared: Callable[[], Mapping[str, bool]] | None = None,
     ) -> None:
         """Made by `Onefold.worker`; `declare` writes down what the code says of queues.
 
+        `declared` tells the queues that the code declares, and whether jobs are declared for them.
         Queues may come and go in `settings.queues` while it runs: `look` tells it so.
         """
         self.settings: WorkerSettings = settings
         self._conductor = conductor
         self._registry = registry
         self._declare = declare
+        self._declared = declared
         self._stop = asyncio.Event()
         self._started = asyncio.Event()
         self._begun = asyncio.Event()
@@ -78,6 +84,7 @@ class Worker:
         afterwards = Afterwards(self._conductor.hooks, self._read)
         bell = await self._conductor.database.abell()
         await self._declare()
+        warnings = self._serve_declared()
         producer = Producer(
             engine, Flights(self._conductor), self._registry, self.settings, afterwards
         )
@@ -92,6 +99,8 @@ class Worker:
             background.append(asyncio.create_task(_keep_on("the chores", chores.run)))
         for line in report(self._conductor, self._registry, self.settings):
             log.info(line)
+        for line in warnings:
+            log.warning(line)
         heart.start(asyncio.get_running_loop())
         self._begun.set()
         try:
@@ -151,6 +160,19 @@ class Worker:
             with suppress(asyncio.CancelledError):
                 await stop
         return None
+
+    def _serve_declared(self) -> list[str]:
+        """Serve what is declared, where no queues are given; else say what differs from it."""
+        if self._declared is None:
+            return []
+        declared = self._declared()
+        if not self.settings.queues:
+            # A dictionary of ours: what is declared later is not served.
+            served = [queue for queue, has_jobs in declared.items() if has_jobs]
+            queues = dict.fromkeys((*served, DEFAULT_QUEUE))
+            self.settings = msgspec.structs.replace(self.settings, queues=queues, rotates=True)
+            return unserved(self.settings, declared)
+        return unserved(self.settings, declared) + unused(self.settings, declared)
 
     def stop(self) -> None:
         """Take no more jobs, and end. Safe to call twice, but only in the worker's event loop."""

@@ -118,7 +118,9 @@ class OnefoldBackend(BaseTaskBackend):
         # So that a result, which knows the job only, finds it.
         handler.task = task
         try:
-            job: Any = onefold.job(kind=task.module_path, store_result=True, **self.options)
+            job: Any = onefold.job(
+                kind=task.module_path, queue=task.queue_name, store_result=True, **self.options
+            )
             declared: DeclaredJob[..., Any] = job(handler)
         except InvalidInput as error:
             raise _tasks.invalid_task(str(error)) from error

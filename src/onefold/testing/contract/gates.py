@@ -75,6 +75,7 @@ class TestHolds:
 
     def test_opening_what_is_open_changes_nothing(self, subject: Subject, queue: str) -> None:
         assert not subject.engine.open(queue, force=True)
+        fill(subject, queue, 1)
         subject.pause(queue)
         assert not subject.engine.open(queue)
         assert subject.queue(queue).paused

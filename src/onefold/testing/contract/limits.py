@@ -47,13 +47,15 @@ class TestPause:
         assert subject.engine.finish([job])[0].status == "accepted"
 
     def test_other_queues_go_on(self, subject: Subject, queue: str) -> None:
+        fill(subject, queue, 1)
         subject.pause(queue)
         subject.enqueue("email")
         assert len(subject.engine.take([queue, "default"], limit=9)) == 1
 
     def test_jobs_are_enqueued_all_the_same(self, subject: Subject, queue: str) -> None:
+        fill(subject, queue, 1)
         subject.pause(queue)
-        fill(subject, queue, 2)
+        fill(subject, queue, 1)
         assert subject.queue(queue).ready == 2
 
     def test_pausing_and_resuming_twice_is_no_different(self, subject: Subject, queue: str) -> None:
@@ -61,6 +63,19 @@ class TestPause:
         for call in (subject.pause, subject.pause, subject.resume, subject.resume):
             call(queue)
         assert len(subject.engine.take([queue], limit=9)) == 1
+
+    def test_a_queue_that_is_not_known_is_an_error(self, subject: Subject, queue: str) -> None:
+        fill(subject, queue, 1)
+        for call in (subject.pause, subject.resume):
+            with pytest.raises(InvalidInput, match=r"queue 'emial' is not known.* There are "):
+                call("emial")
+        assert "emial" not in {found.name for found in subject.onefold.queues()}
+
+    def test_a_queue_whose_jobs_have_all_ended_is_known(self, subject: Subject, queue: str) -> None:
+        fill(subject, queue, 1)
+        subject.engine.finish([subject.take_one(queue)])
+        subject.pause(queue)
+        assert subject.queue(queue).paused
 
     def test_a_pause_leaves_the_limits_alone(self, subject: Subject, queue: str) -> None:
         subject.set_limits(queue, limit=Limit(concurrency=1))
@@ -261,6 +276,7 @@ class TestLooks:
         assert subject.engine.look(queue).wait == 59_000_000
 
     def test_settings(self, subject: Subject, queue: str) -> None:
+        subject.set_limits(queue)
         subject.pause(queue)
         assert subject.engine.look(queue).paused
         subject.resume(queue)

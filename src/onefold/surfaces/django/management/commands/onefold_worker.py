@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from onefold.errors import OnefoldError
 from onefold.surfaces.django.project import get_onefold
 from onefold.worker.lines import TextFormatter
+from onefold.worker.settings import read_queues
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -29,7 +30,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """What no option says is left to the worker."""
         parser.add_argument(
-            "--queues", default="default", help="Queues, comma-separated.  [default]"
+            "--queues",
+            metavar="NAME[:N],…",
+            help="Queues, and how many jobs of each at once.  [all declared]",
         )
         parser.add_argument("--concurrency", type=int, help="Handlers at once.  [20]")
         parser.add_argument("--lease", type=float, help="Seconds.  [60]")
@@ -68,9 +71,10 @@ class Command(BaseCommand):
 
 def _worker_options(options: dict[str, Any]) -> WorkerOptions:
     said: WorkerOptions = {
-        "queues": [name for name in options["queues"].split(",") if name],
         "chores": not options["no_chores"],
     }
+    if options["queues"] is not None:
+        said["queues"] = read_queues(options["queues"])
     if options["concurrency"] is not None:
         said["concurrency"] = options["concurrency"]
     if options["lease"] is not None:

@@ -1,0 +1,5 @@
+-- One row where something is stored of a queue on this shard: settings, or jobs in any state.
+select 1
+where
+    exists (select 1 from onefold.queue as q where q.shard = :shard::smallint and q.name = :queue::text)
+    or exists (select 1 from onefold.job as j where j.shard = :shard::smallint and j.queue = :queue::text)

@@ -1,0 +1,107 @@
+"""Which queues a worker serves: what is declared, or what it is given."""
+
+import asyncio
+import logging
+
+import pytest
+
+from onefold import InvalidInput, Limit, Onefold
+from onefold.worker.settings import read_queues
+from tests.fixtures.place import Place
+from tests.worker.stage import ended, opened, perform, until, working
+
+
+def _declared(onefold: Onefold) -> None:
+    @onefold.job(queue="email")
+    async def send() -> None: ...
+
+    @onefold.job
+    async def plain() -> None: ...
+
+    @onefold.cron("0 3 * * *")
+    @onefold.job(queue="nightly")
+    async def report() -> None: ...
+
+    onefold.cron("0 4 * * *", name="by call")(send.using(queue="calls").call())
+    onefold.queue("bulk", limit=Limit(concurrency=1))
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "onefold.worker" and record.levelno == logging.WARNING
+    ]
+
+
+def test_by_default_it_serves_the_queues_of_declared_jobs_and_default(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(place) as onefold:
+
+        async def play() -> list[str]:
+            worker = onefold.worker()
+            _declared(onefold)  # after it was made: what counts is what is declared at its start
+            ids = [
+                (await onefold.aenqueue(kind, queue=queue)).id
+                for kind, queue in (("send", "email"), ("plain", "default"), ("report", "nightly"))
+            ]
+            async with worker:
+                await ended(onefold, *ids)
+                return list(worker.settings.queues)
+
+        served = perform(play, onefold)
+        assert sorted(served) == ["calls", "default", "email", "nightly"]
+    (warning,) = _warnings(caplog)
+    assert "does not serve these declared queues: bulk." in warning
+
+
+def test_it_warns_about_what_it_does_not_serve_and_what_no_job_is_declared_for(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(place) as onefold:
+        _declared(onefold)
+
+        async def play() -> None:
+            async with working(onefold, queues=["email", "emial"]):
+                pass
+
+        perform(play, onefold)
+    unserved, unused = _warnings(caplog)
+    assert "does not serve these declared queues: bulk, default, nightly, calls." in unserved
+    assert "No job is declared for these queues of this worker: emial." in unused
+
+
+def test_no_queue_starves_another_where_no_order_was_asked_for(place: Place) -> None:
+    ran: list[str] = []
+    with opened(place) as onefold:
+
+        @onefold.job(queue="busy")
+        async def busy() -> None:
+            ran.append("busy")
+            # There is always another one.
+            await busy.aenqueue()
+
+        @onefold.job(queue="quiet")
+        async def quiet() -> None:
+            ran.append("quiet")
+
+        async def play() -> None:
+            await asyncio.gather(*(busy.aenqueue() for _ in range(30)))
+            async with working(onefold, concurrency=2, prefetch=0):
+                await until(lambda: len(ran) > 5)
+                await ended(onefold, (await quiet.aenqueue()).id)
+
+        perform(play, onefold)
+    assert "quiet" in ran
+
+
+@pytest.mark.parametrize("text", ["a,b:5", "a b:5", " a ,  b:5 ", "a\nb:5"])
+def test_commas_and_spaces_separate_queues(text: str) -> None:
+    assert read_queues(text) == {"a": None, "b": 5}
+
+
+@pytest.mark.parametrize("text", ["", " ", "a,a", ",a", "a a:5"])
+def test_queues_that_cannot_be_read_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="queues must"):
+        read_queues(text)
