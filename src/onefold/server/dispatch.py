@@ -218,7 +218,7 @@ def _broken_off(scope: Scope, known: Known) -> Response:
 def _url(scope: Scope, headers: Mapping[str, str]) -> str:
     """Where this client has found us."""
     host = headers.get("host") or ":".join(map(str, scope.get("server") or ("localhost",)))
-    return f"{scope['scheme']}://{host}{scope.get('root_path', '')}"
+    return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}"
 
 
 def _instance(scope: Scope) -> str:

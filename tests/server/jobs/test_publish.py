@@ -9,10 +9,12 @@ import pytest
 from onefold import Onefold
 from onefold.model.identity import made_at
 from onefold.server.wire import iso
-from tests.fixtures.colours import Clock
+from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api
 
 JOBS = "/v1/queues/payments/jobs"
+PATIENCE = 30
+"""Seconds."""
 
 
 async def test_a_new_job_is_201_and_a_known_key_200_with_the_same_id(api: Api) -> None:
@@ -231,6 +233,23 @@ async def test_an_unknown_queue_is_404_and_stores_nothing(api: Api) -> None:
     assert told["queue"] == "nobody"
     assert told["detail"].endswith("with: curl -X PUT http://localhost/v1/queues/nobody")
     assert await _count(api.onefold) == 0
+
+
+async def test_a_job_without_a_kind_is_run_by_the_handler_of_its_queue(store: Store) -> None:
+    """As the README says of the job that it publishes."""
+    onefold = store.open()
+    done = asyncio.Event()
+
+    @onefold.job(kind="payments", queue="payments")
+    async def charge(orderId: str, amountCents: int) -> None:  # noqa: N803 - as they come
+        assert (orderId, amountCents) == ("9482", 4999)
+        done.set()
+
+    api = Api(onefold)
+    await api.queue()
+    await api.publish({"orderId": "9482", "amountCents": 4999})
+    async with onefold.worker(queues=["payments"]), asyncio.timeout(PATIENCE):
+        await done.wait()
 
 
 async def test_a_name_may_have_a_slash(api: Api) -> None:
