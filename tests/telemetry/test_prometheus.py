@@ -51,6 +51,16 @@ async def test_duplicates_are_counted_beside_new_jobs(
     assert registry.get_sample_value("onefold_duplicates_suppressed_total", EMAIL) == 2
 
 
+def test_a_tenant_is_no_label(registry: CollectorRegistry) -> None:
+    after(
+        registry,
+        JobsEnqueued("email", "{acme}default", 2, "acme"),
+        JobsEnqueued("email", "default", 1, ""),
+    )
+
+    assert registry.get_sample_value("onefold_jobs_enqueued_total", EMAIL) == 3
+
+
 @pytest.mark.parametrize(
     "outcome",
     ["completed", "retried", "deferred", "dead", "cancelled", "handed back", "lost"],

@@ -22,6 +22,7 @@ from onefold.model.served_queue import (
     qualified,
     read_configuration,
     shown,
+    without_tenant,
 )
 
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -137,6 +138,7 @@ def test_a_name_is_told_as_it_was_given(tenant: str) -> None:
 
     assert (queue == "payments") == (not tenant)
     assert shown(tenant, queue) == "payments"
+    assert without_tenant(queue) == "payments"
 
 
 def test_the_queue_of_another_is_shown_as_the_engine_has_it() -> None:

@@ -63,6 +63,11 @@ def shown(tenant: str, queue: str) -> str:
     return queue.removeprefix(f"{{{tenant}}}") if tenant else queue
 
 
+def without_tenant(queue: str) -> str:
+    """The name of a queue of the engine, whosever it is."""
+    return queue.partition("}")[2] if queue.startswith("{") else queue
+
+
 class Secret(NamedTuple):
     """A secret that signs what is pushed."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.errors import OnefoldError, UsageError
+from onefold.model.served_queue import without_tenant
 from onefold.server.asking import Said
 from onefold.server.auth import refuse_tenants
 
@@ -36,7 +36,6 @@ FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """Where it is set, prometheus_client counts in files of this folder."""
 PATIENCE: Final = 5.0
 """Seconds that the database may take to count."""
-_TENANT: Final = re.compile(r"\{[^}]*\}")
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
 log: logging.Logger = logging.getLogger("onefold.server")
@@ -157,7 +156,7 @@ def _by_label(queues: Sequence[QueueSettings]) -> Mapping[str, Sequence[QueueSet
 
     labels: dict[str, list[QueueSettings]] = {}
     for queue in queues:
-        name = _TENANT.sub("", queue.name)
+        name = without_tenant(queue.name)
         if name not in labels and len(labels) >= MOST_LABELS:
             name = OTHER
         labels.setdefault(name, []).append(queue)

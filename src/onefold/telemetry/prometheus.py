@@ -26,6 +26,7 @@ from onefold.model.event import (
     Redelivered,
     WriteFenced,
 )
+from onefold.model.served_queue import without_tenant
 from onefold.model.webhook_event import (
     WebhookAlarm,
     WebhookDuplicate,
@@ -147,7 +148,7 @@ class Metrics:
             self._duration.labels(*pair).observe(event.duration.total_seconds())
 
     def _pair(self, kind: str, queue: str) -> tuple[str, str]:
-        pair = (kind, queue)
+        pair = (kind, without_tenant(queue))
         if pair not in self._pairs:
             if len(self._pairs) >= MOST_LABELS:
                 return (OTHER, OTHER)
