@@ -90,6 +90,9 @@ def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
         (dead,) = bury(onefold, "digest")
         later = onefold.enqueue("email", delay=MINUTE, unique_key="welcome:42", tags=["vip"]).id
         ready = onefold.enqueue("email", queue="mail").id
+        awaiting = onefold.enqueue("email", queue="pushed").id
+        (taken,) = onefold.engine.take(["pushed"], worker="w", lease=MINUTE)
+        onefold.engine.park(taken, ack_timeout=MINUTE)
 
     def listed(*arguments: str) -> list[str]:
         return [job["id"] for job in read(operate("jobs", *arguments, "--json"))["jobs"]]
@@ -100,9 +103,10 @@ def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
     assert text.stdout.splitlines()[0].split() == [
         "id", "kind", "queue", "state", "attempts", "created", "due", "ended", "error"
     ]  # fmt: skip
-    assert text.stdout.count("\n") == 4
+    assert text.stdout.count("\n") == 5
     assert "There are more: --after " in page.stdout
-    assert listed() == [ready, later, dead]
+    assert listed() == [awaiting, ready, later, dead]
+    assert listed("--state", "awaiting") == [awaiting]
     assert listed("list", "--state", "scheduled") == [later]
     assert listed("--state", "dead", "--error-type", "builtins.ValueError") == [dead]
     assert listed("--unique-key", "welcome:42", "--tag", "vip", "--kind", "email") == [later]

@@ -140,6 +140,18 @@ def test_many_are_stored_and_found_page_by_page(stage: Stage) -> None:
     assert [job.id for job in newest] == [job.id for job in (*page, *rest)][::-1]
 
 
+def test_jobs_that_wait_for_their_ack_are_found(stage: Stage) -> None:
+    stage.client.enqueue("mail", queue="email")
+    (taken,) = stage.onefold.engine.take(["email"], worker="w", lease=timedelta(minutes=1))
+    stage.client.enqueue("mail", queue="email")
+    stage.onefold.engine.park(taken, ack_timeout=timedelta(minutes=1))
+
+    (job,) = stage.client.find(status="awaiting")
+
+    assert (job.id, job.status, job.state) == (taken.id, "awaiting", "running")
+    assert stage.client.get(job.id) == stage.client.get(job.id)
+
+
 def test_a_bad_item_is_named_and_nothing_is_stored(stage: Stage) -> None:
     good = NewJob("mail", queue="email")
     with pytest.raises(InvalidInput) as refused:

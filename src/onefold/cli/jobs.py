@@ -103,7 +103,8 @@ def list_jobs(
         str | None,
         typer.Option(
             metavar="STATE",
-            help="In this state: scheduled, ready, running, retrying, completed, dead, cancelled.",
+            help="In this state: scheduled, ready, retrying, running, awaiting, completed, dead,"
+            " cancelled.",
         ),
     ] = None,
     unique_key: Annotated[

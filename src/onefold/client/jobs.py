@@ -72,8 +72,8 @@ class RemoteJob(Said, frozen=True, kw_only=True):
 
     @property
     def status(self) -> Status:
-        """What users mean: a queued job is scheduled, retrying or ready."""
-        return cast("Status", "running" if self.is_awaiting else self.word)
+        """What users mean: scheduled, ready, retrying, running, awaiting or how it ended."""
+        return cast("Status", self.word)
 
     @property
     def state(self) -> StateWord:

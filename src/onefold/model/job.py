@@ -22,7 +22,7 @@ OnDuplicate: TypeAlias = Literal["keep", "raise", "replace", "rerun"]
 OnMismatch: TypeAlias = Literal["flag", "raise"]
 StateWord: TypeAlias = Literal["queued", "running", "completed", "dead", "cancelled"]
 Status: TypeAlias = Literal[
-    "scheduled", "ready", "retrying", "running", "completed", "dead", "cancelled"
+    "scheduled", "ready", "retrying", "running", "awaiting", "completed", "dead", "cancelled"
 ]
 Json: TypeAlias = Any
 DEFAULT_QUEUE: Final = "default"
@@ -135,7 +135,7 @@ class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
         return item if results is None else asking(item, results)
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
+class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
     """A job as the database has it. The fields are in the order of the statements' columns."""
 
     id: str
@@ -179,6 +179,18 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         """A row of any statement that answers with whole jobs."""
         return cls(*row)
 
+    def __eq__(self, other: object) -> bool:
+        """The same job, in the same state: when it was read makes no difference."""
+        return self._stored == other._stored if isinstance(other, Job) else NotImplemented
+
+    def __hash__(self) -> int:
+        """As `__eq__` compares."""
+        return hash(self._stored)
+
+    @property
+    def _stored(self) -> tuple[Any, ...]:
+        return msgspec.structs.astuple(msgspec.structs.replace(self, read_at_micros=0))
+
     def __repr__(self) -> str:
         """What tells one job from another; the payload may be large, or nobody's business."""
         return (
@@ -193,7 +205,12 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def status(self) -> Status:
-        """What users mean: a queued job is scheduled, retrying or ready."""
+        """What users mean: a queued job is scheduled, retrying or ready, a running one may await.
+
+        *Awaiting* is a job that was pushed in ack mode and has no ack yet.
+        """
+        if self.is_awaiting:
+            return "awaiting"
         if self.state_number != State.QUEUED:
             return STATE_WORDS[self.state_number]  # type: ignore[return-value] # narrowed by value
         if self.attempt:

@@ -53,15 +53,17 @@ class Filter(msgspec.Struct, frozen=True):
     tag: str | None = None
     retrying: bool | None = None
     due: bool | None = None
+    awaiting: bool = False
 
 
-# What users mean by a word, in what is stored: states, retrying, due.
-_STATUS: Final[dict[str, tuple[tuple[int, ...], bool | None, bool | None]]] = {
-    "queued": ((0,), None, None),
-    "scheduled": ((0,), False, False),
-    "ready": ((0,), False, True),
-    "retrying": ((0,), True, None),
-    **{word: ((state,), None, None) for state, word in enumerate(STATE_WORDS) if state},
+# What users mean by a word, in what is stored.
+_STATUS: Final[dict[str, Filter]] = {
+    "queued": Filter((0,)),
+    "scheduled": Filter((0,), retrying=False, due=False),
+    "ready": Filter((0,), retrying=False, due=True),
+    "retrying": Filter((0,), retrying=True),
+    "awaiting": Filter((1,), awaiting=True),
+    **{word: Filter((state,)) for state, word in enumerate(STATE_WORDS) if state},
 }
 
 
@@ -84,13 +86,14 @@ def job_filter(
     for word in words:
         if word not in _STATUS:
             raise InvalidInput("status", f"must be one of {', '.join(_STATUS)}, got {word!r}")
-    states, retrying, due = _STATUS[words[0]] if len(words) == 1 else ((), None, None)
+    derived = [word for word in words if word not in STATE_WORDS]
+    if len(words) > 1 and derived:
+        raise InvalidInput("status", f"{derived[0]!r} cannot be combined with other words")
+    meant = _STATUS[words[0]] if words else Filter()
     if len(words) > 1:
-        if derived := [word for word in words if word != "queued" and word not in STATE_WORDS]:
-            raise InvalidInput("status", f"{derived[0]!r} cannot be combined with other words")
-        states = tuple(STATE_WORDS.index(word) for word in words)
-    return Filter(
-        states=states if words else None,
+        meant = Filter(tuple(STATE_WORDS.index(word) for word in words))
+    return msgspec.structs.replace(
+        meant,
         queue=None if queue is None else names.queue(queue, "queue"),
         kind=None if kind is None else names.name(kind, "kind"),
         unique_key=None if unique_key is None else names.key(unique_key, "unique_key"),
@@ -101,8 +104,6 @@ def job_filter(
         ended_from=_moment(ended_from, "ended_from"),
         ended_before=_moment(ended_before, "ended_before"),
         tag=None if tag is None else names.key(tag, "tag"),
-        retrying=retrying,
-        due=due,
     )
 
 

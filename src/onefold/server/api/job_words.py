@@ -14,6 +14,7 @@ import msgspec
 from onefold.calls.callbacks import NACK
 from onefold.model.canonical import is_object
 from onefold.model.identity import milliseconds_of
+from onefold.model.job import Status
 from onefold.model.moment import Iso
 from onefold.model.served_queue import shown
 from onefold.server.wire import Answer, iso, iso_of, iso_or_none
@@ -31,11 +32,6 @@ Ending: TypeAlias = Literal["success", "failed", "nacked", "deferred"]
 """SimpleQ's words for how a delivery ended."""
 
 StoredWord: TypeAlias = Literal["queued", "running", "completed", "dead", "cancelled"]
-
-JobState: TypeAlias = Literal[
-    "scheduled", "ready", "retrying", "running", "awaiting", "completed", "dead", "cancelled"
-]
-"""Our words, the derived ones included."""
 
 WORDS: Final[Mapping[str, Word]] = {
     "queued": "pending",
@@ -91,7 +87,7 @@ class JobAnswer(Answer):
     last_error: str | None
     created_at: Iso
     completed_at: Iso | None
-    state: JobState
+    state: Status
     kind: str
     priority: int
     fence: int
@@ -133,11 +129,6 @@ def word_of(state: StateWord | None) -> Word:
     return "completed" if state is None else WORDS[state]
 
 
-def state_of(job: Job) -> JobState:
-    """Our word, which tells apart what waits for its ack."""
-    return "awaiting" if job.is_awaiting else job.status
-
-
 def said_of(job: Job) -> JobAnswer:
     """A job without its history."""
     return JobAnswer(**_members(job))
@@ -155,7 +146,7 @@ def said_with_history(job: Job, attempts: Iterable[Attempt]) -> JobWithHistory:
 
 
 def _members(job: Job) -> dict[str, Any]:
-    state = state_of(job)
+    state = job.status
     return {
         "id": job.id,
         "queue": shown(job.tenant, job.queue),

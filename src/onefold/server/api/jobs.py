@@ -29,7 +29,8 @@ class JobsQuery(Query):
     """Filters; several together must all hold."""
 
     status: tuple[str, ...] = ()
-    """Our words: queued, scheduled, ready, retrying, running, completed, dead, cancelled."""
+    """Our words: queued, scheduled, ready, retrying, running, awaiting, completed, dead, cancelled.
+    """
     queue: str | None = None
     kind: str | None = None
     unique_key: str | None = None

@@ -15,7 +15,7 @@ from onefold.model.retention import Retention
 from onefold.model.served_queue import qualified
 from onefold.operations.enqueue import policy
 from onefold.server.api.bounds import Attempts, Moment, Priority, Seconds
-from onefold.server.api.job_words import WORDS, Word, created_at, state_of, word_of
+from onefold.server.api.job_words import WORDS, Word, created_at, word_of
 from onefold.server.api.queue_words import (
     BackoffBody,
     RetentionBody,
@@ -129,7 +129,7 @@ async def _known(asking: Asking, enqueued: Enqueued) -> Published:
     job = await asking.calls.aget(enqueued.id)
     if job is None:
         return said
-    state = state_of(job)
+    state = job.status
     return msgspec.structs.replace(said, status=WORDS[state], state=state)
 
 

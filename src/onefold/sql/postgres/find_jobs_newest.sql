@@ -27,5 +27,6 @@ where
     and (:tag::text is null or j.options::jsonb -> 'tags' @> to_jsonb(:tag::text))
     and (:retrying::boolean is null or (j.attempt > 0) = :retrying::boolean)
     and (:due::boolean is null or (j.run_at <= clock.now) = :due::boolean)
+    and (not :awaiting::boolean or j.awaiting = j.fence)
 order by j.id desc
 limit :limit::integer

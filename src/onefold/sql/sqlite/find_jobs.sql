@@ -24,5 +24,6 @@ where
     and (:tag is null or :tag in (select value from json_each(j.options, '$.tags')))
     and (:retrying is null or (j.attempt > 0) = :retrying)
     and (:due is null or (j.run_at <= :now) = :due)
+    and (not :awaiting or j.awaiting = j.fence)
 order by j.id
 limit :limit

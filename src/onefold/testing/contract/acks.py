@@ -36,6 +36,17 @@ class TestParking:
         assert subject.find().jobs[0].is_awaiting
         assert subject.find(newest_first=True).jobs[0].is_awaiting
 
+    def test_it_is_found_by_its_word(self, subject: Subject) -> None:
+        job = pushed(subject)
+        subject.enqueue("email")
+        other = subject.take_one()
+        for newest_first in (False, True):
+            (found,) = subject.find(status="awaiting", newest_first=newest_first)
+            assert (found.id, found.status) == (job.id, "awaiting")
+        assert {found.id for found in subject.find(status="running")} == {job.id, other.id}
+        subject.engine.finish([job])
+        assert len(subject.find(status="awaiting")) == 0
+
     def test_it_waits_for_as_long_as_it_is_told(self, subject: Subject) -> None:
         job = pushed(subject)
         subject.clock.advance(5 * MINUTE - SECOND)

@@ -42,6 +42,17 @@ class TestGet:
         answer = subject.enqueue("email")
         assert subject.job(answer.id.upper()).id == answer.id
 
+    def test_a_job_that_has_not_changed_equals_itself(self, subject: Subject) -> None:
+        job_id = subject.enqueue("email", {"to": 42}, delay=HOUR).id
+        first = subject.job(job_id)
+        subject.clock.advance(2 * HOUR)
+        again = subject.job(job_id)
+        assert (first, hash(first)) == (again, hash(again))
+        assert {first} == {*subject.find().jobs}
+        subject.take_one()
+        assert subject.job(job_id) != first
+        assert first != job_id
+
     def test_status_is_what_users_mean(self, subject: Subject) -> None:
         scheduled = subject.enqueue("email", delay=HOUR, queue="later")
         assert subject.job(scheduled.id).status == "scheduled"
