@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.workers import Process, write_app
 from tests.faults.servers import until
-from tests.fixtures.place import Place
+from tests.fixtures.place import Place, make_too_new
 
 Start: TypeAlias = Callable[..., Process]
 
@@ -340,6 +340,18 @@ def test_a_database_without_tables_is_a_sentence_and_status_1(
 
     assert done.returncode == 1
     assert "onefold migrate" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_tables_of_a_later_version_are_a_sentence_and_status_1(
+    onefold_command: Run, sqlite_place: Place
+) -> None:
+    make_too_new(sqlite_place.url)
+
+    done = onefold_command("worker", "shop:onefold")
+
+    assert done.returncode == 1
+    assert "Upgrade Onefold here" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.fixtures.place import Place
+from tests.fixtures.place import Place, make_too_new
 from tests.fixtures.serving import HOST, Serving, told
 from tests.kill.workers import PATIENCE, until
 from tests.server.processes.conftest import Serve
@@ -42,6 +42,29 @@ def test_the_publish_of_the_readme_is_answered_201_and_then_200_with_the_same_id
     assert set(first.json) >= {"id", "status", "createdAt"}
     assert (nowhere.status, nowhere.json["code"]) == (404, "queue_not_found")
     assert "No API keys" in server.said()
+
+
+def test_a_server_that_may_not_migrate_says_who_must(
+    postgres_url: str, postgres_schema: str, tmp_path: Path
+) -> None:
+    flags = ("--schema", postgres_schema, "--no-migrate")
+    server = Serving(postgres_url, *flags, folder=tmp_path)
+    server.launch()
+
+    assert server.wait() == 1
+    assert "Run `onefold migrate --database " in server.said()
+    assert f"--schema {postgres_schema}`" in server.said()
+
+
+def test_a_server_does_not_start_on_tables_of_a_later_version(
+    sqlite_place: Place, tmp_path: Path
+) -> None:
+    make_too_new(sqlite_place.url)
+    server = Serving(sqlite_place.url, folder=tmp_path)
+    server.launch()
+
+    assert server.wait() == 1
+    assert "Upgrade Onefold here" in server.said()
 
 
 def test_the_password_of_the_database_is_not_printed(postgres_place: Place, serve: Serve) -> None:
