@@ -25,6 +25,7 @@ async def test_a_new_job_is_shown_whole(api: Api, clock: Clock) -> None:
         "status": "pending",
         "attempts": 0,
         "maxAttempts": 8,
+        "deferCount": 0,
         "idempotencyKey": "order:9482",
         "payload": {"orderId": "9482"},
         "scheduledFor": iso(clock.now),
