@@ -9,7 +9,13 @@ from tests.fixtures.colours import Clock, Store
 from tests.http.apps import fastapi_app
 from tests.http.apps_steps import DONE, Counter
 from tests.http.apps_talk import DISCONNECT, Talk, part
-from tests.http.scenario_modes import LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE, PLAIN
+from tests.http.scenario_modes import (
+    LEASED_POSTGRES,
+    LEASED_SQLITE,
+    OURS_POSTGRES,
+    OURS_SQLITE,
+    PLAIN,
+)
 from tests.http.scenario_site import LONG, Mode, OpenSite
 
 SHORT = timedelta(milliseconds=200)
@@ -28,17 +34,20 @@ async def test_h112_who_waits_does_not_wait_longer_than_it_may(open_site: OpenSi
     assert int(second.headers["retry-after"]) >= 1
 
 
-@LEASED
-async def test_h110_retry_after_is_what_is_left_of_the_lease_rounded_up(
+@pytest.mark.parametrize("mode", [LEASED_SQLITE, LEASED_POSTGRES], ids=str)
+async def test_h110_retry_after_grows_with_how_long_the_first_has_run_within_its_lease(
     open_site: OpenSite, clock: Clock
 ) -> None:
     site = await open_site(lease=timedelta(seconds=60))
+    told: list[str] = []
 
     async with site.held():
-        clock.advance(timedelta(seconds=18.5))
-        second = await site.post()
+        for seconds in (0, 1.5, 17, 30):
+            clock.advance(timedelta(seconds=seconds))
+            told.append((await site.post()).headers["retry-after"])
 
-    assert second.headers["retry-after"] == "42"
+    # After 0, 1.5, 18.5 and 48.5 seconds, of which the last leaves 11.5.
+    assert told == ["1", "2", "19", "12"]
 
 
 @LEASED

@@ -140,6 +140,13 @@ def test_a_held_claim_says_when_to_come_back() -> None:
     assert (answer.key, answer.retry_after) == ("k", timedelta(microseconds=1))
 
 
+def test_a_claim_says_how_long_its_attempt_has_been_running() -> None:
+    seen = msgspec.structs.replace(found(), created_at=NOW - 3 * SECOND)
+
+    assert seen.running == timedelta(seconds=3)
+    assert found().running == timedelta(0), "where nothing says when it began"
+
+
 def test_a_lease_ends_at_its_moment() -> None:
     assert isinstance(decide(found(lease_until=NOW), wanted()), Unknown)
 

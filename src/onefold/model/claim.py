@@ -171,6 +171,13 @@ class Found(msgspec.Struct, frozen=True):
     result: str | None
     now: int
     """The database's clock at the look."""
+    created_at: int | None = None
+    """When this attempt took the key. find_claims does not say."""
+
+    @property
+    def running(self) -> timedelta:
+        """How long ago that was."""
+        return timedelta(microseconds=0 if self.created_at is None else self.now - self.created_at)
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Found:

@@ -172,8 +172,7 @@ def _failed(attempt: Attempt, error: Exception) -> flask.Response:
     proxy: Any = flask.current_app
     app: flask.Flask = proxy._get_current_object()  # noqa: SLF001 - as Flask's documentation has it
     told, is_lost = attempt.fail(error), attempt.is_lost_by(error)
-    settings: dict[str, Any] = app.config
-    said: bool | None = settings["PROPAGATE_EXCEPTIONS"]
+    said: bool | None = proxy.config["PROPAGATE_EXCEPTIONS"]
     propagates = (app.testing or app.debug) if said is None else said
     if told is None or (propagates and not is_lost):
         raise error

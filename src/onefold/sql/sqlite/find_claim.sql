@@ -1,6 +1,7 @@
 -- The claim that stands for a key. Served by the primary key.
 select
-    id, owner, state, fence, fingerprint, takeover, lease_until, expires_at, result, :now
+    id, owner, state, fence, fingerprint, takeover, lease_until, expires_at, result, :now,
+    created_at
 from onefold_claim
 where
     shard = :shard

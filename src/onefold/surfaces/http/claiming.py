@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ class Claiming:
         """What a look has found."""
         self._has_looked = False
         """Whether a look has just found the key free."""
+        self._running = timedelta()
+        """How long the attempt that has the key has been running, as far as a look has told."""
 
     def _patiently(self) -> Scene[Claimed]:
         """Claim, waiting for whoever is at work where the policy says so."""
@@ -104,7 +107,7 @@ class Claiming:
         seen = None if known is None else decide(known, wish)
         if known is None or seen is None or isinstance(seen, TakeOver):
             return None
-        self._stored = known.result
+        self._stored, self._running = known.result, known.running
         return seen
 
     def _join(self, wanted: Wanted) -> Scene[Claimed]:

@@ -137,7 +137,9 @@ class Exchange(Claiming):
                 return (yield from self._replayed())
             case Busy(retry_after):
                 self.outcome = "busy"
-                return self._refusal(problem.in_progress(retry_after))
+                # Not the whole lease: most handlers are done soon, and one that has run for a
+                # while may run for as long again. Whole seconds, at least one.
+                return self._refusal(problem.in_progress(min(retry_after, self._running)))
             case Mismatch():
                 self.outcome = "mismatch"
                 return self._refusal(problem.key_reused())
