@@ -1,4 +1,4 @@
-"""A receiver of pushed jobs as an ASGI or a WSGI application."""
+"""A receiver of pushed jobs as a WSGI application."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from onefold.client.verdict import ACCEPTED
-from onefold.surfaces.webhooks import asgi, wsgi
+from onefold.surfaces.webhooks import wsgi
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,35 +17,8 @@ if TYPE_CHECKING:
     from onefold.client.receiver import Receiver
     from onefold.surfaces.http.answer import Answer
     from onefold.surfaces.http.request import Request
-    from onefold.surfaces.webhooks.asgi import Receive, Scope, Send
 
 log: logging.Logger = logging.getLogger("onefold.client")
-
-
-class AsgiReceiver:
-    """Mount it, or give it to a route."""
-
-    def __init__(self, receiver: Receiver) -> None:
-        """Made by `Receiver.asgi`."""
-        self._receiver = receiver
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Receive one request."""
-        if scope["type"] != "http":
-            return
-        request = asgi.request_of(scope)
-        body = await asgi.read_body(request, receive, self._receiver.max_body)
-        if body is None:
-            return
-        refused = body if not isinstance(body, bytes) else self._receiver.check(request, body)
-        if refused is not None or not isinstance(body, bytes):
-            assert refused is not None
-            await asgi.send_answer(refused, send, head=request.method == "HEAD")
-        elif self._receiver.mode == "ack":
-            await asgi.send_answer(ACCEPTED, send)
-            await self._receiver.areceive(request, body)
-        else:
-            await asgi.send_answer(await self._receiver.areceive(request, body), send)
 
 
 class WsgiReceiver:

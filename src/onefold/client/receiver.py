@@ -13,17 +13,19 @@ import asyncio
 import inspect
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from onefold.app import Tenant
 from onefold.client import verdict as verdicts
 from onefold.client.client import AsyncClient, Client
-from onefold.client.push_apps import AsgiReceiver, WsgiReceiver
+from onefold.client.push_apps import WsgiReceiver
 from onefold.client.pushed import PushedJob, PushedJobs, read_envelope
-from onefold.client.verdict import Done, Verdict, Word
+from onefold.client.verdict import ACCEPTED, Done, Verdict, Word
 from onefold.errors import Conflict, ConflictingOptions, InvalidInput, OnefoldError, UsageError
 from onefold.model.outcome import Bury, Cancel, Outcome
 from onefold.surfaces.webhooks import answers
+from onefold.surfaces.webhooks.asgi import AsgiWebhook
 from onefold.surfaces.webhooks.provider import verify
 from onefold.surfaces.webhooks.receiver import Webhook
 from onefold.surfaces.webhooks.rejection import BadSignature
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from onefold.surfaces.http.answer import Answer
     from onefold.surfaces.http.request import Request
+    from onefold.surfaces.webhooks.asgi import Work
     from onefold.surfaces.webhooks.received import Received
     from onefold.surfaces.webhooks.secret import Secrets
 
@@ -54,7 +57,7 @@ class Receiver:
         def charge(job: PushedJob) -> None:
             job.connection.execute(…)
 
-        app.mount("/jobs/payments", receiver.asgi)         # or receiver.wsgi
+        app.add_route("/jobs/payments", receiver.asgi, methods=["POST"])     # Starlette, FastAPI
 
     A handler returns or raises as the handler of any job: `Retry`, `Defer`, `Bury`, `Cancel`.
     """
@@ -109,9 +112,9 @@ class Receiver:
         return handler
 
     @property
-    def asgi(self) -> AsgiReceiver:
+    def asgi(self) -> AsgiWebhook:
         """The endpoint as an ASGI application."""
-        return AsgiReceiver(self)
+        return AsgiWebhook(self)
 
     @property
     def wsgi(self) -> WsgiReceiver:
@@ -123,10 +126,33 @@ class Receiver:
             raise UsageError("A WSGI endpoint cannot await: give it a Client, not an AsyncClient.")
         return WsgiReceiver(self)
 
+    @property
+    def event(self) -> type[PushedJob]:
+        """What a handler is given."""
+        return PushedJob
+
+    def probed(self, method: str) -> Answer | None:
+        """The answer to what is no POST."""
+        return None if method == "POST" else answers.NOT_ALLOWED
+
+    async def respond(
+        self,
+        request: Request,
+        body: bytes,
+        handler: Callable[..., Any] | None = None,
+        arguments: tuple[Any, ...] = (),
+    ) -> tuple[Answer, Work | None]:
+        """Check a request and run its job; in ack mode, answer first and run it afterwards."""
+        refused = self.check(request, body)
+        if refused is not None:
+            return refused, None
+        work = partial(self.areceive, request, body, handler, arguments)
+        return (ACCEPTED, work) if self.mode == "ack" else (await work(), None)
+
     def check(self, request: Request, body: bytes) -> Answer | None:
         """What needs neither database nor handler: a refusal, or None."""
-        if request.method != "POST":
-            return answers.NOT_ALLOWED
+        if (probed := self.probed(request.method)) is not None:
+            return probed
         if len(body) > self.max_body:
             return answers.too_large(self.max_body)
         try:
@@ -154,9 +180,16 @@ class Receiver:
             return _untold(delivery.job, verdict, error)
         return answers.DONE
 
-    async def areceive(self, request: Request, body: bytes) -> Answer:
+    async def areceive(
+        self,
+        request: Request,
+        body: bytes,
+        handler: Callable[..., Any] | None = None,
+        arguments: tuple[Any, ...] = (),
+    ) -> Answer:
         """`receive`, awaited. A handler that is no coroutine function runs in a thread."""
-        delivery = _Delivery(self._handled_by(), body, self._onefold)
+        chosen = self._handled_by() if handler is None else handler
+        delivery = _Delivery(chosen, body, self._onefold, arguments)
         if self._webhook is not None:
             run = delivery.arun if delivery.is_async else delivery.run
             answer = await self._webhook.areceive(request, body, run)
@@ -197,9 +230,14 @@ class _Delivery:
     """One delivery on its way through the handler, and what the handler made of it."""
 
     def __init__(
-        self, handler: Callable[[PushedJob], Any], body: bytes, onefold: Tenant | None
+        self,
+        handler: Callable[..., Any],
+        body: bytes,
+        onefold: Tenant | None,
+        arguments: tuple[Any, ...] = (),
     ) -> None:
         self._handler = handler
+        self._arguments = arguments
         self._envelope = read_envelope(body)
         self._onefold = onefold
         self.job = PushedJob(self._envelope)
@@ -213,7 +251,7 @@ class _Delivery:
     def run(self, received: Received) -> Answer | None:
         """As the handler of a webhook: an answer that is no 2xx undoes its rows."""
         try:
-            returned = self._handler(self._job_of(received))
+            returned = self._handler(self._job_of(received), *self._arguments)
         except Outcome as outcome:
             returned = outcome
         except Exception as error:
@@ -224,7 +262,7 @@ class _Delivery:
     async def arun(self, received: Received) -> Answer | None:
         """`run`, awaited."""
         try:
-            returned = await self._handler(self._job_of(received))
+            returned = await self._handler(self._job_of(received), *self._arguments)
         except Outcome as outcome:
             returned = outcome
         except Exception as error:
@@ -251,9 +289,9 @@ class _Delivery:
                 is_new = await is_new
             returned = None
             if is_new and self.is_async:
-                returned = await self._handler(self.job)
+                returned = await self._handler(self.job, *self._arguments)
             elif is_new:
-                returned = await asyncio.to_thread(self._handler, self.job)
+                returned = await asyncio.to_thread(self._handler, self.job, *self._arguments)
         except Exception as error:  # noqa: BLE001 - the handler's
             return self._raised(error)
         return self._judged(returned) or answers.DONE

@@ -1,8 +1,12 @@
-"""A receiver as an ASGI application, for any server and any framework that mounts one."""
+"""A receiver as an ASGI application: of a `Webhook`, or of the `Receiver` of pushed jobs.
+
+Give it to a route. What Starlette and FastAPI mount at `/hook` is called for `/hook/`; their router
+answers `/hook` with a redirect before it comes here, and no sender follows that.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from onefold.surfaces.http.answer import asgi_headers
@@ -13,19 +17,47 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
     from onefold.surfaces.http.answer import Answer
-    from onefold.surfaces.webhooks.receiver import Webhook
 
+    Work = Callable[[], Awaitable[object]]
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
     Send = Callable[[Message], Awaitable[None]]
 
 
-class AsgiWebhook:
-    """Mount it, or give it to a route."""
+class Receives(Protocol):
+    """A `Webhook`, or a `Receiver`."""
 
-    def __init__(self, webhook: Webhook) -> None:
-        """Made by `Webhook.asgi`."""
+    @property
+    def event(self) -> type[Any]:
+        """What a handler is given."""
+        ...
+
+    @property
+    def max_body(self) -> int:
+        """Bytes of a body; more is 413."""
+        ...
+
+    def probed(self, method: str) -> Answer | None:
+        """The answer to what is no POST."""
+        ...
+
+    async def respond(
+        self,
+        request: Request,
+        body: bytes,
+        handler: Callable[..., Any] | None = None,
+        arguments: tuple[Any, ...] = (),
+    ) -> tuple[Answer, Work | None]:
+        """The answer, and what is to be done once it is sent."""
+        ...
+
+
+class AsgiWebhook:
+    """Give it to a route: `app.add_route("/hooks", webhook.asgi, methods=["POST"])`."""
+
+    def __init__(self, webhook: Receives) -> None:
+        """Made by `Webhook.asgi` and `Receiver.asgi`."""
         self._webhook = webhook
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,16 +65,16 @@ class AsgiWebhook:
         if scope["type"] != "http":
             return
         request = request_of(scope)
-        answer = self._webhook.probed(request.method)
+        answer: bytes | Answer | None = self._webhook.probed(request.method)
         if answer is None:
-            body = await read_body(request, receive, self._webhook.settings.max_body)
-            if body is None:
-                return
-            answer = body if not isinstance(body, bytes) else None
-            if isinstance(body, bytes):
-                answer = await self._webhook.areceive(request, body)
+            answer = await read_body(request, receive, self._webhook.max_body)
+        afterwards: Work | None = None
+        if isinstance(answer, bytes):
+            answer, afterwards = await self._webhook.respond(request, answer)
         if answer is not None:
             await send_answer(answer, send, head=request.method == "HEAD")
+        if afterwards is not None:
+            await afterwards()
 
 
 def request_of(scope: Scope) -> Request:

@@ -1,4 +1,4 @@
-"""Webhooks in FastAPI: a path operation made of a handler, dependencies and all.
+"""Webhooks and pushed jobs in FastAPI: a path operation made of a handler, dependencies and all.
 
 The transaction must be committed before the answer is sent, and what a dependency does after its
 `yield` comes too late for that. So the event is given by a decorator, as an argument.
@@ -14,21 +14,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from onefold.errors import InvalidInput
-from onefold.surfaces.webhooks.received import Received
 from onefold.surfaces.webhooks.starlette import respond
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onefold.surfaces.webhooks.receiver import Webhook
+    from onefold.surfaces.webhooks.asgi import Receives
 
     Endpoint = Callable[..., Awaitable[Response]]
 
 _REQUEST: Final = "onefold_request"
 
 
-def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Endpoint]:
-    """Make a path operation of a handler; the parameter annotated `Received` is the event.
+def receives(webhook: Receives) -> Callable[[Callable[..., Any]], Endpoint]:
+    """Make a path operation of a handler. The parameter annotated `Received` is the event.
+
+    Of a `Receiver`, the parameter annotated `PushedJob` is the job.
 
     @app.post("/hooks/stripe")
     @receives(payments)
@@ -37,16 +38,16 @@ def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Endpoint]:
 
     def decorate(handler: Callable[..., Any]) -> Endpoint:
         signature = inspect.signature(handler, eval_str=True)
-        event = _event(signature, handler)
+        event = _event(signature, handler, webhook.event)
 
         @wraps(handler)
         async def endpoint(**given: Any) -> Response:
             request: Request = given.pop(_REQUEST)
 
-            def handled(received: Received) -> Any:
+            def handled(received: object) -> Any:
                 return handler(**{event: received}, **given)
 
-            async def ahandled(received: Received) -> Any:
+            async def ahandled(received: object) -> Any:
                 return await handler(**{event: received}, **given)
 
             chosen = ahandled if inspect.iscoroutinefunction(handler) else handled
@@ -58,11 +59,13 @@ def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Endpoint]:
     return decorate
 
 
-def _event(signature: inspect.Signature, handler: object) -> str:
+def _event(signature: inspect.Signature, handler: object, kind: type[Any]) -> str:
     """The name of the parameter that takes the event."""
-    found = [name for name, one in signature.parameters.items() if one.annotation is Received]
+    found = [name for name, one in signature.parameters.items() if one.annotation is kind]
     if len(found) != 1:
-        raise InvalidInput("handler", f"must have one parameter annotated Received, got {handler}")
+        raise InvalidInput(
+            "handler", f"must have one parameter annotated {kind.__name__}, got {handler}"
+        )
     return found[0]
 
 

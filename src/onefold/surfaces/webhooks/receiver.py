@@ -13,6 +13,7 @@ from onefold.surfaces.stage import AsyncStage, Close, Stage
 from onefold.surfaces.webhooks import answers
 from onefold.surfaces.webhooks.asgi import AsgiWebhook
 from onefold.surfaces.webhooks.provider import verify
+from onefold.surfaces.webhooks.received import Received
 from onefold.surfaces.webhooks.reception import Reception
 from onefold.surfaces.webhooks.rejection import BadSignature
 from onefold.surfaces.webhooks.settings import Settings, WebhookOptions, settings
@@ -46,7 +47,7 @@ class Webhook:
         def paid(event: Received) -> None:
             event.connection.execute(…)
 
-        app.mount("/hooks/stripe", payments.asgi)         # or payments.wsgi
+        app.add_route("/hooks/stripe", payments.asgi, methods=["POST"])     # Starlette, FastAPI
 
     The handler's rows and the memory of the event are one commit. With `enqueue="stripe.event"` a
     job is stored in that commit instead, and no handler is needed.
@@ -86,6 +87,26 @@ class Webhook:
     def wsgi(self) -> WsgiWebhook:
         """The endpoint as a WSGI application."""
         return WsgiWebhook(self)
+
+    @property
+    def event(self) -> type[Received]:
+        """What a handler is given."""
+        return Received
+
+    @property
+    def max_body(self) -> int:
+        """Bytes of a body; more is 413."""
+        return self.settings.max_body
+
+    async def respond(
+        self,
+        request: Request,
+        body: bytes,
+        handler: Callable[..., Any] | None = None,
+        arguments: tuple[Any, ...] = (),
+    ) -> tuple[Answer, None]:
+        """The answer to one request, and nothing to do after it."""
+        return await self.areceive(request, body, handler, arguments), None
 
     def verify(self, request: Request, body: bytes) -> Verified:
         """Check a request; raises `BadSignature`. Nothing is stored."""

@@ -1,10 +1,11 @@
-"""Webhooks in Starlette: an endpoint made of a handler. `Mount` takes `webhook.asgi`, too."""
+"""Webhooks and pushed jobs in Starlette: an endpoint made of a handler."""
 
 from __future__ import annotations
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from starlette.background import BackgroundTask
 from starlette.responses import Response
 
 from onefold.surfaces.http.answer import asgi_headers
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from onefold.surfaces.http.answer import Answer
-    from onefold.surfaces.webhooks.receiver import Webhook
+    from onefold.surfaces.webhooks.asgi import Receives
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Endpoint]:
-    """Make an endpoint of a handler, which is given the event and Starlette's request.
+def receives(webhook: Receives) -> Callable[[Callable[..., Any]], Endpoint]:
+    """Make an endpoint of a handler, which is given the event or job and Starlette's request.
 
     @receives(payments)
     async def paid(event: Received, request: Request) -> None: ...
@@ -41,17 +42,20 @@ def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Endpoint]:
 
 
 async def respond(
-    webhook: Webhook, request: Request, handler: Callable[..., Any], arguments: tuple[Any, ...]
+    webhook: Receives, request: Request, handler: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> Response:
     """Receive what came in; a body that is too long is not read to its end."""
     asked = request_of(request.scope)
-    body = await read_body(asked, request.receive, webhook.settings.max_body)
+    body = await read_body(asked, request.receive, webhook.max_body)
     if body is None:
         # Nobody is there any more to read it.
         return Response(status_code=400)
     if not isinstance(body, bytes):
         return response_of(body)
-    return response_of(await webhook.areceive(asked, body, handler, arguments))
+    answer, afterwards = await webhook.respond(asked, body, handler, arguments)
+    response = response_of(answer)
+    response.background = None if afterwards is None else BackgroundTask(afterwards)
+    return response
 
 
 def response_of(answer: Answer) -> Response:

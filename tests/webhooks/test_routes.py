@@ -1,0 +1,136 @@
+"""A webhook, or a receiver of pushed jobs, at a route of Starlette or FastAPI: no redirect."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import fastapi
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
+
+from onefold import InvalidInput, Onefold
+from onefold.client import Client, PushedJob, Receiver
+from onefold.surfaces.webhooks import Received, StandardWebhooks, Webhook, sign
+from onefold.surfaces.webhooks.fastapi import receives as fastapi_receives
+from onefold.surfaces.webhooks.starlette import receives
+from tests.http.apps_talk import served
+
+SECRET = "whsec_" + "c2VjcmV0" * 4
+JOB = "0199d0a0-0000-7000-8000-000000000001"
+PATH = "/hooks/payments"
+MOMENT = timedelta(seconds=0.2)
+
+
+@pytest.fixture
+def seen() -> list[Any]:
+    """What the handlers were given."""
+    return []
+
+
+@pytest.fixture
+def webhook(sqlite_url: str) -> Webhook:
+    onefold = Onefold(sqlite_url)
+    onefold.migrate()
+    return Webhook(onefold, StandardWebhooks(SECRET), name="payments")
+
+
+@pytest.fixture
+def receiver(webhook: Webhook) -> Receiver:
+    return Receiver(SECRET, dedupe=webhook.settings.onefold, name="pushed")
+
+
+def post(app: Any, path: str = PATH) -> list[int]:
+    """Two deliveries, over a real socket, by a sender that follows no redirect."""
+    body = json.dumps(
+        {"id": JOB, "queue": "payments", "payload": 5, "kind": "pay", "fence": 1, "attempt": 1}
+    ).encode()
+    headers = dict(sign(SECRET, id=JOB, body=body, now=datetime.now(UTC)))
+    with served(app) as (host, port):
+        url = f"http://{host}:{port}{path}"
+        return [httpx.post(url, content=body, headers=headers).status_code for _ in range(2)]
+
+
+@pytest.mark.parametrize("make", [Starlette, fastapi.FastAPI])
+@pytest.mark.parametrize("kind", ["webhook", "receiver"])
+def test_its_application_has_a_route(
+    webhook: Webhook, receiver: Receiver, seen: list[Any], make: Any, kind: str
+) -> None:
+    endpoint = webhook if kind == "webhook" else receiver
+    endpoint.process(seen.append)
+    app = make()
+    app.add_route(PATH, endpoint.asgi, methods=["POST"])
+
+    assert post(app) == [200, 200]
+    assert len(seen) == 1
+
+
+def test_what_is_mounted_answers_behind_a_slash(webhook: Webhook, seen: list[Any]) -> None:
+    """Without it, Starlette's router answers by itself: what it mounts is not asked."""
+    webhook.process(seen.append)
+    app = fastapi.FastAPI()
+    app.mount(PATH, webhook.asgi)
+
+    assert post(app, f"{PATH}/") == [200, 200]
+    assert post(app) == [307, 307]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_pushed_job_has_an_endpoint_of_starlettes(
+    receiver: Receiver, seen: list[Any], *, is_async: bool
+) -> None:
+    def pay(job: PushedJob, request: Request) -> None:
+        seen.append((job.payload, request.url.path))
+
+    async def apay(job: PushedJob, request: Request) -> None:
+        pay(job, request)
+
+    endpoint = receives(receiver)(apay if is_async else pay)
+
+    assert post(Starlette(routes=[Route(PATH, endpoint, methods=["POST"])])) == [200, 200]
+    assert seen == [(5, PATH)]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_pushed_job_has_a_path_operation_with_dependencies(
+    receiver: Receiver, seen: list[Any], *, is_async: bool
+) -> None:
+    def amount() -> int:
+        return 7
+
+    def pay(job: PushedJob, more: Annotated[int, fastapi.Depends(amount)]) -> None:
+        seen.append((job.payload, more))
+
+    async def apay(job: PushedJob, more: Annotated[int, fastapi.Depends(amount)]) -> None:
+        seen.append((job.payload, more))
+
+    app = fastapi.FastAPI()
+    app.post(PATH)(fastapi_receives(receiver)(apay if is_async else pay))
+
+    assert post(app) == [200, 200]
+    assert seen == [(5, 7)]
+
+
+def test_in_ack_mode_the_answer_comes_first(webhook: Webhook, seen: list[Any]) -> None:
+    """The word to the server fails: nobody listens there."""
+    with Client("http://127.0.0.1:9", api_key="of_key", timeout=MOMENT) as client:
+        receiver = Receiver(SECRET, dedupe=webhook.settings.onefold, mode="ack", client=client)
+        app = fastapi.FastAPI()
+
+        @app.post(PATH)
+        @fastapi_receives(receiver)
+        async def pay(job: PushedJob) -> None:
+            seen.append(job.payload)
+
+        assert post(app) == [202, 202]
+
+    assert seen == [5]
+
+
+def test_a_handler_of_a_receiver_takes_a_pushed_job(receiver: Receiver) -> None:
+    with pytest.raises(InvalidInput, match="annotated PushedJob"):
+
+        @fastapi_receives(receiver)
+        async def pay(event: Received) -> None: ...
