@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from onefold import Onefold
 from tests.fixtures.colours import Store
 from tests.http.django.project import Project
@@ -101,20 +103,21 @@ def test_a_worker_leaves_the_logging_of_the_project_alone(tmp_path: Path) -> Non
     assert 'give the logger "onefold" the level INFO' in said
 
 
-def test_a_worker_logs_as_the_project_says(tmp_path: Path) -> None:
-    said = logged(tmp_path, LOGGING=logging_at("INFO"))
+@pytest.mark.parametrize("logger", ["", "onefold", "onefold.worker"])
+def test_a_worker_logs_as_the_project_says(tmp_path: Path, logger: str) -> None:
+    said = logged(tmp_path, LOGGING=logging_at("INFO", logger))
 
     assert said.count("Worker bertha on ") == said.count("ours INFO Worker bertha on ") == 1
     assert "give the logger" not in said
 
 
-def logging_at(level: str) -> dict[str, Any]:
+def logging_at(level: str, logger: str = "") -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"ours": {"format": "ours %(levelname)s %(message)s"}},
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ours"}},
-        "root": {"handlers": ["console"], "level": level},
+        "loggers": {logger: {"handlers": ["console"], "level": level}},
     }
 
 

@@ -60,12 +60,13 @@ class Command(BaseCommand):
 
         False where LOGGING has one, and hides what is less than a warning from it.
         """
-        log = logging.getLogger("onefold")
+        ours, log = logging.getLogger("onefold"), logging.getLogger("onefold.worker")
         if not log.hasHandlers():
             handler = logging.StreamHandler()
             handler.setFormatter(TextFormatter())
-            log.addHandler(handler)
-            log.setLevel(LEVELS[verbosity])
+            ours.addHandler(handler)
+            if ours.level == logging.NOTSET:
+                ours.setLevel(LEVELS[verbosity])
         return log.isEnabledFor(logging.INFO)
 
 
