@@ -4,8 +4,10 @@ A durable job queue and an idempotency toolkit on one database: SQLite embedded 
 PostgreSQL in production.
 """
 
-from onefold.app import Onefold, Tenant, Within
+from onefold.app import Onefold, Tenant
 from onefold.arguments import Payload
+from onefold.calls.outside import OutsideTransactionWarning
+from onefold.calls.within import Within
 from onefold.effects.run import Run
 from onefold.errors import (
     AlreadyEnqueued,
@@ -127,6 +129,7 @@ __all__ = [
     "OnefoldError",
     "OutcomeUnknown",
     "Outlook",
+    "OutsideTransactionWarning",
     "Page",
     "Payload",
     "ProcessDied",

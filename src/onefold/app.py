@@ -13,27 +13,23 @@ from onefold.calls.defaults import Said
 from onefold.calls.engine import Engine
 from onefold.calls.jobs import JobCalls
 from onefold.calls.keys import KeyCalls
-from onefold.calls.lock import AsyncLock, Lock
-from onefold.calls.natural import NaturalCalls
-from onefold.calls.once import OnceClaim
-from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.calls.procedure import Conductor
 from onefold.calls.queues import QueueCalls
 from onefold.calls.schedules import DeclaredOptions, ScheduleCalls, save
 from onefold.calls.served_queues import ServedQueueCalls
 from onefold.calls.why import WhyCalls
+from onefold.calls.within import Within
 from onefold.cron import Crons, Scheduling
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
 from onefold.declaring import Declaring
 from onefold.effects.inspection import StepCalls
-from onefold.errors import InvalidInput, LeaseLost
+from onefold.errors import InvalidInput
 from onefold.job import Registry
 from onefold.model import given, names
-from onefold.model.claim import Claim
 from onefold.model.identity import shard_count
 from onefold.model.moment import span, to_micros
 from onefold.model.queue import QueueLimits, queue_limits
-from onefold.operations import claims
 from onefold.worker.running import run_until_signal
 from onefold.worker.settings import WorkerOptions, worker_settings
 from onefold.worker.worker import Worker
@@ -52,30 +48,6 @@ if TYPE_CHECKING:
     from onefold.model.schedule import Schedule
     from onefold.operations.migrations import Migration
     from onefold.worker.settings import WorkerSettings
-
-
-class Within(JobCalls, ClaimCalls, NaturalCalls, ScheduleCalls):
-    """Onefold on your connection, inside your transaction. You commit."""
-
-    def __init__(self, conductor: Conductor, tenant: str) -> None:
-        """Made by `within`."""
-        self._conductor = conductor
-        self._tenant = tenant
-
-    def guard(self, holder: Lock | AsyncLock | OnceClaim | Claim) -> None:
-        """Raise `LeaseLost` unless `holder` still holds, and keep it so until you commit.
-
-        The check is made against the row that issued the fence, in your transaction: unlike a
-        resource that remembers the highest fence it has seen, it also refuses a stale holder that
-        writes before its successor does.
-        """
-        claim = _claim_of(holder)
-        self._conductor.run(_guard(claim))
-
-    async def aguard(self, holder: Lock | AsyncLock | OnceClaim | Claim) -> None:
-        """`guard`, awaited."""
-        claim = _claim_of(holder)
-        await self._conductor.arun(_guard(claim))
 
 
 class Tenant(
@@ -321,17 +293,3 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
     def __repr__(self) -> str:
         """The database, without its password."""
         return f"Onefold({self._conductor.database.label!r})"
-
-
-def _claim_of(holder: Lock | AsyncLock | OnceClaim | Claim) -> Claim:
-    if isinstance(holder, Claim):
-        return holder
-    if not isinstance(holder, Lock | AsyncLock | OnceClaim):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput("holder", f"must be a lock or a claim, got {holder!r}")
-    if holder.claim is None:
-        raise LeaseLost("a replayed claim", fence=0)
-    return holder.claim
-
-
-def _guard(claim: Claim) -> Procedure[None]:
-    yield Transaction(lambda sql: claims.guard(sql, claim))

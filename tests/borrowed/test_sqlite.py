@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onefold import DatabaseBusy, NewJob, Onefold, WouldDeadlock
-from onefold.app import Within
+from onefold.calls.within import Within
 from onefold.claims import Replay
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects

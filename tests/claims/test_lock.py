@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from onefold import Busy, InvalidInput, LeaseLost, Onefold, UsageError
-from onefold.app import Within
 from onefold.calls.procedure import waits
+from onefold.calls.within import Within
 from tests.fixtures.colours import Clock, Colour, Coloured, Store
 
 SECOND = timedelta(seconds=1)

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from onefold import Bury, Busy, Cancel, Defer, Onefold, Retry
+from onefold import Bury, Busy, Cancel, Defer, Onefold, OutcomeUnknown, Retry
 from onefold.client import AsyncClient, Client, PushedJob, Receiver
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.surfaces.http.answer import Answer
@@ -325,6 +325,16 @@ def telling(colour: str, url: str) -> Client | AsyncClient:
             {"fence": 1, "retryAfter": 3.0, "scope": "job"},
         ),
         (raising(Bury("never")), "nack", {"fence": 1, "retryable": False, "reason": "never"}),
+        (
+            raising(OutcomeUnknown(key="k")),
+            "nack",
+            {"fence": 1, "retryable": False, "reason": "unknown"},
+        ),
+        (
+            raising(OutcomeUnknown(key="k", verifiable=True)),
+            "nack",
+            {"fence": 1, "retryable": True, "reason": "unknown"},
+        ),
         (
             raising(ZeroDivisionError("by nought")),
             "nack",

@@ -201,6 +201,7 @@ async def test_a_job_is_enqueued_in_the_same_transaction(
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
 @pytest.mark.parametrize("colour", ["sync"])
+@pytest.mark.filterwarnings("ignore::onefold.OutsideTransactionWarning")
 async def test_a_plain_call_that_would_wait_for_its_own_transaction_says_so(
     deliveries: Deliveries,
 ) -> None:

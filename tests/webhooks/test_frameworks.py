@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request as StarletteRequest
 from starlette.routing import Mount, Route
 
-from onefold import Onefold, WrongConnection
+from onefold import Onefold, OutsideTransactionWarning, WrongConnection
 from onefold.surfaces.http.request import Request
 from onefold.surfaces.webhooks import Received, Refuse, Stripe, Twilio, Webhook
 from onefold.surfaces.webhooks import django as in_django
@@ -198,12 +198,15 @@ async def test_w037_the_transaction_is_begun_on_what_is_given(
 
     url = store.url.replace("postgresql://", "postgresql+psycopg://")
     engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
-    hook = webhook(store.open(), transaction=async_sessionmaker(engine))
+    onefold = store.open()
+    hook = webhook(onefold, transaction=async_sessionmaker(engine))
 
     @hook.process
     async def paid(event: Received) -> None:
         await event.connection.execute(text(effects.insert(1)))
         await event.within().aenqueue("mail", unique_key="mail")
+        with pytest.raises(OutsideTransactionWarning):
+            await onefold.aenqueue("call")
 
     await drive(hook.asgi, "/", effects)
     assert effects.jobs == [("mail", "mail")]

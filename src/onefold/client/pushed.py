@@ -15,7 +15,8 @@ from onefold.surfaces.webhooks.rejection import BadSignature
 from onefold.surfaces.webhooks.standard import StandardWebhooks
 
 if TYPE_CHECKING:
-    from onefold.app import Tenant, Within
+    from onefold.app import Tenant
+    from onefold.calls.within import Within
     from onefold.model.job import Json
     from onefold.surfaces.http.request import Request
     from onefold.surfaces.webhooks.verified import Verified

@@ -15,6 +15,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -53,13 +54,29 @@ class Given(msgspec.Struct, frozen=True):
     lent: Any
 
 
+_begun_here: ContextVar[Begun | None] = ContextVar("onefold_begun", default=None)
+"""The transaction whose block this is. Tasks that are started inside inherit it, and threads with a
+copy of the context, so it says itself when it is over."""
+
+
+def begun_here() -> Begun | None:
+    """The innermost transaction of ours that is open where this is called."""
+    here = _begun_here.get()
+    while here is not None and here.is_over:
+        here = here.outer
+    return here
+
+
 class Begun:
     """A transaction that is open, and what of ours is written into it."""
 
-    def __init__(self, connection: Any, borrowed: Borrowed) -> None:
+    def __init__(self, connection: Any, borrowed: Borrowed, database: Database) -> None:
         """`connection` is for the handler."""
         self.connection = connection
-        self._borrowed = borrowed
+        self.borrowed = borrowed
+        self.outer: Begun | None = None
+        self.is_over: bool = False
+        self._database = database
         self._answers: int | None = getattr(connection, "answers", None)
         self._began = time.monotonic()
 
@@ -75,19 +92,46 @@ class Begun:
         late = time.monotonic() - self._began > UNUSED
         return self.connection.answers == self._answers and not idle and not late
 
+    def enter(self) -> None:
+        """What follows in this context is inside of it, until it is over."""
+        if (here := begun_here()) is not self:
+            self.outer = here
+        _begun_here.set(self)
+
+    def leave(self) -> None:
+        """It is over, here and wherever it was entered."""
+        self.is_over = True
+        if _begun_here.get() is self:
+            _begun_here.set(self.outer)
+
+    @contextmanager
+    def entered(self) -> Generator[Begun]:
+        """For the block of a `with`."""
+        self.enter()
+        try:
+            yield self
+        finally:
+            self.leave()
+
+    def is_on(self, database: Database) -> bool:
+        """Whether it is a transaction of this database, whoever has opened that."""
+        own = self._database
+        same = (own.label, own.sql.schema) == (database.label, database.sql.schema)
+        return own is database or same
+
     def write(self, build: Build[T]) -> T:
         """Run an operation of ours, after what the handler has written."""
         self._refuse_ended()
         if _is_a(self.connection, _SESSIONS):
             self.connection.flush()
-        return self._borrowed.transact(build)
+        return self.borrowed.transact(build)
 
     async def awrite(self, build: Build[T]) -> T:
         """`write`, awaited."""
         self._refuse_ended()
         if _is_a(self.connection, _SESSIONS):
             await self.connection.flush()
-        return await self._borrowed.atransact(build)
+        return await self.borrowed.atransact(build)
 
     def _refuse_ended(self) -> None:
         """What was committed by hand is committed apart from what we would add.
@@ -98,7 +142,7 @@ class Begun:
         if "sqlalchemy" in library:
             has_ended = not self.connection.in_transaction()
         else:
-            has_ended = "django" not in library and self._borrowed.failed()
+            has_ended = "django" not in library and self.borrowed.failed()
         if has_ended:
             raise UsageError(
                 "The transaction has ended inside its block: it was committed or rolled back there,"
@@ -115,7 +159,7 @@ def begin(target: object, database: Database, clock: Clock) -> Generator[Begun]:
     dead are replaced.
     """
     ending, begun = _alive(target, database, clock)
-    with ending:
+    with ending, begun.entered():
         yield begun
 
 
@@ -127,7 +171,7 @@ def _alive(target: object, database: Database, clock: Clock) -> tuple[ExitStack,
                 borrowed = borrow(connection, database, clock=clock)
                 if target is not None:
                     borrowed.transact(_first(connection), write=False)
-                return opened.pop_all(), Begun(connection, borrowed)
+                return opened.pop_all(), Begun(connection, borrowed, database)
         except Exception as error:
             if not left or not _is_lost(error, database):
                 raise
@@ -139,7 +183,8 @@ async def abegin(target: object, database: Database, clock: Clock) -> AsyncGener
     """`begin`, awaited."""
     ending, begun = await _aalive(target, database, clock)
     async with ending:
-        yield begun
+        with begun.entered():
+            yield begun
 
 
 async def _aalive(target: object, database: Database, clock: Clock) -> tuple[AsyncExitStack, Begun]:
@@ -150,7 +195,7 @@ async def _aalive(target: object, database: Database, clock: Clock) -> tuple[Asy
                 borrowed = borrow(connection, database, clock=clock)
                 if target is not None:
                     await borrowed.atransact(_first(connection), write=False)
-                return opened.pop_all(), Begun(connection, borrowed)
+                return opened.pop_all(), Begun(connection, borrowed, database)
         except Exception as error:
             if not left or not _is_lost(error, database):
                 raise

@@ -18,6 +18,8 @@ from uuid import UUID, uuid4
 
 from onefold.calls.claims import lock_key
 from onefold.calls.engine import Engine
+from onefold.calls.within import Within
+from onefold.databases.transactions import begun_here
 from onefold.effects.books import JobBook
 from onefold.effects.claims import AsyncRunLock, JobClaims, RunLock
 from onefold.effects.ledger import Asked, Ledger
@@ -174,6 +176,20 @@ class Run(Stepping):
                 " it has ended. Begin the transaction outside of the step."
             )
         return Transaction(self._conductor, Delivery(self.job.id, self.job.fence), self, target)
+
+    def within(self) -> Within:
+        """Onefold inside the transaction that is open here: `run.within().enqueue(…)`.
+
+        For the block of `transaction()` and the function of `transact()`: what is enqueued so is
+        committed with the handler's rows, or not at all.
+        """
+        begun = begun_here()
+        if begun is None or not begun.is_on(self._conductor.database):
+            raise UsageError(
+                "No transaction of this run is open here. Call run.within() inside of the block of"
+                " run.transaction(), or of the function of run.transact()."
+            )
+        return Within(self._conductor.lent(begun.borrowed), self.job.tenant)
 
     def begin_completing(self) -> str | None:
         """The transaction is about to complete the job; answers with the result to store."""

@@ -195,9 +195,7 @@ class Stepping(ABC):
         """`_find_out`, awaited."""
         verify = attempt.verifying()
         with asking(attempt.name.label):
-            verdict = verify()
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
+            verdict = await _called(verify, (), {})
         await self._ledger.conductor.arun(attempt.verified(verdict))
 
     def transact(

@@ -60,7 +60,8 @@ class _Attempt:
     def _begun(self, exchange: Exchange, stage: Stage | AsyncStage) -> None:
         policy = self.route.policy
         self._exchange, desk = exchange, self._desk
-        self._once = Once(exchange, stage, desk.conductor)
+        self._once = Once(exchange, stage, desk.onefold)
+        stage.enter()
         if exchange.claim is not None and not policy.joined:
             self._once.beat = desk.heart.keep(exchange.claim, policy.lease)
         self.captures = stage.is_open or exchange.claim is not None or exchange.unprotected

@@ -13,7 +13,7 @@ from functools import cached_property
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
-from onefold.databases.transactions import abegin, begin, is_blocking
+from onefold.databases.transactions import abegin, begin, begun_here, is_blocking
 from onefold.effects.books import Book
 from onefold.effects.ledger import Ledger
 from onefold.effects.steps import Stepping
@@ -28,7 +28,8 @@ from onefold.surfaces.steps import RequestSteps
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
-    from onefold.calls.procedure import Conductor
+    from onefold.app import Tenant
+    from onefold.calls.within import Within
     from onefold.model.claim import Claim, Guarantee
     from onefold.model.step import StepName
     from onefold.operations.statement import Operation, Sql
@@ -41,11 +42,12 @@ if TYPE_CHECKING:
 class Once(Stepping):
     """One attempt at a request: what its handler needs to have its effects once."""
 
-    def __init__(self, exchange: Exchange, stage: Stage | AsyncStage, conductor: Conductor) -> None:
+    def __init__(self, exchange: Exchange, stage: Stage | AsyncStage, onefold: Tenant) -> None:
         """Made for each request, when its handler is to run."""
         self._exchange = exchange
         self._stage = stage
-        self._conductor = conductor
+        self._onefold = onefold
+        self._conductor = onefold._conductor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         self._options = {}
         self._lost = False
         self.was_used: bool = False
@@ -97,6 +99,17 @@ class Once(Stepping):
             " that is committed with the answer; or use `with once.transaction():` for rows that"
             " must not be written by an attempt that has lost its lease."
         )
+
+    def within(self) -> Within:
+        """Onefold inside the transaction that is open here: `once.within().enqueue(…)`.
+
+        What is enqueued so is committed with the answer, or with the block of `transaction()`, or
+        not at all.
+        """
+        here = begun_here()
+        if self._stage.connection is None and here is not None:
+            return self._onefold.within(here.connection)
+        return self._onefold.within(self.connection)
 
     @contextmanager
     def transaction(self, on: object = None) -> Generator[Any]:

@@ -86,6 +86,11 @@ class Stage:
         """True between Open and Close."""
         return self._begun is not None
 
+    def enter(self) -> None:
+        """What follows in this context is inside of the transaction, if one is open."""
+        if self._begun is not None:
+            self._begun.enter()
+
     def run(self, scene: Scene[T]) -> T:
         """Carry a procedure out."""
         return run(scene, self.perform)
@@ -111,7 +116,10 @@ class Stage:
         self._begun, self._manager = manager.__enter__(), manager
 
     def _close(self, *, commit: bool) -> None:
-        manager, self._manager, self._begun = self._manager, None, None
+        manager, self._manager = self._manager, None
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.leave()
         if manager is not None:
             manager.__exit__(*_ended(commit=commit))
 
@@ -145,6 +153,13 @@ class AsyncStage:
         """True between Open and Close."""
         return self.connection is not None
 
+    def enter(self) -> None:
+        """What follows in this context is inside of the transaction, if one is open."""
+        if self._blocking is not None:
+            self._blocking.enter()
+        elif self._begun is not None:
+            self._begun.enter()
+
     async def run(self, scene: Scene[T]) -> T:
         """Carry a procedure out."""
         return await run_async(scene, self.perform)
@@ -171,7 +186,8 @@ class AsyncStage:
         if self._blocks or (target is not None and is_blocking(target)):
             refuse_thread_bound(target)
             self._blocking = Stage(conductor, target)
-            return await in_thread(self._blocking.perform, Open())
+            await in_thread(self._blocking.perform, Open())
+            return self.enter()
         self._blocking = None
         manager = abegin(target, conductor.database, conductor.clock)
         self._begun, self._manager = await manager.__aenter__(), manager

@@ -1,6 +1,7 @@
 """What Django has of its own: atomic blocks, exceptions, responses that are rendered late."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from onefold import InvalidInput, Onefold, UsageError
+from onefold import InvalidInput, Onefold, OutsideTransactionWarning, UsageError
 from onefold.surfaces.django import Idempotency, Once, once_of
 from tests.http.scenario_site import Reply
 from tests.http.sync_apps import MIDDLEWARE, DjangoSite, WsgiClient
@@ -64,6 +65,25 @@ def test_h160_a_view_is_joined_to_onefolds_database_unless_it_says_otherwise(
     post = site(pay)
 
     assert [post().status, post().is_replay, rows()] == [201, True, 1]
+
+
+@pytest.mark.parametrize("is_inside", [True, False], ids=["in a block", "in a block of ours"])
+def test_what_a_view_enqueues_within_is_part_of_its_block(
+    rows: Callable[[], int], project_onefold: Onefold, *, is_inside: bool
+) -> None:
+    @Idempotency()(principal=alice)
+    def pay(request: HttpRequest) -> HttpResponse:
+        once_of(request).within().enqueue("mail")
+        with pytest.raises(OutsideTransactionWarning):
+            project_onefold.enqueue("call")
+        return HttpResponse("paid")
+
+    factory = RequestFactory(headers={"Idempotency-Key": "k"})
+    with transaction.atomic() if is_inside else nullcontext():
+        assert pay(factory.post("/pay")).content == b"paid"
+
+    assert [job.kind for job in project_onefold.find()] == ["mail"]
+    project_onefold.enqueue("call")
 
 
 @pytest.mark.parametrize("is_on", [True, False])

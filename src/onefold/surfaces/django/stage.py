@@ -67,4 +67,4 @@ class _InBlock(Stage):
         block = transaction.atomic(using=self._django.alias)
         block.__enter__()
         self._manager: Any = block
-        self._begun = Begun(self._django, self._lent)
+        self._begun = Begun(self._django, self._lent, self._conductor.database)

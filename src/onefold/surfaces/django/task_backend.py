@@ -32,7 +32,8 @@ if TYPE_CHECKING:
         BaseTaskBackend,
     )
 
-    from onefold.app import Onefold, Within
+    from onefold.app import Onefold
+    from onefold.calls.within import Within
     from onefold.job import DeclaredJob
     from onefold.model.history import Attempt
     from onefold.model.job import Job

@@ -18,8 +18,9 @@ from onefold.surfaces.webhooks.ordering import apply_if_newer
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from onefold.app import Tenant, Within
+    from onefold.app import Tenant
     from onefold.calls.procedure import Procedure
+    from onefold.calls.within import Within
     from onefold.surfaces.http.request import Request
     from onefold.surfaces.webhooks.ordering import Ties
     from onefold.surfaces.webhooks.verified import Verified

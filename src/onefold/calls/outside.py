@@ -1,0 +1,58 @@
+"""A warning about jobs that are enqueued beside the transaction that is open around the call."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from typing import TYPE_CHECKING, Final
+
+from onefold.databases.transactions import begun_here
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from onefold.calls.procedure import Conductor
+
+_LOGGER: Final = logging.getLogger("onefold")
+
+MESSAGE: Final = (
+    "This job is enqueued outside of the transaction that is open here: it stays even if that is"
+    " rolled back, and may run before it is committed. Enqueue it with run.within() in a job, with"
+    " once.within() in a route, or with within(connection)."
+)
+
+_told: set[tuple[str, int]] = set()
+"""The places that the log has been told of."""
+
+
+class OutsideTransactionWarning(UserWarning):
+    """A plain enqueue inside of `run.transaction()`, or of a route that has a transaction."""
+
+
+def warn_if_inside(conductor: Conductor) -> None:
+    """Warn, once per place, where a transaction of ours is open on the same database."""
+    begun = begun_here()
+    if begun is None or conductor.borrowed is not None or not begun.is_on(conductor.database):
+        return
+    frame = _caller()
+    place = (frame.f_code.co_filename, frame.f_lineno)
+    if place not in _told:
+        _told.add(place)
+        _LOGGER.warning("%s (%s, line %d)", MESSAGE, *place)
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__")
+    warnings.warn_explicit(MESSAGE, OutsideTransactionWarning, *place, module, registry)
+
+
+def _caller() -> FrameType:
+    """The innermost frame that is not ours."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    while frame.f_back is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith("onefold.")
