@@ -145,6 +145,24 @@ def test_a_job_that_fails_is_logged_with_what_it_raised(start: Start, place: Pla
     assert "in fail" in line["exception"]
 
 
+def test_a_job_that_is_completed_has_a_line_unless_it_is_to_be_quiet(
+    start: Start, place: Place
+) -> None:
+    first = enqueue(place, "greet", name="ann")
+    worker = start("shop:onefold", "--log-format", "json")
+    line = worker.wait_for_json("was completed")
+    assert worker.stop() == 0
+    assert (line["level"], line["job_id"], line["state"]) == ("info", first, "completed")
+
+    second = enqueue(place, "greet", name="bob")
+    third = enqueue(place, "fail")
+    quiet = start("shop:onefold", "--quiet", "--poll", "200ms")
+    quiet.wait_for(f"Job {third} (fail) was retried in attempt 1 after ")
+    until(lambda: state(place, second) == "completed")
+    assert quiet.stop() == 0
+    assert "was completed" not in "".join(quiet.heard)
+
+
 def test_a_job_that_runs_may_end_when_the_worker_is_stopped(
     start: Start, place: Place, tmp_path: Path
 ) -> None:

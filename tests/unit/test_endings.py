@@ -73,7 +73,7 @@ def test_a_retry_is_decided_from_the_locked_row() -> None:
     assert row["run_at"] == row["not_before"] == NOW + 5 * SECOND
     assert (row["reason"], row["ended_at"], row["keep_until"]) == (None, None, None)
     assert (row["replayed"], row["reserved"], row["generations"]) == (False, False, 0)
-    assert run.result == [Ended(A, 1, "accepted", "queued")]
+    assert run.result == [Ended(A, 1, "accepted", "queued", timedelta(seconds=5))]
 
 
 def test_a_jobs_own_backoff_is_used() -> None:

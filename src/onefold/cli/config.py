@@ -34,6 +34,7 @@ WORKER: Final[Mapping[str, Any]] = {
     "grace": TIME,
     "name": str,
     "chores": bool,
+    "quiet": bool,
     "log_format": str,
     "log_level": str,
 }

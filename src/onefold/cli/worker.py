@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
@@ -13,6 +14,7 @@ from onefold.cli import logs, written
 from onefold.cli.config import Configuration
 from onefold.cli.loading import load_app
 from onefold.worker import lifeline
+from onefold.worker.lines import job_log
 from onefold.worker.running import run_until_signal
 from onefold.worker.settings import read_queues, worker_settings
 from onefold.worker.supervisor import Supervisor
@@ -87,6 +89,15 @@ def worker(
     log_level: Annotated[
         str, _option("LOG_LEVEL", "LEVEL", "debug, info, warning or error")
     ] = "info",
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            envvar="ONEFOLD_WORKER_QUIET",
+            show_envvar=False,
+            help="Log no line for a job that has not failed.",
+        ),
+    ] = False,
     as_process: Annotated[str | None, typer.Option(AS_PROCESS, hidden=True)] = None,
 ) -> None:
     """Run jobs until a signal. Times are like 30s, 5m, 250ms.
@@ -114,6 +125,8 @@ def worker(
     if member.line is not None:
         lifeline.hold(member.line, settings.grace)
     logs.configure(log_format, log_level, worker=settings.name)
+    if quiet:
+        job_log.setLevel(logging.WARNING)
     onefold = load_app(app)
     onefold.hooks.in_processes = partial(
         logs.configure_here, form=log_format, level=log_level, worker=settings.name

@@ -45,6 +45,8 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     """`accepted`: written now. `already`: this delivery said so before. `lost`: nothing written."""
     state: StateWord | None
     """Of the job now; None where it is gone."""
+    retry_in: timedelta | None = None
+    """How long it waits before it may run again, where this word has queued it."""
 
     def check(self) -> None:
         """Raise `LeaseLost` unless this delivery's word counted."""

@@ -15,6 +15,7 @@ from onefold.model.delivery import Delivery, Ended, with_exchange
 from onefold.model.history import outcome_of
 from onefold.model.job import STATE_WORDS
 from onefold.model.lifecycle import KEEP, Event, Standing, State, Step, allows, next_step
+from onefold.model.moment import MICROSECOND
 from onefold.model.options import Options, backoff_of, read_options
 from onefold.operations.bell import ring
 from onefold.operations.history import Past, forget, note
@@ -23,6 +24,7 @@ from onefold.operations.shards import ids_by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from onefold.operations.statement import Operation, Row, Sql
 
@@ -61,8 +63,13 @@ def end(sql: Sql, endings: Sequence[Ending]) -> Operation[list[Ended]]:
             delivery = Delivery(locked.id, locked.fence)
             if delivery in events and locked.state == State.RUNNING:
                 moves.append(decided := decide(locked, events[delivery]))
-                state = STATE_WORDS[decided.step.state]
-                ended[delivery] = Ended(locked.id, locked.fence, "accepted", state)
+                ended[delivery] = Ended(
+                    locked.id,
+                    locked.fence,
+                    "accepted",
+                    STATE_WORDS[decided.step.state],
+                    decided.wait,
+                )
         yield from apply(sql, shard, moves)
     already = {ending.delivery: ENDS[ending.event] for ending in endings}
     return (yield from judge(sql, [e.delivery for e in endings], ended, already))
@@ -142,6 +149,14 @@ class Move(msgspec.Struct, frozen=True):
     """The fence of a delivery that is given up for want of its ack: a late one still counts."""
     deferred: bool = False
     """True where it counts as a defer of the job."""
+
+    @property
+    def wait(self) -> timedelta | None:
+        """How long until it may be taken, where it is queued again."""
+        step = self.step
+        if step.state is not State.QUEUED or step.run_at is None:
+            return None
+        return max(step.run_at - self.now, 0) * MICROSECOND
 
     @property
     def is_due(self) -> bool:

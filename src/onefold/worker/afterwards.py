@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onefold.model.canonical import decode_payload
 from onefold.model.event import JobEnded, WriteFenced
 from onefold.model.lifecycle import Event
+from onefold.worker.lines import Sample, job_fields, job_log, lasted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -31,6 +32,18 @@ OUTCOMES: Final[dict[Event, JobOutcome]] = {
     Event.HAND_BACK: "handed back",
 }
 
+STATES: Final[dict[JobOutcome, str]] = {
+    "completed": "completed",
+    "retried": "retrying",
+    "deferred": "scheduled",
+    "dead": "dead",
+    "cancelled": "cancelled",
+    "handed back": "ready",
+}
+"""The state in which an end leaves a job."""
+
+LEVELS: Final[dict[JobOutcome, int]] = {"dead": logging.ERROR, "retried": logging.WARNING}
+
 SHOWN: Final = 200
 """Characters of an error's message in a line of the log."""
 
@@ -45,14 +58,18 @@ class Afterwards:
         self._hooks = hooks
         self._read = read
         self._calls: set[asyncio.Task[None]] = set()
+        self._sample = Sample()
 
-    def accepted(self, held: Held, word: Verdict, state: StateWord | None) -> None:
+    def accepted(
+        self, held: Held, word: Verdict, state: StateWord | None, retry_in: timedelta | None = None
+    ) -> None:
         """The database has written it down."""
         outcome = "dead" if state == "dead" else OUTCOMES[word.event]
         if self._hooks.wanted:
             self._tell(held, outcome, word.error_type)
-        if word.event is not Event.FINISH:
-            self._log(held, outcome, word)
+        level = LEVELS.get(outcome, logging.INFO)
+        if job_log.isEnabledFor(level) and (level > logging.INFO or self._sample.admits()):
+            self._log(level, held, outcome, word, retry_in)
         if outcome == "dead":
             self.dead(held.job.tenant, held.job.id, held.declared)
 
@@ -74,6 +91,13 @@ class Afterwards:
 
     def parked(self, held: Held) -> None:
         """Somebody else will say how it ended: the handler has seen to that."""
+        if job_log.isEnabledFor(logging.INFO) and self._sample.admits():
+            job = held.job
+            job_log.info(
+                "Job %s (%s) awaits its ack in attempt %d after %s.",
+                job.id, job.kind, job.attempt, lasted(held.duration),
+                extra={**job_fields(job), "state": "awaiting", "duration": held.duration},
+            )  # fmt: skip
         if self._hooks.wanted:
             self._tell(held, "awaiting", None)
 
@@ -81,18 +105,22 @@ class Afterwards:
         duration = timedelta(seconds=held.duration)
         self._hooks.tell(JobEnded(held.job, outcome, duration, error_type))
 
-    def _log(self, held: Held, outcome: str, word: Verdict) -> None:
-        level = logging.ERROR if outcome == "dead" else logging.INFO
-        if outcome == "retried":
-            level = logging.WARNING
+    def _log(
+        self, level: int, held: Held, outcome: JobOutcome, word: Verdict, retry_in: timedelta | None
+    ) -> None:
+        """One line: the kind, the id, the attempt, how it ended and after how long."""
         job = held.job
         error = None if word.error is None else decode_payload(word.error)
-        log.log(
-            level, "Job %s (%s) was %s in attempt %d: %s",
-            job.id, job.kind, "buried" if outcome == "dead" else outcome, job.attempt,
-            _why(word, error),
-            extra=_known(job, error),
-        )  # fmt: skip
+        fields = _known(job, error) | {"state": STATES[outcome], "duration": held.duration}
+        line = (
+            f"Job {job.id} ({job.kind}) was {'buried' if outcome == 'dead' else outcome} in attempt"
+            f" {job.attempt} after {lasted(held.duration)}"
+        )
+        if retry_in is not None and outcome in {"retried", "deferred"}:
+            fields["retry_in"] = retry_in.total_seconds()
+            line += f", next try in {lasted(retry_in.total_seconds())}"
+        why = "" if word.event is Event.FINISH else f": {_why(word, error)}"
+        job_log.log(level, "%s%s", line, why or ".", extra=fields)
 
     def dead(self, tenant: str, job_id: str, declared: Handler | None) -> None:
         """Call the handler's `on_dead`, if it has one."""
@@ -115,6 +143,7 @@ class Afterwards:
 
     async def settle(self, seconds: float) -> None:
         """Let what was begun end, in the time that is left for it."""
+        self._sample.tell()
         if self._calls:
             _, late = await asyncio.wait(self._calls, timeout=max(seconds, 0))
             for call in late:
@@ -125,7 +154,7 @@ class Afterwards:
 
 def _known(job: Job, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a record says of its job beside the sentence, for logs that programs read."""
-    known: dict[str, Any] = {"job_id": job.id, "kind": job.kind, "attempt": job.attempt}
+    known = job_fields(job)
     if error is not None and error.get("traceback"):
         # Not exc_info: the handler may have run in another process.
         known["exception"] = f"{error['traceback']}{error.get('type')}: {error.get('message')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from contextvars import Context, copy_context
@@ -19,6 +20,7 @@ from onefold.model.moment import MICROSECOND
 from onefold.worker import verdict
 from onefold.worker.child import Order
 from onefold.worker.handler import call, meaning, running, said
+from onefold.worker.lines import job_fields, job_log
 from onefold.worker.processes import Processes
 from onefold.worker.threads import Threads
 from onefold.worker.verdict import Parked, Verdict
@@ -52,6 +54,12 @@ class Executor:
     def start(self, held: Held) -> None:
         """Begin; what keeps it from beginning is the end of this delivery, and of no other."""
         held.started = time.monotonic()
+        if job_log.isEnabledFor(logging.DEBUG):
+            job = held.job
+            job_log.debug(
+                "Job %s (%s) has started attempt %d.", job.id, job.kind, job.attempt,
+                extra=job_fields(job),
+            )  # fmt: skip
         try:
             self._begin(held)
         except Exception as error:  # noqa: BLE001 - a payload may run code of its types

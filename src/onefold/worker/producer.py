@@ -18,11 +18,13 @@ from onefold.errors import DatabaseError
 from onefold.model.lifecycle import Event
 from onefold.worker import verdict
 from onefold.worker.held import Held
+from onefold.worker.lines import job_fields, job_log
 from onefold.worker.pace import Pace
 from onefold.worker.share import Wish, allot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Generator, Iterable, Mapping, Sequence
+    from datetime import timedelta
     from typing import Any
 
     from onefold.calls.engine import Engine
@@ -160,12 +162,14 @@ class Producer:
         self._drop(held)
         self._accepted(held, verdict.FINISHED, "completed")
 
-    def _accepted(self, held: Held, word: Verdict, state: StateWord | None) -> None:
+    def _accepted(
+        self, held: Held, word: Verdict, state: StateWord | None, retry_in: timedelta | None = None
+    ) -> None:
         """The database has it. A probe that went well opens its queue."""
         if state == "completed" and self._probes.get(held.job.queue) == held.job.id:
             del self._probes[held.job.queue]
             self._track(self._open(held.job))
-        self._afterwards.accepted(held, word, state)
+        self._afterwards.accepted(held, word, state, retry_in)
 
     async def _open(self, job: Job) -> None:
         try:
@@ -401,7 +405,7 @@ class Producer:
             if word.status != "lost":
                 self._drop(held)
                 assert held.verdict is not None
-                self._accepted(held, held.verdict, word.state)
+                self._accepted(held, held.verdict, word.state, word.retry_in)
             elif not waits and _finishes(held) and word.state in {"running", "queued"}:
                 again.append(held)
             else:
@@ -420,6 +424,11 @@ class Producer:
             self.held[held.delivery] = held
             self._by_queue[job.queue] += 1
             self._ready.append(held)
+            if job_log.isEnabledFor(logging.DEBUG):
+                job_log.debug(
+                    "Job %s (%s) was taken for attempt %d.", job.id, job.kind, job.attempt,
+                    extra=job_fields(job),
+                )  # fmt: skip
         self._wake.set()
 
     def _refuse(self, job: Job) -> None:

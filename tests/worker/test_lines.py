@@ -1,0 +1,114 @@
+"""One line of the log for each job that ends, and not too many of them."""
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onefold import Bury, Defer, Fixed
+from onefold.worker.lines import MOST, Sample, lasted
+from tests.fixtures.place import Place
+from tests.worker.stage import opened, perform, until, working
+
+JOBS = "onefold.worker.jobs"
+
+
+def _lines(caplog: pytest.LogCaptureFixture, level: int) -> list[dict[str, Any]]:
+    return [
+        {**record.__dict__, "line": record.getMessage()}
+        for record in caplog.records
+        if record.name == JOBS and record.levelno == level
+    ]
+
+
+def _ended(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    levels = (logging.INFO, logging.WARNING, logging.ERROR)
+    return [line for level in levels for line in _lines(caplog, level)]
+
+
+def test_a_job_that_ends_has_a_line_that_says_how(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, JOBS)
+    with opened(place) as onefold:
+
+        @onefold.job
+        async def good() -> None: ...
+
+        @onefold.job(backoff=Fixed(timedelta(hours=1)))
+        def bad() -> None:
+            raise ValueError("no such luck")
+
+        @onefold.job
+        async def worse() -> None:
+            raise Bury("hopeless")
+
+        @onefold.job
+        async def later() -> None:
+            raise Defer(timedelta(minutes=2))
+
+        async def play() -> dict[str, str]:
+            ids = {job.kind: (await job.aenqueue()).id for job in (good, bad, worse, later)}
+            async with working(onefold):
+                await until(lambda: len({line["kind"] for line in _ended(caplog)}) == len(ids))
+            return ids
+
+        ids = perform(play, onefold)
+
+    ended = {line["kind"]: line for line in _ended(caplog)}
+    assert len(_ended(caplog)) == len(ids)
+    for kind, line in ended.items():
+        assert line["line"].startswith(f"Job {ids[kind]} ({kind}) was ")
+        assert (line["job_id"], line["attempt"]) == (ids[kind], 1)
+        assert line["duration"] >= 0
+    assert {kind: (line["levelname"], line["state"]) for kind, line in ended.items()} == {
+        "good": ("INFO", "completed"),
+        "bad": ("WARNING", "retrying"),
+        "worse": ("ERROR", "dead"),
+        "later": ("INFO", "scheduled"),
+    }
+    assert "was completed in attempt 1 after " in ended["good"]["line"]
+    assert "next try in 3600 s: builtins.ValueError: no such luck" in ended["bad"]["line"]
+    assert (ended["bad"]["retry_in"], ended["later"]["retry_in"]) == (3600, 120)
+    started = [line["line"] for line in _lines(caplog, logging.DEBUG)]
+    assert sum(line.endswith("was taken for attempt 1.") for line in started) == len(ids)
+    assert sum(line.endswith("has started attempt 1.") for line in started) == len(ids)
+
+
+def test_above_a_rate_lines_are_counted_instead(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, JOBS)
+
+    async def play() -> list[bool]:
+        sample = Sample()
+        admitted = [sample.admits() for _ in range(MOST + 7)]
+        sample.tell()
+        assert sample.admits(), "another second begins"
+        sample.tell()
+        return admitted
+
+    assert sum(asyncio.run(play())) == MOST
+    (line,) = _lines(caplog, logging.INFO)
+    assert line["line"].startswith("7 more jobs ended within a second.")
+    assert line["left_out"] == 7
+
+
+def test_the_rest_is_counted_when_the_second_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, JOBS)
+
+    async def play() -> None:
+        sample = Sample(most=1)
+        assert [sample.admits(), sample.admits()] == [True, False]
+        await until(lambda: _lines(caplog, logging.INFO))
+
+    asyncio.run(play())
+    assert "1 more jobs ended" in _lines(caplog, logging.INFO)[0]["line"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0003, "0.3 ms"), (0.0125, "12.5 ms"), (3.44, "3.4 s"), (90, "90 s")],
+)
+def test_times_are_short(seconds: float, text: str) -> None:
+    assert lasted(seconds) == text
