@@ -1,10 +1,10 @@
-import re
 import subprocess
 import sys
 
 import pytest
 
 from onefold import __version__
+from onefold.cli import without_passwords
 from tests.cli.conftest import Run
 
 
@@ -84,13 +84,7 @@ def test_the_package_is_the_command_line() -> None:
     [
         ("serve", "postgresql://app:hush@db/orders"),
         ("worker", "postgresql://app:hush@db/orders"),
-        ("worker", "postgresql://app:hu/s@h:hush@db/orders"),
-        ("migrate", "--database", "mysql://app:hush@db/orders"),
         ("migrate", "--database", "mysql://app:hush@db/orders", "--sql"),
-        ("migrate", "--database", "host=db password='hush now'", "--sql"),
-        ("queues", "--database", "postgresql://app@db:x/orders?password=hush"),
-        ("queues", "--app", "postgresql://db/orders?user=app&password=h%75sh&password=hush"),
-        ("queues", "host=db password=hush"),
     ],
 )
 def test_a_password_in_the_wrong_place_is_not_repeated(
@@ -98,6 +92,30 @@ def test_a_password_in_the_wrong_place_is_not_repeated(
 ) -> None:
     done = onefold_command(*arguments)
 
-    assert done.returncode, done.stdout
+    assert done.returncode == 2
     assert done.stderr
-    assert not re.search("hu(sh|/s)|h%75sh", done.stdout + done.stderr)
+    assert "hush" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("got 'postgresql://app:hush@db/orders'", "got 'postgresql://app:***@db/orders'"),
+        ("postgresql://app:hu/s@h hush@db/orders", "postgresql://app:***@db/orders"),
+        ("postgresql://:hush@h1,h2/orders", "postgresql://:***@h1,h2/orders"),
+        (
+            "postgresql://db/orders?password=hush&user=app",
+            "postgresql://db/orders?password=***&user=app",
+        ),
+        ("postgresql://db/orders?sslpassword=h%75sh", "postgresql://db/orders?sslpassword=***"),
+        ("host=db password='hush now' user=app", "host=db password=*** user=app"),
+        ("host=db PASSWORD = hush user=app", "host=db PASSWORD = *** user=app"),
+        ("http://127.0.0.1:7890/v1/docs", "http://127.0.0.1:7890/v1/docs"),
+        (
+            "sqlite:///app.db or postgresql://user@host/name",
+            "sqlite:///app.db or postgresql://user@host/name",
+        ),
+    ],
+)
+def test_a_message_is_shown_without_passwords(text: str, shown: str) -> None:
+    assert without_passwords(text) == shown

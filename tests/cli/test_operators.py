@@ -85,6 +85,12 @@ def test_dead_letters_are_listed_by_filter(operate: Operate, place: Place) -> No
     assert none.stdout == "There are no such dead letters.\n"
 
 
+@pytest.mark.parametrize("group", ["apikeys", "dead", "jobs", "keys", "queues", "schedules"])
+def test_a_group_lists_by_default(operate: Operate, group: str) -> None:
+    assert read(operate(group, "--json")) == read(operate(group, "list", "--json"))
+    assert "no" in operate(group).stdout.lower()
+
+
 def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
         (dead,) = bury(onefold, "digest")

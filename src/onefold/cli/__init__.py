@@ -14,7 +14,7 @@ from onefold.errors import OnefoldError, UsageError
 
 PARTS = ("typer", "rich")
 
-_USER = re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s]*@", re.IGNORECASE)
+_USER = re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):.*@", re.IGNORECASE)
 _PARAMETER = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
 
 
