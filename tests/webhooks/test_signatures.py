@@ -663,3 +663,28 @@ def test_w053_what_may_be_logged_has_no_secret_and_no_body() -> None:
     assert "StandardWebhooks" in repr(StandardWebhooks(WHSEC))
     assert WHSEC not in repr(StandardWebhooks(WHSEC))
     assert str(base64.b64decode(WHSEC[6:])) not in repr(StandardWebhooks(WHSEC))
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "wanted"),
+    [
+        (Stripe, "sk_live_51abc", r"begins with whsec_ .* got a secret API key"),
+        (Stripe, "pk_live_51abc", "got a publishable API key"),
+        (Stripe, "we_1abc", "got the id of a webhook endpoint"),
+        (Stripe, "", "Is the setting that it is read from there"),
+        (Stripe, None, r"got NoneType\. Is the setting"),
+        (StandardWebhooks, "sk_test_1", "begins with whsec_ or whpk_, got an API key"),
+        (StandardWebhooks, "of_abc", "got an API key of Onefold's"),
+        (StandardWebhooks, "whsec_#", r"not base64\. Copy it whole"),
+        (Slack, "xoxb-1", "signing secret of the app"),
+        (GitHub, "ghp_1", "entered for this webhook"),
+        (Shopify, "shpat_1", "client secret of the app"),
+    ],
+)
+def test_a_wrong_secret_is_refused_with_what_to_give_instead(
+    make: Any, given: Any, wanted: str
+) -> None:
+    with pytest.raises(InvalidInput, match=wanted) as caught:
+        make(given)
+
+    assert "51abc" not in str(caught.value), "nothing of it is told but its prefix"

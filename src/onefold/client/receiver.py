@@ -28,7 +28,7 @@ from onefold.surfaces.webhooks import answers
 from onefold.surfaces.webhooks.asgi import AsgiWebhook
 from onefold.surfaces.webhooks.provider import verify
 from onefold.surfaces.webhooks.receiver import Webhook
-from onefold.surfaces.webhooks.rejection import BadSignature
+from onefold.surfaces.webhooks.rejection import BadSignature, why
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -158,7 +158,7 @@ class Receiver:
         try:
             verify(self._provider, request, body, _now())
         except BadSignature as error:
-            log.warning("A pushed job is rejected: %s.", error.code)
+            log.warning("A pushed job is rejected: %s (%s).", why(error.code), error.code)
             return answers.REJECTED
         return None
 

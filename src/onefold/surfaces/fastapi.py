@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from functools import wraps
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Never, TypeVar, get_type_hints
 
 from fastapi import Depends, Request, params, routing
 from starlette.routing import compile_path
@@ -25,6 +25,7 @@ from onefold.databases.transactions import Given
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.surfaces import starlette
 from onefold.surfaces.asgi import conversation_of
+from onefold.surfaces.http.desk import note_decorated, refuse_bare
 from onefold.surfaces.once import Once, check_target, once_parameters
 from onefold.surfaces.openapi import describe
 from onefold.surfaces.stage import AsyncStage
@@ -82,7 +83,7 @@ class Idempotency(starlette.Idempotency):
 
     def __call__(
         self,
-        *,
+        *bare: Never,
         principal: Callable[..., Any] | None = None,
         tenant: Callable[..., Any] | None = None,
         **options: Unpack[PolicyOptions],
@@ -94,6 +95,7 @@ class Idempotency(starlette.Idempotency):
         that this dependency gives to the request. A parameter annotated `Once` is given the
         attempt.
         """
+        refuse_bare(bare)
 
         def decorate(endpoint: F) -> F:
             route = self.desk.route(
@@ -106,6 +108,7 @@ class Idempotency(starlette.Idempotency):
                 check_target(self.desk.target(route.policy), blocks=route.is_plain)
             wrapper = _wrapped(endpoint, route)
             setattr(wrapper, MARK, route)
+            note_decorated(endpoint, route)
             return wrapper  # type: ignore[return-value] # FastAPI calls it, with what it asks for
 
         return decorate

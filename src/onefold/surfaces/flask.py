@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import sys
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
 import flask
 from werkzeug.exceptions import HTTPException
@@ -22,7 +22,7 @@ from werkzeug.routing import RequestRedirect
 from onefold.errors import InvalidInput, UsageError
 from onefold.surfaces.attempt import Attempt
 from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.desk import SAFE, Desk
+from onefold.surfaces.http.desk import SAFE, Desk, note_decorated, refuse_bare, undecorated
 from onefold.surfaces.once import Once, check_target, once_parameters
 from onefold.surfaces.streaming import Forwarded
 from onefold.surfaces.table import Match
@@ -70,7 +70,7 @@ class Idempotency:
 
     def __call__(
         self,
-        *,
+        *bare: Never,
         principal: Callable[[], Any] | None = None,
         tenant: Callable[[], Any] | None = None,
         **options: Unpack[PolicyOptions],
@@ -81,6 +81,7 @@ class Idempotency:
         `flask.request` and `flask.g`. A parameter annotated `Once` is given the attempt, and None
         where the view answers a GET.
         """
+        refuse_bare(bare)
 
         def decorate(view: F) -> F:
             name = getattr(view, "__qualname__", repr(view))
@@ -89,6 +90,7 @@ class Idempotency:
             check_target(self.desk.target(route.policy))
             wrapper = _wrapped(view, self.desk, route)
             setattr(wrapper, MARK, route)
+            note_decorated(view, route)
             return wrapper  # type: ignore[return-value] # the same parameters but for Once
 
         return decorate
@@ -241,7 +243,12 @@ class _Finder:
 
     def collect(self) -> None:
         """Name the routes by their methods and paths."""
+        views = self._app.view_functions
+        kept = {getattr(view, MARK, None) for view in views.values()}
         for rule in self._app.url_map.iter_rules():
+            swapped = undecorated(views.get(rule.endpoint), MARK)
+            if swapped is not None and swapped not in kept:
+                swapped.refuse_swapped(rule.rule)
             view = self._app.view_functions.get(rule.endpoint)
             methods = sorted((rule.methods or set()) - SAFE)
             for method in methods or ["GET"]:

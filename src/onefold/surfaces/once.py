@@ -11,7 +11,7 @@ import inspect
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Never, Union, get_args, get_origin
 
 from onefold.databases.transactions import abegin, begin, begun_here, is_blocking
 from onefold.effects.books import Book
@@ -53,6 +53,15 @@ class Once(Stepping):
         self.was_used: bool = False
         """Whether the handler has asked for the connection."""
         self.beat: Beat | None = None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> Never:
+        """FastAPI asks for this where it takes a parameter for a part of the request."""
+        raise UsageError(
+            "A parameter annotated Once is given by @idempotency(…), not read from the request."
+            " Write the route on top and @idempotency(…) below it, directly above the function."
+            " A dependency cannot have it: the attempt begins after the dependencies."
+        )
 
     @property
     def claim(self) -> Claim | None:

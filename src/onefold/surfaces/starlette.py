@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -22,7 +22,7 @@ from onefold.errors import InvalidInput, UsageError
 from onefold.surfaces import table
 from onefold.surfaces.asgi import IdempotencyMiddleware, conversation_of
 from onefold.surfaces.http.answer import asgi_headers
-from onefold.surfaces.http.desk import SAFE, Desk
+from onefold.surfaces.http.desk import SAFE, Desk, note_decorated, refuse_bare, undecorated
 from onefold.surfaces.once import Once, check_target, once_parameters
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Idempotency:
 
     def __call__(
         self,
-        *,
+        *bare: Never,
         principal: Callable[[Request], Any] | None = None,
         tenant: Callable[[Request], Any] | None = None,
         **options: Unpack[PolicyOptions],
@@ -90,6 +90,7 @@ class Idempotency:
         `principal` gives the id of who asks, `tenant` the owner of the keys; both may be coroutine
         functions. A parameter annotated `Once` is given the attempt.
         """
+        refuse_bare(bare)
 
         def decorate(endpoint: F) -> F:
             route = self.desk.route(
@@ -99,6 +100,7 @@ class Idempotency:
             check_target(self.desk.target(route.policy), blocks=route.is_plain)
             wrapper = _wrapped(endpoint, route)
             setattr(wrapper, MARK, route)
+            note_decorated(endpoint, route)
             return wrapper  # type: ignore[return-value] # the same parameters, awaited
 
         return decorate
@@ -213,6 +215,10 @@ class RouteFinder:
                 )
             name = f"{'|'.join(sorted(methods)) or 'POST'} {path}"
             named.setdefault(route, []).append(name)
+        for endpoint, _, path in self._endpoints(app.router.routes, ""):
+            swapped = undecorated(endpoint, MARK)
+            if swapped is not None and swapped not in named:
+                swapped.refuse_swapped(path)
         for route, names in named.items():
             route.name = ", ".join(names)
 

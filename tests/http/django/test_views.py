@@ -417,3 +417,10 @@ def test_transaction_may_be_a_connection(rows: Callable[[], int]) -> None:
     post = site(pay)
 
     assert [post().status, post().is_replay, rows()] == [200, True, 1]
+
+
+def test_a_decorator_without_parentheses() -> None:
+    bare: Any = Idempotency()
+
+    with pytest.raises(UsageError, match=r"Write @idempotency\(principal=…, transaction=…\)"):
+        bare(insert)

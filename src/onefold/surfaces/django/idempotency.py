@@ -18,7 +18,7 @@ import inspect
 import logging
 from contextlib import ExitStack
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
 from django.db import connections, transaction
 
@@ -35,7 +35,7 @@ from onefold.surfaces.django.messages import (
 from onefold.surfaces.django.project import get_onefold
 from onefold.surfaces.django.settings import read_settings
 from onefold.surfaces.django.stage import Alias, alias_of, stage_for
-from onefold.surfaces.http.desk import SAFE, Desk
+from onefold.surfaces.http.desk import SAFE, Desk, refuse_bare
 from onefold.surfaces.once import Once, check_target, once_parameters
 from onefold.surfaces.streaming import Forwarded
 from onefold.surfaces.wsgi import NOTHING
@@ -86,7 +86,7 @@ class Idempotency:
 
     def __call__(
         self,
-        *,
+        *bare: Never,
         principal: Callable[[HttpRequest], Any] | None = None,
         tenant: Callable[[HttpRequest], Any] | None = None,
         **options: Unpack[PolicyOptions],
@@ -96,6 +96,7 @@ class Idempotency:
         `principal` gives the id of who asks, `tenant` the owner of the keys. A parameter annotated
         `Once` is given the attempt, and None where the view answers a GET.
         """
+        refuse_bare(bare)
 
         def decorate(view: F) -> F:
             name = getattr(view, "__qualname__", repr(view))

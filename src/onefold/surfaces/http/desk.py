@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from uuid import UUID
 
 from onefold.calls.keys import scope_of
-from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import names
 from onefold.model.claim import ClaimKey
 from onefold.model.event import KeyAnswered
@@ -48,6 +49,16 @@ _AHEAD: Final = 3_600_000_000
 log: logging.Logger = logging.getLogger("onefold.surfaces")
 
 
+def refuse_bare(given: tuple[object, ...]) -> None:
+    """Refuse `@idempotency` without parentheses: it would be given the function."""
+    if given:
+        raise UsageError(
+            "Write @idempotency(principal=…, transaction=…) or @idempotency(principal=…,"
+            ' takeover="refuse"): a route says who asks and where its effects are, by name.'
+            f" Without parentheses, idempotency was given {given[0]!r}."
+        )
+
+
 class Route:
     """One route with its policy, and who its callers are."""
 
@@ -72,6 +83,14 @@ class Route:
         self.waiters: Waiters = Waiters(policy.waiters)
         self.was_warned: bool = False
 
+    def refuse_swapped(self, where: str) -> None:
+        """Refuse a route that has the function without its policy: the decorators are swapped."""
+        raise UsageError(
+            f"{where} has the function {self.name} without its policy, because @idempotency(…)"
+            " stands above the decorator of the route. Write the route on top and @idempotency(…)"
+            " below it, directly above the function."
+        )
+
     def check(self) -> None:
         """Refuse a route whose callers cannot be told apart."""
         if self.principal is None:
@@ -90,6 +109,20 @@ class Route:
         needed = "required" if made.required else "optional"
         kept = f"{made.retention.total_seconds() / 3600:.3g} h"
         return f"{self.name or '?'}: {made.promises} ({mode}; key {needed}, kept {kept})"
+
+
+DECORATED: Final = "__onefold_decorated__"
+
+
+def note_decorated(function: Any, route: Route) -> None:
+    """Remember that a function has a policy: a route of the bare function is then a mistake."""
+    with suppress(AttributeError, TypeError):
+        setattr(function, DECORATED, route)
+
+
+def undecorated(function: Any, mark: str) -> Route | None:
+    """The policy of a function that a route has without it; None for any other function."""
+    return None if hasattr(function, mark) else getattr(function, DECORATED, None)
 
 
 class Desk:

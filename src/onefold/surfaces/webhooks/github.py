@@ -30,6 +30,12 @@ class GitHub(Provider, frozen=True):
     """Whether the older header, `X-Hub-Signature`, will do where the newer one is missing."""
 
     name: ClassVar[str] = "github"
+    mistaken: ClassVar[dict[str, str]] = {
+        "ghp_": "an access token",
+        "github_pat_": "an access token",
+        "gho_": "an access token",
+    }
+    wanted: ClassVar[str] = "the secret that was entered for this webhook in its settings"
     kept: ClassVar[tuple[str, ...]] = ("x-github-event", "x-github-delivery", "content-type")
 
     def read(self, request: Request, body: bytes, now: datetime) -> Verified:

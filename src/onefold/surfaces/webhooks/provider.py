@@ -28,10 +28,19 @@ class Provider(msgspec.Struct, frozen=True):
     """Headers that a stored event keeps: what is no secret and no signature."""
     no_retry: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Headers that tell the sender not to try again."""
+    mistaken: ClassVar[dict[str, str]] = {}
+    """How what is often given by mistake begins, and what it is."""
+    wanted: ClassVar[str] = "the secret that the provider signs webhooks with"
+    """What to give instead."""
 
     def __post_init__(self) -> None:
         """Check the settings: a mistake must show at the start."""
-        msgspec.structs.force_setattr(self, "secrets", keyring(self.secrets))
+        ring = keyring(self.secrets)
+        for secret in ring:
+            for prefix, what in self.mistaken.items():
+                if secret.text.startswith(prefix):
+                    raise InvalidInput("secret", f"must be {self.wanted}, got {what} ({prefix}…)")
+        msgspec.structs.force_setattr(self, "secrets", ring)
 
     @property
     def ring(self) -> tuple[Secret, ...]:

@@ -15,7 +15,7 @@ from onefold.surfaces.webhooks.asgi import AsgiWebhook
 from onefold.surfaces.webhooks.provider import verify
 from onefold.surfaces.webhooks.received import Received
 from onefold.surfaces.webhooks.reception import Reception
-from onefold.surfaces.webhooks.rejection import BadSignature
+from onefold.surfaces.webhooks.rejection import BadSignature, why
 from onefold.surfaces.webhooks.settings import Settings, WebhookOptions, settings
 from onefold.surfaces.webhooks.wsgi import WsgiWebhook
 
@@ -185,7 +185,7 @@ class Webhook:
 
     def _rejected(self, code: str) -> Answer:
         provider, name = self.settings.provider.name, self.settings.name
-        log.warning("A webhook of %s:%s is rejected: %s.", provider, name, code)
+        log.warning("A webhook of %s:%s is rejected: %s (%s).", provider, name, why(code), code)
         self._tell(WebhookRejected(provider, name, code, self.settings.tenant))
         return answers.REJECTED
 

@@ -20,7 +20,7 @@ Code: TypeAlias = Literal[
     "body_unbound",
 ]
 
-_WORDS: Final[dict[Code, str]] = {
+_WORDS: Final[dict[str, str]] = {
     "header_missing": "a header that its signature needs is missing or empty",
     "header_repeated": "a header has several values that differ",
     "header_malformed": "its signature cannot be read",
@@ -29,10 +29,18 @@ _WORDS: Final[dict[Code, str]] = {
     "too_old": "it was signed longer ago than tolerated; or the clock of this machine is ahead",
     "too_new": "it was signed later than tolerated; or the clock of this machine is behind",
     "no_usable_scheme": "it has no signature of a kind that the secrets given here can check",
-    "no_match": "no signature fits any secret",
+    "no_match": (
+        "no signature fits any secret. Either the secret given here is not the one of this very"
+        " endpoint, or something has changed the body on its way"
+    ),
     "secret_expired": "it is signed with a secret that has expired",
     "body_unbound": "nothing that was signed says what its body is",
 }
+
+
+def why(code: str) -> str:
+    """The words of a code, for logs; the code where it has none."""
+    return _WORDS.get(code, code)
 
 
 class BadSignature(OnefoldError):

@@ -31,10 +31,14 @@ class Secret(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         text = self.text
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(
-                "secret", f"must be text as the provider shows it, got {type(text).__name__}"
+                "secret",
+                f"must be text as the provider shows it, got {type(text).__name__}. Is the setting"
+                " that it is read from there?",
             )
         if not text.strip():
-            raise InvalidInput("secret", "must not be empty")
+            raise InvalidInput(
+                "secret", "must not be empty. Is the setting that it is read from there?"
+            )
         if text != text.strip():
             raise InvalidInput("secret", "must not begin or end with white space")
         if self.until is not None:

@@ -24,6 +24,8 @@ class Shopify(Provider, frozen=True):
     """Shopify's webhooks: the secret is that of the app, and the previous one while it rotates."""
 
     name: ClassVar[str] = "shopify"
+    mistaken: ClassVar[dict[str, str]] = {"shpat_": "an access token"}
+    wanted: ClassVar[str] = "the client secret of the app"
     kept: ClassVar[tuple[str, ...]] = tuple(
         f"{prefix}shopify-{name}"
         for prefix in ("x-", "")

@@ -23,6 +23,8 @@ class Slack(Provider, frozen=True):
     tolerance: timedelta = reading.FIVE_MINUTES
 
     name: ClassVar[str] = "slack"
+    mistaken: ClassVar[dict[str, str]] = {"xox": "a token", "xapp-": "a token"}
+    wanted: ClassVar[str] = "the signing secret of the app (Basic Information, App Credentials)"
     kept: ClassVar[tuple[str, ...]] = (
         "x-slack-request-timestamp", "x-slack-retry-num", "x-slack-retry-reason", "content-type",
     )  # fmt: skip

@@ -98,8 +98,9 @@ def _decoded(text: str) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(
             "secret",
-            "must be base64, after whsec_, whpk_ or whsk_ or alone. A secret that is plain text is"
-            " for Stripe(), GitHub() or Hmac().",
+            "must be whsec_ (or whpk_, whsk_) and base64, as the sender shows it; what was given is"
+            " not base64. Copy it whole. For a sender that signs with a plain text, use its own"
+            " provider, or Hmac()",
         ) from error
     if not decoded:
         raise InvalidInput("secret", "must not be empty after its prefix")
@@ -127,6 +128,8 @@ class StandardWebhooks(Provider, frozen=True):
     """The secrets, read; leave it out."""
 
     name: ClassVar[str] = "standard-webhooks"
+    mistaken: ClassVar[dict[str, str]] = {"sk_": "an API key", "of_": "an API key of Onefold's"}
+    wanted: ClassVar[str] = "the signing secret of the endpoint, which begins with whsec_ or whpk_"
     kept: ClassVar[tuple[str, ...]] = (
         "webhook-id", "webhook-timestamp", "svix-id", "svix-timestamp",
     )  # fmt: skip

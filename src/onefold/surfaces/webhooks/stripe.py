@@ -28,6 +28,16 @@ class Stripe(Provider, frozen=True):
     tolerance: timedelta = reading.FIVE_MINUTES
 
     name: ClassVar[str] = "stripe"
+    mistaken: ClassVar[dict[str, str]] = {
+        "sk_": "a secret API key",
+        "rk_": "a restricted API key",
+        "pk_": "a publishable API key",
+        "we_": "the id of a webhook endpoint",
+    }
+    wanted: ClassVar[str] = (
+        "the signing secret of the endpoint, which begins with whsec_ (in the dashboard under"
+        " Webhooks, or as `stripe listen` prints it)"
+    )
 
     def __post_init__(self) -> None:
         """Check the settings."""
