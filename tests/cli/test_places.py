@@ -90,3 +90,12 @@ def test_migrate_makes_the_database_that_the_others_look_at(
     refused = onefold_command("migrate", "--sql", ONEFOLD_APP="shop:onefold")
     assert refused.returncode == 2
     assert "needs a --database" in refused.stderr
+
+
+def test_a_new_database_may_begin_with_its_first_api_key(
+    onefold_command: Run, tmp_path: Path
+) -> None:
+    made = onefold_command("apikeys", "create", "--scope", "admin")
+
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "onefold.db").exists()

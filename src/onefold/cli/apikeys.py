@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from onefold.cli.describing import when
-from onefold.cli.desk import Desk, ListsByDefault, at_desk
+from onefold.cli.desk import Desk, ListsByDefault, at_desk, at_new_desk
 from onefold.cli.written import duration
 from onefold.model.api_key import key_scopes
 
@@ -25,7 +25,7 @@ COLUMNS = ("id", "tenant", "name", "scopes", "rate", "created", "expires", "revo
 
 
 @apikeys.command()
-@at_desk
+@at_new_desk
 def create(
     desk: Desk,
     *,

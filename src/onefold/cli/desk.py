@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
@@ -26,7 +25,7 @@ from onefold.cli.loading import load_app
 from onefold.databases.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from onefold import Tenant
 
@@ -130,22 +129,29 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     Console(width=None if sys.stdout.isatty() else WIDEST).print(table)
 
 
-def open_desk(
-    *,
-    context: typer.Context,
-    database: DatabaseOption = None,
-    schema: SchemaOption = "onefold",
-    app: AppOption = None,
-    tenant: TenantOption = "",
-    as_json: JsonOption = False,
-) -> Desk:
-    """A desk that is closed when the command has ended."""
-    onefold = context.with_resource(_opened(chosen(context, database, schema, app)))
-    return Desk(onefold, tenant, as_json=as_json)
+def _at_desk(*, makes: bool) -> Expand:
+    def open_desk(
+        *,
+        context: typer.Context,
+        database: DatabaseOption = None,
+        schema: SchemaOption = "onefold",
+        app: AppOption = None,
+        tenant: TenantOption = "",
+        as_json: JsonOption = False,
+    ) -> Desk:
+        """A desk that is closed when the command has ended."""
+        onefold = context.with_resource(chosen(context, database, schema, app).open())
+        if not makes:
+            _refuse_absent(onefold)
+        return Desk(onefold, tenant, as_json=as_json)
+
+    return expanded("desk", open_desk)
 
 
-at_desk: Expand = expanded("desk", open_desk)
+at_desk: Expand = _at_desk(makes=False)
 """Gives a command its desk, and the options that say where it is."""
+at_new_desk: Expand = _at_desk(makes=True)
+"""The same, for a command with which a new database may begin."""
 
 
 class Chosen(NamedTuple):
@@ -171,13 +177,6 @@ def chosen(context: typer.Context, database: str | None, schema: str, app: str |
     if _source(context, "schema") == "DEFAULT":
         schema = configured("serve", "schema") or schema
     return Chosen(app, database or DATABASE, schema)
-
-
-@contextmanager
-def _opened(place: Chosen) -> Generator[Onefold]:
-    with place.open() as found:
-        _refuse_absent(found)
-        yield found
 
 
 def _refuse_absent(onefold: Onefold) -> None:
