@@ -162,7 +162,7 @@ def test_a_bad_item_is_named_and_nothing_is_stored(stage: Stage) -> None:
 
 
 def test_an_unknown_queue_is_told_apart(stage: Stage) -> None:
-    with pytest.raises(QueueNotFound, match="Make it first"):
+    with pytest.raises(QueueNotFound, match=r"curl -X PUT .*/v1/queues/nobody"):
         stage.client.enqueue("mail", queue="nobody")
 
 
