@@ -1,7 +1,10 @@
 """What a start says and refuses: every route with what it guarantees."""
 
 import logging
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,3 +132,45 @@ def test_what_a_route_says_wins_over_the_defaults(onefold: Onefold) -> None:
         "POST /joined: exactly once (joined; key required, kept 1 h)",
         "POST /leased: at most once (leased, takeover refuse; key required, kept 1 h)",
     ]
+
+
+SHOP = """
+import logging
+
+from fastapi import FastAPI
+
+from onefold import Onefold
+from onefold.surfaces.fastapi import Idempotency
+
+if __name__ == "configured":
+    logging.basicConfig(level=logging.INFO)
+onefold = Onefold("sqlite:///shop.db")
+onefold.migrate()
+app, idempotency = FastAPI(), Idempotency(onefold)
+idempotency.install(app)
+
+
+@app.post("/pay")
+@idempotency(principal=lambda: "alice", takeover="refuse")
+async def pay() -> str:
+    return "paid"
+
+
+@app.on_event("startup")
+def stop() -> None:
+    raise SystemExit("the start is over")
+"""
+
+
+@pytest.mark.parametrize("configured", [True, False], ids=["configured", "plain"])
+def test_the_report_is_shown_once_under_plain_uvicorn(tmp_path: Path, *, configured: bool) -> None:
+    name = "configured" if configured else "plain"
+    (tmp_path / f"{name}.py").write_text(SHOP)
+    command = [sys.executable, "-m", "uvicorn", f"{name}:app", "--port", "0"]
+
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    lines = [line for line in done.stderr.splitlines() if "POST /pay: at most once" in line]
+    assert len(lines) == 1, done.stderr

@@ -26,7 +26,7 @@ from onefold.surfaces.django.messages import (
 from onefold.surfaces.django.routes import collect
 from onefold.surfaces.django.settings import read_settings
 from onefold.surfaces.forms.freshness import NO_STORE, open_page
-from onefold.surfaces.http.desk import KEYED, SAFE
+from onefold.surfaces.http.desk import KEYED, SAFE, report
 from onefold.surfaces.http.key import read_key
 from onefold.surfaces.http.policy import SERVER_ERRORS
 from onefold.surfaces.http.problem import Refused, not_configured
@@ -114,8 +114,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
         """Where keys may be. With the first request, also report what is guaranteed."""
         if self._names is None:
             routes = collect()
-            for route in routes:
-                log.info("%s", route.told())
+            report(routes)
             if self._unconfigured == "ignore":
                 log.warning(IGNORED)
             names = {name for route in routes for name in route.policy.key.headers}

@@ -21,7 +21,7 @@ from onefold.surfaces.http.key import read_key
 from onefold.surfaces.http.policy import Policy, PolicyOptions, policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from onefold.app import Onefold
     from onefold.calls.procedure import Conductor
@@ -47,6 +47,18 @@ _AHEAD: Final = 3_600_000_000
 """Microseconds that a client's clock may be ahead of ours."""
 
 log: logging.Logger = logging.getLogger("onefold.surfaces")
+
+
+def report(routes: Sequence[Route]) -> None:
+    """Log what is guaranteed, route by route.
+
+    Where the application has set up no logging, to the log of uvicorn: what it does at the start is
+    shown there, and a logger of ours would be silent.
+    """
+    server = logging.getLogger("uvicorn.error")
+    chosen = server if server.hasHandlers() and not log.hasHandlers() else log
+    for route in routes:
+        chosen.info("%s", route.told())
 
 
 def refuse_bare(given: tuple[object, ...]) -> None:
@@ -243,8 +255,7 @@ class Desk:
     def announce(self) -> None:
         """Check, and log the report."""
         self.check()
-        for line in self.report():
-            log.info("%s", line)
+        report(self.routes)
         if self.unconfigured == "ignore":
             log.warning(
                 "Keys of requests to routes without a policy are ignored: a client that retries"
