@@ -69,8 +69,8 @@ class Shop:
         self._environment = Environment(loader=DictLoader(PAGES), autoescape=True)
         add_form_keys(self._environment, self.keys, session=lambda context: context["session"])
         idempotency = Idempotency(onefold)
+        options.setdefault("form", Form(self.keys, "order", url="/orders/new"))
         guarded = idempotency(
-            form=Form(self.keys, "order", url="/orders/new"),
             principal=lambda request: request.cookies.get("session"),
             **options,
         )

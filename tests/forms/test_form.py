@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from onefold import InvalidInput, UsageError
 from onefold.surfaces.forms import Form, FormKey, FormKeys
 from onefold.surfaces.forms.submitted import read_form
 from onefold.surfaces.http.body import digested
@@ -177,3 +178,45 @@ def test_h227_the_fields_of_an_upload_are_read(form: Form) -> None:
 def test_a_body_that_is_no_form_has_no_fields() -> None:
     assert read_form(post("application/json"), digested(b"{}")).entries == ()
     assert read_form(post("multipart/form-data"), digested(b"x")).entries == ()
+
+
+# --- keys that browsers make ----------------------------------------------------------------------
+
+UUID = "8e03978e-40d5-43e8-bc93-6894a57f9324"
+
+
+def test_a_client_made_key_is_scoped_to_the_session_and_the_form() -> None:
+    form, other = Form(keys="client", name="order"), Form(keys="client", name="offer")
+    body = urlencode({"what": "tea", "onefold_key": UUID})
+
+    mine, again = read(form, body), read(form, "what=tea", key=UUID.upper())
+    theirs, elsewhere = read(form, body, "b"), read(other, body)
+
+    assert mine == again
+    assert len({mine, theirs, elsewhere}) == 3
+    assert UUID in str(mine)
+    assert read(form, body, session=None) == (400, "key_invalid")
+
+
+@pytest.mark.parametrize(
+    "key", ["", "1", "0" * 32, "00000000-0000-0000-0000-000000000000", "x" * 300]
+)
+def test_what_is_no_uuid_is_refused_as_a_client_made_key(key: str) -> None:
+    form = Form(keys="client", name="order")
+
+    assert read(form, urlencode({"onefold_key": key})) == (400, "key_invalid")
+
+
+def test_each_form_accepts_its_own_kind_of_key(form: Form) -> None:
+    signed = urlencode({"onefold_key": form.keys.issue("order", "a")})
+
+    assert read(form, urlencode({"onefold_key": UUID})) == (400, "key_invalid")
+    assert read(Form(keys="client", name="order"), signed) == (400, "key_invalid")
+
+
+def test_a_form_of_client_made_keys_issues_none() -> None:
+    with pytest.raises(UsageError, match="Browsers make the keys"):
+        _ = Form(keys="client", name="order").keys
+
+    with pytest.raises(InvalidInput, match="keys must be FormKeys"):
+        Form(keys="server", name="order")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]

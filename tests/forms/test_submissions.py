@@ -5,13 +5,14 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
 from onefold import Onefold
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.surfaces.forms import FormKey, FormKeys
+from onefold.surfaces.forms import Form, FormKey, FormKeys
 from onefold.surfaces.starlette import Idempotency
 from tests.fixtures.colours import Store
 from tests.forms.conftest import Opens
@@ -321,3 +322,24 @@ def test_the_wait_page_holds_the_same_submission(open_shop: Opens) -> None:
     assert int(waiting.headers["Retry-After"]) >= 1
     assert (done.status_code, done.headers["Location"]) == (303, "/orders/1")
     assert shop.orders() == ["tea"]
+
+
+def test_a_key_that_the_browser_makes_is_of_its_session(open_shop: Opens) -> None:
+    shop, key = open_shop(form=Form(keys="client", name="order")), str(uuid4())
+    with serving(shop.app) as url:
+        visits = [
+            httpx.Client(base_url=url, headers=HTML, timeout=30, cookies={"session": session})
+            for session in ("alice", "bob")
+        ]
+        replies = [order(visit, key) for visit in visits for _ in range(2)]
+        changed = order(visits[0], key, "coffee")
+        as_new = order(visits[0], value(changed.text, "onefold_key"), "coffee")
+        for visit in visits:
+            visit.close()
+
+    assert [reply.headers["Location"] for reply in replies] == [
+        *["/orders/1"] * 2,
+        *["/orders/2"] * 2,
+    ]
+    assert (changed.status_code, as_new.status_code) == (422, 303)
+    assert shop.orders() == ["tea", "tea", "coffee"]

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import uuid4
 
-from onefold.errors import InvalidInput
-from onefold.surfaces.forms.keys import RefusedKey, checked_name
+from onefold.errors import InvalidInput, UsageError
+from onefold.model.unique import fingerprint as digest
+from onefold.surfaces.forms.keys import FIELD, MAX_AGE, FormKeys, RefusedKey, checked_name
 from onefold.surfaces.forms.pages import page
 from onefold.surfaces.forms.submitted import Submitted, key_in, read_form
 from onefold.surfaces.http.accept import prefers_html
 from onefold.surfaces.http.fingerprint import Fields
-from onefold.surfaces.http.key import KeyRules, read_key
+from onefold.surfaces.http.key import KeyRules, check_key, read_key
 from onefold.surfaces.http.problem import (
     KEY_EXPIRED,
     KEY_INVALID,
@@ -35,7 +37,7 @@ from onefold.surfaces.http.problem import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.surfaces.forms.keys import FormKey, FormKeys
+    from onefold.surfaces.forms.keys import FormKey
     from onefold.surfaces.http.answer import Answer
     from onefold.surfaces.http.asked import Asked
     from onefold.surfaces.http.body import Digested
@@ -55,6 +57,7 @@ CSRF_FIELDS: Final = (
 """What frameworks call the field that differs from page to page and means nothing to the form."""
 
 _RULES: Final = KeyRules()
+_CLIENT_MADE: Final = KeyRules(format="uuid", normalize="uuid")
 
 log: logging.Logger = logging.getLogger("onefold.surfaces")
 
@@ -66,7 +69,7 @@ class Form:
 
     def __init__(
         self,
-        keys: FormKeys,
+        keys: FormKeys | Literal["client"],
         name: str,
         *,
         ignore: tuple[str, ...] = CSRF_FIELDS,
@@ -75,23 +78,36 @@ class Form:
     ) -> None:
         """`name` is what its pages were given keys for.
 
+        With `keys="client"` the browser makes the key: a UUID, new for every page that is opened.
+        It proves nothing, so the application needs CSRF protection of its own.
+
         Fields to `ignore` may change from one submission to the next. `url` is where the form is,
         if it is not where it is submitted to. `page` makes pages of your own, or None for ours.
         """
         if page is not None and not callable(page):
             raise InvalidInput("page", f"must be a function, got {page!r}")
-        self.keys: FormKeys = keys
+        if not isinstance(keys, FormKeys) and keys != "client":
+            raise InvalidInput("keys", f'must be FormKeys(…) or "client", got {keys!r}')
+        self._keys = keys if isinstance(keys, FormKeys) else None
+        self._field = FIELD if self._keys is None else self._keys.field
         self.name: str = checked_name(name, "form")
         self._ignore = ignore
         self._url = url
         self._own_page = page
 
     @property
+    def keys(self) -> FormKeys:
+        """What issues its keys."""
+        if self._keys is None:
+            raise UsageError("Browsers make the keys of this form: it says keys='client'.")
+        return self._keys
+
+    @property
     def options(self) -> dict[str, Any]:
         """What the policy of its route says, unless the route says something else."""
         return {
-            "fingerprint": Fields(exclude=(self.keys.field, *self._ignore)),
-            "retention": self.keys.retention,
+            "fingerprint": Fields(exclude=(self._field, *self._ignore)),
+            "retention": MAX_AGE if self._keys is None else self._keys.retention,
             "on_4xx": "release",
             "wait": WAIT,
         }
@@ -106,14 +122,16 @@ class Form:
             return None
         found: FormKey | RefusedKey = RefusedKey("other session")
         if isinstance(principal, str) and principal:
-            found = self.keys.check(text, self.name, principal)
+            if self._keys is None:
+                return f"{self.name}:{digest(principal)}", check_key(text, _CLIENT_MADE)
+            found = self._keys.check(text, self.name, principal)
         if isinstance(found, RefusedKey):
             log.info("A key of the form %s was refused: %s", self.name, found.why)
             raise Refused(key_expired() if found.was_good else key_invalid("is not valid here"))
         return found.scope, found.id
 
     def _text(self, request: Request, body: Digested) -> str | None:
-        in_field = key_in(read_form(request, body), self.keys.field)
+        in_field = key_in(read_form(request, body), self._field)
         in_header = read_key(request, _RULES)
         if None not in (in_field, in_header) and in_field != in_header:
             raise Refused(key_invalid("differs between the form and the header"))
@@ -140,4 +158,5 @@ class Form:
             return form
         old = self._text(asked.request, asked.body)
         assert old is not None, "such a problem is about a key that was checked"
-        return form.with_value(self.keys.field, self.keys.renew(old))
+        new = str(uuid4()) if self._keys is None else self._keys.renew(old)
+        return form.with_value(self._field, new)
