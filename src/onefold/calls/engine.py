@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
@@ -9,7 +10,7 @@ from onefold.calls.controlled import ControlledCalls
 from onefold.calls.endings import end_alike, end_mixed
 from onefold.calls.flights import finish_then_take
 from onefold.calls.gates import GateCalls
-from onefold.calls.procedure import Conductor, Procedure, Transaction
+from onefold.calls.procedure import Conductor, Pause, Procedure, Transaction
 from onefold.calls.schedules import Ticker
 from onefold.calls.turns import Turns
 from onefold.errors import InvalidInput
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BATCH: Final = 1_000
+"""Jobs that a rescue moves in one transaction."""
+SMALL_BATCH: Final = 500
+"""Rows that a prune, a fold or a sweep touches in one transaction: others wait for it, on SQLite
+all that write."""
+LONGEST_PAUSE: Final = 0.05
+"""Seconds between two of these batches: a busy database must not keep a prune from its work."""
 
 
 class Engine(ControlledCalls, GateCalls):
@@ -281,11 +288,19 @@ def _batches(batch: Batch[T], moved: Callable[[T], int]) -> Procedure[list[T]]:
     results: list[T] = []
     for shard in (yield from _shards()):
         while True:
-            result: T = yield Transaction(partial(_on_shard, batch, shard))
+            result, pause = yield from _one_batch(partial(_on_shard, batch, shard))
             results.append(result)
-            if moved(result) < BATCH:
+            if moved(result) < SMALL_BATCH:
                 break
+            yield pause
     return results
+
+
+def _one_batch(build: Build[T]) -> Procedure[tuple[T, Pause]]:
+    """The result, and the pause before the next: as long as this one took is for others' work."""
+    started = time.monotonic()
+    result: T = yield Transaction(build)
+    return result, Pause(min(time.monotonic() - started, LONGEST_PAUSE))
 
 
 def _on_shard(batch: Batch[T], shard: int, sql: Sql) -> Operation[T]:
@@ -314,7 +329,7 @@ def _rescue(limit: int | None) -> Procedure[Rescued]:
 
 def _prune() -> Procedure[Pruned]:
     def batch(sql: Sql, shard: int) -> Operation[Pruned]:
-        return maintenance.prune(sql, shard=shard, limit=BATCH)
+        return maintenance.prune(sql, shard=shard, limit=SMALL_BATCH)
 
     done = yield from _batches(batch, lambda pruned: pruned.total)
     return maintenance.Pruned(sum(p.deleted for p in done), sum(p.stripped for p in done))
@@ -322,7 +337,7 @@ def _prune() -> Procedure[Pruned]:
 
 def _fold() -> Procedure[int]:
     def batch(sql: Sql, shard: int) -> Operation[int]:
-        return maintenance.fold_duplicates(sql, shard=shard, limit=BATCH)
+        return maintenance.fold_duplicates(sql, shard=shard, limit=SMALL_BATCH)
 
     return sum((yield from _batches(batch, lambda folded: folded)))
 
@@ -332,16 +347,18 @@ def _sweep() -> Procedure[int]:
     for shard in (yield from _shards()):
         start: int | None = 0
         while start is not None:
-            swept: maintenance.Swept = yield Transaction(_sweep_batch(shard, start))
+            swept, pause = yield from _one_batch(_sweep_batch(shard, start))
             deleted += swept.deleted
             start = swept.next
+            if start is not None:
+                yield pause
     yield from _batches(_forget_rates, lambda forgotten: forgotten)
     return deleted
 
 
 def _forget_rates(sql: Sql, shard: int) -> Operation[int]:
-    return queues.forget_rates(sql, shard=shard, limit=BATCH)
+    return queues.forget_rates(sql, shard=shard, limit=SMALL_BATCH)
 
 
 def _sweep_batch(shard: int, start: int) -> Build[maintenance.Swept]:
-    return lambda sql: maintenance.sweep(sql, shard=shard, limit=BATCH, start=start)
+    return lambda sql: maintenance.sweep(sql, shard=shard, limit=SMALL_BATCH, start=start)
