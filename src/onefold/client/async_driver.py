@@ -9,15 +9,12 @@ from onefold.client.connection import LEAST_REFUSAL
 from onefold.client.errors import Unreachable
 from onefold.client.flow import CUT, LONGEST_REFUSAL, Pause, Reply, Send, is_delimited
 from onefold.errors import UsageError
+from onefold.errors.extra import Needs
 from onefold.operations.run import run_async
 
-try:
+with Needs("onefold[client]"):
     import aiohttp
     from yarl import URL
-except ModuleNotFoundError as _missing:
-    raise ImportError(
-        "The client needs aiohttp; install it: pip install 'onefold[client]'"
-    ) from _missing
 
 if TYPE_CHECKING:
     import ssl

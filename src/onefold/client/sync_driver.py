@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Final
 from onefold.client.connection import LEAST_REFUSAL
 from onefold.client.errors import Unreachable
 from onefold.client.flow import CUT, LONGEST_REFUSAL, Pause, Reply, Send, is_delimited
+from onefold.errors.extra import Needs
 from onefold.operations.run import run
 
-try:
+with Needs("onefold[client]"):
     import urllib3
-except ModuleNotFoundError as _missing:
-    raise ImportError(
-        "The client needs urllib3; install it: pip install 'onefold[client]'"
-    ) from _missing
 
 if TYPE_CHECKING:
     import ssl

@@ -6,7 +6,11 @@ import select
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-import aiohttp
+from onefold.errors.extra import Needs
+
+with Needs("onefold[server]"):
+    import aiohttp
+
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection

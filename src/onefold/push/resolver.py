@@ -15,7 +15,11 @@ from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from aiohttp.abc import AbstractResolver, ResolveResult
+from onefold.errors.extra import Needs
+
+with Needs("onefold[server]"):
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
 
 from onefold.push.address import AddressRefused
 

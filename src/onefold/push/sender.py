@@ -15,8 +15,12 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
-from yarl import URL
+from onefold.errors.extra import Needs
+
+with Needs("onefold[server]"):
+    import aiohttp
+    from yarl import URL
+
 
 from onefold.push.address import AddressRefused
 from onefold.push.connector import Connector

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
+from onefold.errors.extra import Needs
+
+with Needs("onefold[server]"):
+    import aiohttp
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.routing import Route as Path
-from starlette.routing import Router
+from onefold.errors.extra import Needs
+
+with Needs("onefold[server]"):
+    from starlette.routing import Route as Path
+    from starlette.routing import Router
+
 
 from onefold.server import problems
 from onefold.server.about import about_routes

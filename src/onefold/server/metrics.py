@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.errors import OnefoldError, UsageError
+from onefold.errors.extra import Needs
 from onefold.model.served_queue import without_tenant
 from onefold.server.asking import Said
 from onefold.server.auth import refuse_tenants
@@ -67,7 +68,8 @@ class HttpMetrics:
 
     def __init__(self, onefold: Onefold) -> None:
         """In a registry of its own: the application around us may have others."""
-        from prometheus_client import CollectorRegistry, Histogram
+        with Needs("onefold[server]"):
+            from prometheus_client import CollectorRegistry, Histogram
 
         from onefold.telemetry.prometheus import instrument
 

@@ -18,6 +18,7 @@ import msgspec
 
 from onefold.app import Onefold
 from onefold.errors import InvalidInput, UsageError
+from onefold.errors.extra import Needs
 from onefold.server.app import ServerApp
 from onefold.server.loopback import is_loopback
 from onefold.server.metrics import counted_together
@@ -103,10 +104,11 @@ def serve(order: Order, target: str) -> None:
 
     `target` is a function that gives a process its application, as `module:function`.
     """
-    from granian.constants import HTTPModes, Interfaces, Loops
-    from granian.http import HTTP1Settings, HTTP2Settings
-    from granian.log import LogLevels
-    from granian.server import Server as Granian
+    with Needs("onefold[server]"):
+        from granian.constants import HTTPModes, Interfaces, Loops
+        from granian.http import HTTP1Settings, HTTP2Settings
+        from granian.log import LogLevels
+        from granian.server import Server as Granian
 
     anonymous = is_loopback(order.host)
     order = msgspec.structs.replace(

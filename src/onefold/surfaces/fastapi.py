@@ -18,8 +18,12 @@ from functools import wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Never, TypeVar, get_type_hints
 
-from fastapi import Depends, Request, params, routing
-from starlette.routing import compile_path
+from onefold.errors.extra import Needs
+
+with Needs("onefold[fastapi]"):
+    from fastapi import Depends, Request, params, routing
+    from starlette.routing import compile_path
+
 
 from onefold.databases.transactions import Given
 from onefold.errors import ConflictingOptions, InvalidInput

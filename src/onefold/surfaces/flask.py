@@ -15,9 +15,13 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
-import flask
-from werkzeug.exceptions import HTTPException
-from werkzeug.routing import RequestRedirect
+from onefold.errors.extra import Needs
+
+with Needs("onefold[flask]"):
+    import flask
+    from werkzeug.exceptions import HTTPException
+    from werkzeug.routing import RequestRedirect
+
 
 from onefold.errors import InvalidInput, UsageError
 from onefold.surfaces.attempt import Attempt

@@ -13,10 +13,14 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, TypeVar
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Host, Match, Mount
+from onefold.errors.extra import Needs
+
+with Needs("onefold[starlette]"):
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Host, Match, Mount
+
 
 from onefold.errors import InvalidInput, UsageError
 from onefold.surfaces import table

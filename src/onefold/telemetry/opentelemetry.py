@@ -15,9 +15,13 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from opentelemetry import propagate, trace
-from opentelemetry.context import Context, attach, detach
-from opentelemetry.trace import Link, SpanKind, StatusCode
+from onefold.errors.extra import Needs
+
+with Needs("onefold[opentelemetry]"):
+    from opentelemetry import propagate, trace
+    from opentelemetry.context import Context, attach, detach
+    from opentelemetry.trace import Link, SpanKind, StatusCode
+
 
 from onefold.errors import (
     AlreadyEnqueued,

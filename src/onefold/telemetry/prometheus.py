@@ -14,7 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+from onefold.errors.extra import Needs
+
+with Needs("onefold[prometheus]"):
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+
 
 from onefold.model.event import (
     DuplicatesSuppressed,

@@ -5,6 +5,13 @@ from onefold.surfaces.django import get_onefold
 `get_onefold()` is the Onefold of the project, on the database that the setting ONEFOLD names.
 """
 
+from importlib import import_module
+
+from onefold.errors.extra import Needs
+
+with Needs("onefold[django]"):
+    import_module("django")
+
 from onefold.surfaces.django.forms import form_keys, session_of
 from onefold.surfaces.django.idempotency import Idempotency, once_of
 from onefold.surfaces.django.middleware import IdempotencyMiddleware

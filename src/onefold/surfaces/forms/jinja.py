@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jinja2 import pass_context
+from onefold.errors.extra import Needs
+
+with Needs("jinja2"):
+    from jinja2 import pass_context
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
-from itsdangerous import BadSignature, Signer, TimestampSigner
+
+from onefold.errors.extra import Needs
+
+with Needs("onefold[http]"):
+    from itsdangerous import BadSignature, Signer, TimestampSigner
+
 
 from onefold.errors import InvalidInput
 from onefold.surfaces.forms.freshness import note_key

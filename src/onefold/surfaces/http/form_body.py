@@ -8,6 +8,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from onefold.errors.extra import Needs
+
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks, MultipartParser
 
@@ -71,8 +73,9 @@ def multipart(content_type: str, *, keep: bool = False) -> Reading | None:
 
     Unless told to `keep` the values, it has only their digests in memory.
     """
-    from python_multipart.exceptions import FormParserError
-    from python_multipart.multipart import MultipartParser, parse_options_header
+    with Needs("onefold[http]"):
+        from python_multipart.exceptions import FormParserError
+        from python_multipart.multipart import MultipartParser, parse_options_header
 
     if media_type_of(content_type) != MULTIPART:
         return None

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from onefold.errors import InvalidInput
+from onefold.errors.extra import Needs
 from onefold.model import given
 from onefold.model.names import KEY_BYTES
 from onefold.surfaces.http.problem import Refused, key_invalid
 
-try:
+with Needs("onefold[http]"):
     import http_sf
-except ModuleNotFoundError as _missing:
-    raise ImportError(
-        "Idempotency keys need http-sf; install it: pip install 'onefold[http]'"
-    ) from _missing
 
 if TYPE_CHECKING:
     from onefold.surfaces.http.request import Request

@@ -10,8 +10,12 @@ import inspect
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.requests import Request
-from starlette.responses import Response
+from onefold.errors.extra import Needs
+
+with Needs("onefold[fastapi]"):
+    from starlette.requests import Request
+    from starlette.responses import Response
+
 
 from onefold.errors import InvalidInput
 from onefold.surfaces.webhooks.starlette import respond

@@ -5,7 +5,11 @@ from __future__ import annotations
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
-import flask
+from onefold.errors.extra import Needs
+
+with Needs("onefold[flask]"):
+    import flask
+
 
 from onefold.surfaces.webhooks.wsgi import read_body, request_of
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from starlette.background import BackgroundTask
-from starlette.responses import Response
+from onefold.errors.extra import Needs
+
+with Needs("onefold[starlette]"):
+    from starlette.background import BackgroundTask
+    from starlette.responses import Response
+
 
 from onefold.surfaces.http.answer import asgi_headers
 from onefold.surfaces.webhooks.asgi import read_body, request_of

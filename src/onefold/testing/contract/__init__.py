@@ -26,7 +26,10 @@ rule that they prove, by its number in docs/reference/rules.md. What needs two c
 
 from typing import Final
 
-import pytest
+from onefold.errors.extra import Needs
+
+with Needs("onefold[testing]"):
+    import pytest
 
 MODULES: Final = (
     "acks",
