@@ -8,9 +8,10 @@ import pytest
 from onefold import Onefold
 from tests.faults.callers import Caller, Colour
 from tests.faults.proxy import Proxy
+from tests.fixtures.place import postgres_place
 from tests.fixtures.shards import empty
 
-__all__ = ["colour", "empty", "make_caller", "migrated", "observer", "proxy"]
+__all__ = ["colour", "empty", "make_caller", "migrated", "observer", "postgres_place", "proxy"]
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 
-WRITES = re.compile(rb"insert into|\bupdate [^ ]*claim")
+WRITES = re.compile(rb"insert into|\bupdate [^ ]*claim|\bupdate [^ ]*job as j\s+set\s+state = 1,")
 
 
 class Proxy:
@@ -28,7 +28,9 @@ class Proxy:
         self._lock = threading.Lock()
         self._losing = 0
         self._swallowing = False
-        self._swallowed: socket.socket | None = None
+        self._swallowed: tuple[socket.socket, bytes] | None = None
+        self._hangs_up = False
+        self._refusing = False
         self._flows = threading.Event()
         self._flows.set()
         self.lost = 0
@@ -51,23 +53,43 @@ class Proxy:
         with self._lock:
             self._losing = number
 
+    def hang_up(self) -> None:
+        """Lose the answer to the next commit, cut all connections, and refuse others."""
+        self._hangs_up = True
+        self.lose_answers()
+
+    @property
+    def refuses(self) -> bool:
+        """True once it has hung up."""
+        return self._refusing
+
+    def pick_up(self) -> None:
+        """Accept connections again."""
+        self._refusing = self._hangs_up = False
+
     def swallow_commit(self) -> None:
         """Lose the next commit itself: the client is cut off, and the server waits for more."""
         self._swallowing = True
 
-    def swallows(self, server: socket.socket) -> bool:
+    def swallows(self, server: socket.socket, data: bytes) -> bool:
         """True for the commit that was asked for."""
         with self._lock:
             swallows, self._swallowing = self._swallowing, False
         if swallows:
-            self._swallowed = server
+            self._swallowed = server, data
             self.lost += 1
         return swallows
+
+    def deliver_swallowed(self) -> None:
+        """Let the server have the swallowed commit after all, long after its client has gone."""
+        assert self._swallowed is not None
+        server, data = self._swallowed
+        server.sendall(data)
 
     def drop_swallowed(self) -> None:
         """Let the server notice that the client of the swallowed commit is gone."""
         if self._swallowed is not None:
-            _close(self._swallowed)
+            _close(self._swallowed[0])
 
     def hold(self) -> None:
         """Keep back what is sent to the server, until it is let go."""
@@ -111,6 +133,9 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self._refusing:
+                    _close(client)
+                    continue
                 self.accepted += 1
                 wire = Wire(self, client, self._connect())
                 with self._lock:
@@ -137,6 +162,12 @@ class Proxy:
             self.lost += 1
             return True
 
+    def lost_one(self) -> None:
+        """The server has answered, and the answer is lost."""
+        if self._hangs_up:
+            self._refusing = True
+            self.cut()
+
 
 class Wire:
     """One client, one server."""
@@ -161,7 +192,7 @@ class Wire:
                     continue
                 self._proxy.flows()
                 commits = self._commits(data)
-                if commits and self._proxy.swallows(self._server):
+                if commits and self._proxy.swallows(self._server, data):
                     _close(self._client)
                     return
                 if commits and self._proxy.loses_this():
@@ -184,6 +215,7 @@ class Wire:
         with contextlib.suppress(OSError):
             while data := self._server.recv(65_536):
                 if self._deaf.is_set():
+                    self._proxy.lost_one()
                     break
                 if self.silent.is_set():
                     continue

@@ -3,6 +3,7 @@
 import random
 import signal
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,27 @@ def test_workers_outlive_their_server(
         under_load(own_shop, restart, BLOWS)
 
 
+@at_length
+def test_a_restart_costs_idle_workers_no_attempt(
+    own_shop: Shop, own_postgres: PostgresServer
+) -> None:
+    """Their connections are dead, and the first statement of a handler would find that out."""
+    ids: list[str] = []
+    workers = [own_shop.start(lease=timedelta(minutes=10)) for _ in range(2)]
+    for is_restarted in (False, True):
+        if is_restarted:
+            own_postgres.stop()
+            own_postgres.start()
+        with own_shop.place.open() as onefold:
+            ids += enqueue(onefold, JOBS // 2)
+        until(lambda: not audit.unfinished(own_shop.place), "for all jobs to end")
+
+    for worker in workers:
+        worker.stop()
+    audit.check(own_shop.place, own_shop.ledger, ids)
+    assert {job.attempt for job in audit.jobs(own_shop.place)} == {1}
+
+
 @pytest.fixture
 def proxy(postgres_url: str) -> Iterator[Proxy]:
     """A wire to the server that all tests share."""
@@ -79,10 +101,18 @@ def test_workers_outlive_their_connections(postgres_shop: Shop, proxy: Proxy) ->
         under_load(postgres_shop, proxy.cut, CUTS, place=wire)
 
 
+class Unprepared(Place):
+    """Where the wire recognises every take by its text."""
+
+    @property
+    def prepared_statements(self) -> bool | None:
+        return False
+
+
 @at_length
 def test_answers_that_are_lost_are_asked_for_again(postgres_shop: Shop, proxy: Proxy) -> None:
-    """The commit went through, and the worker cannot know."""
+    """The commit went through, and the worker cannot know. No lease ends while the test waits."""
     for _ in range(ROUNDS):
-        wire = postgres_shop.place._replace(url=proxy.url)
-        under_load(postgres_shop, proxy.lose_answers, CUTS, place=wire)
+        wire = Unprepared(proxy.url, postgres_shop.place.schema)
+        under_load(postgres_shop, proxy.lose_answers, CUTS, place=wire, lease=timedelta(minutes=10))
     assert proxy.lost >= len(KINDS) // 2

@@ -48,6 +48,7 @@ def test_postgres_takes_by_one_statement() -> None:
         "shard": 3,
         "limit": 6,
         "worker": "w",
+        "take_id": None,
         "lease": 86_400_000_000,
         "unknown": [],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from onefold.calls.flights import begin_take
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.model.delivery import TakeOrder, take_order
 from onefold.model.queue import Outlook, queue_names
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from onefold.operations.queues import TakenUnderControl
+    from onefold.operations.statement import Operation, Sql
 
 REMEMBERED: Final = 1_000
 
@@ -44,12 +46,16 @@ class ControlledCalls:
         worker: str,
         lease: timedelta,
         unknown: Sequence[str] = (),
+        tries: list[str] | None = None,
     ) -> TakenUnderControl:
         """Lease due jobs of a queue as its limits and its order allow, groups in turn.
 
         By priority, run_at and id, over all shards. Kinds that are `unknown` are left alone.
+        `tries` receives the ids of the takes: only the last of them can have been answered.
         """
-        order = take_order([queue], limit=limit, worker=worker, lease=lease, unknown=unknown)
+        order = take_order(
+            [queue], limit=limit, worker=worker, lease=lease, unknown=unknown, tries=tries
+        )
         return self._conductor.run(self._take_controlled(queue, order))
 
     async def atake_controlled(
@@ -60,16 +66,22 @@ class ControlledCalls:
         worker: str,
         lease: timedelta,
         unknown: Sequence[str] = (),
+        tries: list[str] | None = None,
     ) -> TakenUnderControl:
         """`take_controlled`, awaited."""
-        order = take_order([queue], limit=limit, worker=worker, lease=lease, unknown=unknown)
+        order = take_order(
+            [queue], limit=limit, worker=worker, lease=lease, unknown=unknown, tries=tries
+        )
         return await self._conductor.arun(self._take_controlled(queue, order))
 
     def _take_controlled(self, queue: str, order: TakeOrder) -> Procedure[TakenUnderControl]:
         after = self._after.get(queue, "")
-        taken: TakenUnderControl = yield Transaction(
-            lambda sql: take_controlled(sql, order, queue, after=after)
-        )
+
+        def build(sql: Sql) -> Operation[TakenUnderControl]:
+            yield from begin_take(sql, order)
+            return (yield from take_controlled(sql, order, queue, after=after))
+
+        taken: TakenUnderControl = yield Transaction(build)
         if taken.after != after:
             if len(self._after) >= REMEMBERED:
                 self._after.clear()

@@ -6,6 +6,7 @@ The hot path of a worker. What is given here comes from takes of ours, so nothin
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.turns import Turns
@@ -48,9 +49,18 @@ class Flights:
         )
         return answer
 
+    async def return_taken(self, takes: Sequence[str]) -> int:
+        """Hand back what takes without an answer have leased; answers how many jobs."""
+        return await self._conductor.arun(_return_taken(takes))
+
     async def land(self, finishes: Sequence[Finish]) -> list[Ended]:
         """Complete deliveries, waiting for those who have their rows."""
         return await self._conductor.arun(_land(finishes))
+
+
+def _return_taken(takes: Sequence[str]) -> Procedure[int]:
+    returned: int = yield Transaction(lambda sql: leases.return_taken(sql, takes))
+    return returned
 
 
 def _land(finishes: Sequence[Finish]) -> Procedure[list[Ended]]:
@@ -66,8 +76,21 @@ def finish_then_take(
     def build(sql: Sql) -> Operation[tuple[list[Ended], list[Job]]]:
         if order is None:
             return (yield from leases.finish(sql, finishes, skip_locked=True)), []
+        yield from begin_take(sql, order)
         if not finishes:
             return [], (yield from leases.take_in_turn(sql, order, turn=turn))
         return (yield from leases.finish_and_take(sql, finishes, order, turn=turn))
 
     return build
+
+
+def begin_take(sql: Sql, order: TakeOrder) -> Operation[None]:
+    """Give a try of a take its id.
+
+    What an earlier one has leased, whose answer was lost, goes back before more is taken. It may
+    also be committed later than this: the worker asks again.
+    """
+    lost = list(order.tries)
+    order.tries.append(str(uuid4()))
+    if lost and sql.resends:
+        yield from leases.return_taken(sql, lost)

@@ -78,6 +78,13 @@ class TakeOrder(msgspec.Struct, frozen=True):
     lease: int
     unknown: tuple[str, ...] = ()
     """Kinds that the worker has no handler for: they wait for one that has."""
+    tries: list[str] = msgspec.field(default_factory=list[str])
+    """The ids of the takes that were made of it, in order: only the last can have been answered."""
+
+    @property
+    def take_id(self) -> str | None:
+        """Of the present try."""
+        return self.tries[-1] if self.tries else None
 
     def without(self, taken: Sequence[Job]) -> TakeOrder | None:
         """What is left to ask of the next shard; None where that is nothing."""
@@ -97,6 +104,7 @@ def take_order(
     worker: str,
     lease: timedelta,
     unknown: Sequence[str] = (),
+    tries: list[str] | None = None,
 ) -> TakeOrder:
     """Check what a worker asks for."""
     if not _is_limit(limit):
@@ -107,6 +115,7 @@ def take_order(
         names.text(worker, "worker"),
         span(lease, "lease", least=timedelta(microseconds=1)),
         tuple(unknown),
+        [] if tries is None else tries,
     )
 
 

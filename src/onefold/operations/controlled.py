@@ -395,6 +395,7 @@ def _lease(sql: Sql, control: Control, chosen: Sequence[Candidate]) -> Operation
             shard=shard,
             ids=sorted(candidate.id for candidate in chosen if candidate.shard == shard),
             worker=control.order.worker,
+            take_id=control.order.take_id,
             lease=control.order.lease,
         )
         jobs.update((row[0], Job.from_row(row)) for row in rows)

@@ -14,7 +14,7 @@ from onefold.model.delivery import Beat, Delivery, Ended
 from onefold.model.job import Job
 from onefold.model.lifecycle import KEEP, Event, State
 from onefold.model.moment import from_micros
-from onefold.operations.endings import ENDS, discard, judge
+from onefold.operations.endings import ENDS, Ending, discard, end, judge
 from onefold.operations.keys import insert_successors
 from onefold.operations.shards import by_shard
 
@@ -70,6 +70,7 @@ def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
         shard=shard,
         limit=order.limit,
         worker=order.worker,
+        take_id=order.take_id,
         lease=order.lease,
         unknown=list(order.unknown),
     )
@@ -97,6 +98,7 @@ def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]
                 priority=priority,
                 limit=left,
                 worker=order.worker,
+                take_id=order.take_id,
                 lease=order.lease,
                 unknown=list(order.unknown),
             )
@@ -105,6 +107,20 @@ def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]
             if not left:
                 break
     return taken
+
+
+def return_taken(sql: Sql, takes: Sequence[str]) -> Operation[int]:
+    """Hand back what these takes have leased; answers how many jobs.
+
+    For takes whose answer was lost: no worker knows of the jobs. No attempt is charged.
+    """
+    taken: list[Delivery] = []
+    for shard in range(sql.shards):
+        rows = yield sql("find_taken", shard=shard, takes=list(takes))
+        taken += [Delivery(job_id, fence) for job_id, fence in rows]
+    if taken:
+        yield from end(sql, [Ending(delivery, Event.HAND_BACK) for delivery in taken])
+    return len(taken)
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):

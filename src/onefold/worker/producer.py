@@ -12,6 +12,7 @@ import random
 import time
 from collections import Counter, deque
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onefold.errors import DatabaseError
@@ -42,6 +43,9 @@ REPORT: Final = 1_000
 """Deliveries in one flight."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
+DOUBTED: Final = 10.0
+"""Seconds for which a take without an answer is asked about."""
+ASK_AGAIN: Final = 1.0
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
@@ -98,6 +102,9 @@ class Producer:
         self._probes: dict[str, str] = {}
         """By queue that was held: the id of the job that it gave to see whether it can go on."""
         self._stopping = False
+        self._doubts: dict[str, float] = {}
+        """Takes that had no answer, each with the time until which it is asked about."""
+        self._ask_at = 0.0
         self._pause = FIRST_PAUSE
         self._grounded = False
         """True for a while after the database could not be reached."""
@@ -230,6 +237,9 @@ class Producer:
             self._is_reporting = True
             others, self._others = self._others[:REPORT], self._others[REPORT:]
             self._track(self._report(others))
+        if self._doubts and time.monotonic() >= self._ask_at:
+            self._ask_at = inf
+            self._track(self._ask_back())
         self._ask_controlled()
 
     def _fly_if_needed(self) -> None:
@@ -362,11 +372,13 @@ class Producer:
     async def _take_controlled(self, queue: str, asked: Asked) -> None:
         """From a queue with limits, or with groups: one that must be asked by itself."""
         settings, room = self._settings, asked.total
+        tries: list[str] = []
         try:
-            taken = await self._engine.atake_controlled(
-                queue, limit=room, worker=settings.name, lease=settings.lease,
-                unknown=tuple(self._unknown),
-            )  # fmt: skip
+            with self._doubting(tries):
+                taken = await self._engine.atake_controlled(
+                    queue, limit=room, worker=settings.name, lease=settings.lease,
+                    unknown=tuple(self._unknown), tries=tries,
+                )  # fmt: skip
         except DatabaseError as error:
             self._ground(error)
         else:
@@ -381,12 +393,49 @@ class Producer:
         finishes = [
             held.verdict.finish(held.delivery, held.job) for held in finished if held.verdict
         ]
-        ended, taken = await self._flights.fly(finishes, order)
+        with self._doubting([] if order is None else order.tries):
+            ended, taken = await self._flights.fly(finishes, order)
         if order is not None:
             self.lookout.taken(order, taken)
         self.receive(taken)
         if again := self._settle(finished, ended):
             self._track(self._land(again))
+
+    @contextmanager
+    def _doubting(self, tries: list[str]) -> Generator[None]:
+        """Remember the tries of a take that had no answer: they may have leased jobs to us."""
+        answered = 1
+        try:
+            yield
+        except DatabaseError:
+            answered = 0
+            raise
+        finally:
+            if lost := tries[: len(tries) - answered]:
+                self._doubts.update(dict.fromkeys(lost, time.monotonic() + DOUBTED))
+                self._ask_at = 0.0
+                self._wake.set()
+
+    async def _ask_back(self) -> None:
+        """Hand back what takes without an answer have leased. No worker knows of those jobs.
+
+        Asked more than once: a server may come to a take after its connection is lost.
+        """
+        takes = list(self._doubts)
+        try:
+            returned = await self._flights.return_taken(takes)
+        except DatabaseError as error:
+            self._ground(error)
+        else:
+            now = time.monotonic()
+            for take in takes:
+                if self._doubts.get(take, inf) <= now:
+                    del self._doubts[take]
+            if returned:
+                log.info("The answer to a take was lost: %d jobs were handed back.", returned)
+        finally:
+            self._ask_at = time.monotonic() + ASK_AGAIN
+            asyncio.get_running_loop().call_later(ASK_AGAIN, self._wake.set)
 
     async def _land(self, again: list[Held]) -> None:
         """Rows that somebody had locked, or with successors: waited for, one flight's worth."""

@@ -27,6 +27,7 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
 CHECK: Final = 5.0
 """Seconds between two checks of the connection."""
+CHECKED: Final = sql.SQL("select 1")
 ANSWER: Final = 3.0
 """Seconds that the server has to answer one."""
 
@@ -62,10 +63,11 @@ class PostgresBell:
         connection = await self._connect()
         try:
             listen = sql.SQL("listen {}").format(sql.Identifier(self._channel))
-            await connection.execute(listen)
+            if not await _answers(connection, listen):
+                return
             self.is_heard, self._pause = True, FIRST_PAUSE
             ring(None)  # nobody rang while nobody listened
-            while await _answers(connection):
+            while await _answers(connection, CHECKED):
                 async for notification in connection.notifies(timeout=CHECK):
                     ring(notification.payload)
         finally:
@@ -73,9 +75,11 @@ class PostgresBell:
             await connection.close()
 
 
-async def _answers(connection: psycopg.AsyncConnection[Any]) -> bool:
+async def _answers(
+    connection: psycopg.AsyncConnection[Any], statement: sql.SQL | sql.Composed
+) -> bool:
     """Whether the server answers in time; raises where it is known to be gone."""
-    asked = asyncio.create_task(connection.execute("select 1"))
+    asked = asyncio.create_task(connection.execute(statement))
     done, _ = await asyncio.wait({asked}, timeout=ANSWER)
     if done:
         await asked

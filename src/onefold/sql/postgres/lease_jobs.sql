@@ -20,6 +20,7 @@ set
     attempt = j.attempt + 1,
     fence = j.fence + 1,
     worker = :worker::text,
+    take_id = :take_id::text::uuid,
     taken_at = clock.now,
     lease_until = clock.now + :lease::bigint,
     unique_states = case when j.unique_states & 2 = 0 then 0 else j.unique_states end

@@ -6,6 +6,7 @@ set
     attempt = attempt + 1,
     fence = fence + 1,
     worker = :worker,
+    take_id = :take_id,
     taken_at = :now,
     lease_until = :now + :lease,
     unique_states = case when unique_states & 2 = 0 then 0 else unique_states end

@@ -4,6 +4,9 @@
 -- How often a job was deferred since it was enqueued or replayed.
 alter table onefold.job add column defers integer not null default 0;
 
+-- The take that leased it. An id of the client's: what a take leased whose answer was lost is found by it.
+alter table onefold.job add column take_id uuid;
+
 drop function onefold.onefold_enqueue(
     text, text, text, integer, integer, timestamptz, text, text, text[], jsonb, interval, text,
     interval, boolean, text, interval, text, timestamptz, text, text, text, timestamptz
