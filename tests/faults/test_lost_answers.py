@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from onefold import DatabaseBusy, NewJob, Onefold
+from onefold import DatabaseUnavailable, NewJob, Onefold
 from onefold.claims import Replay, Won
 from tests.faults.callers import Caller
 from tests.faults.proxy import Proxy
@@ -298,7 +298,7 @@ def test_a_commit_that_stays_open_is_given_up(
     enqueued = caller("enqueue", "mail")
     proxy.swallow_commit()
 
-    with pytest.raises(DatabaseBusy, match="not known"):
+    with pytest.raises(DatabaseUnavailable, match="not known"):
         caller("cancel", enqueued.id)
 
     proxy.drop_swallowed()

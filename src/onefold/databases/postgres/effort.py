@@ -12,7 +12,7 @@ import msgspec
 from onefold.databases import raise_translated
 from onefold.databases.gathering import HeldUp
 from onefold.databases.postgres.errors import translated, verdict
-from onefold.errors import DatabaseBusy
+from onefold.errors import DatabaseBusy, DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,10 +82,10 @@ class Effort:
         """Seconds to wait for a transaction that is still open; raises ours after too long."""
         waited = timedelta(seconds=time.monotonic() - self._started)
         if waited >= self._patience:
-            raise DatabaseBusy(
+            raise DatabaseUnavailable(
+                self._label,
                 "the answer to a commit was lost, and the server has not ended that transaction"
                 " yet. Whether it was stored is not known.",
-                waited=waited,
             )
         return self._next_pause()
 
