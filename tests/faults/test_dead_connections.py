@@ -37,14 +37,15 @@ class Sessions:
     observer: psycopg.Connection
 
     def end(self) -> None:
-        """As an operator does, or a server that restarts."""
-        query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s"
-        assert self.observer.execute(query, [self.name]).fetchall()
-        until(lambda: not self._pids())
+        """As an operator does, or a server that restarts; a pool may connect again at once."""
+        ended = self._pids()
+        assert ended
+        self.observer.execute("select pg_terminate_backend(pid) from unnest(%s) as pid", [ended])
+        until(lambda: not set(ended) & set(self._pids()))
 
-    def _pids(self) -> list[Any]:
+    def _pids(self) -> list[int]:
         query = "select pid from pg_stat_activity where application_name = %s"
-        return self.observer.execute(query, [self.name]).fetchall()
+        return [pid for (pid,) in self.observer.execute(query, [self.name]).fetchall()]
 
 
 @pytest.fixture
