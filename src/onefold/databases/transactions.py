@@ -165,7 +165,7 @@ def begin(target: object, database: Database, clock: Clock) -> Generator[Begun]:
 
 
 def _alive(target: object, database: Database, clock: Clock) -> tuple[ExitStack, Begun]:
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(_tries(target))):
         try:
             with ExitStack() as opened:
                 connection = opened.enter_context(_begin(target, database))
@@ -189,7 +189,7 @@ async def abegin(target: object, database: Database, clock: Clock) -> AsyncGener
 
 
 async def _aalive(target: object, database: Database, clock: Clock) -> tuple[AsyncExitStack, Begun]:
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(_tries(target))):
         try:
             async with AsyncExitStack() as opened:
                 connection = await opened.enter_async_context(_abegin(target, database))
@@ -201,6 +201,11 @@ async def _aalive(target: object, database: Database, clock: Clock) -> tuple[Asy
             if not left or not _is_lost(error, database):
                 raise
     raise AssertionError("the last try has raised")
+
+
+def _tries(target: object) -> int:
+    """One for a session that has begun: what it has written is lost with its connection."""
+    return 1 if isinstance(target, Given) and _has_begun(target.lent) else TRIES
 
 
 def _is_lost(error: Exception, database: Database) -> bool:
