@@ -14,8 +14,10 @@ connections, which are granian's settings.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
+import stat
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
@@ -104,13 +106,14 @@ def _close(client: Any, server: Any) -> None:
 
 
 def _socket_of(descriptor: int) -> socket.socket:
-    """The socket behind a descriptor that is another's: a copy that may be closed."""
-    copy = os.dup(descriptor)
-    try:
-        return socket.socket(fileno=copy)
-    except OSError:
-        os.close(copy)
-        raise
+    """A copy of a socket, which may be closed.
+
+    Files must not be copied: with any descriptor of a file that a process closes, it loses all of
+    its locks on that file, and SQLite's locks are of this kind.
+    """
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        raise OSError(errno.ENOTSOCK, "not a socket")
+    return socket.socket(fileno=os.dup(descriptor))
 
 
 def _is_between(found: socket.socket, client: Any, server: Any) -> bool:

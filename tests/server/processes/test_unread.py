@@ -1,13 +1,18 @@
 """Clients of HTTP/2 that ask for much and read little."""
 
+import asyncio
 import socket
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from onefold.server.unread import AT_ONCE
+from onefold.server.deadlines import Deadlines
+from onefold.server.unread import AT_ONCE, PIECE, NotRead, Unread
 from tests.fixtures.place import Place
 from tests.fixtures.serving import HOST, Serving
 from tests.kill.workers import PATIENCE
@@ -131,6 +136,42 @@ def test_answers_that_are_not_read_wait_outside_and_not_for_ever(
         begun = sum(kind == HEADERS for kind, *_ in client.frames())
         assert begun <= AT_ONCE
     assert server.ask("GET", PATH).status == 200
+
+
+TRIES_TO_WRITE = """
+import sqlite3, sys
+sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("begin immediate")
+"""
+
+
+def test_closing_a_connection_keeps_the_locks_of_sqlite(tmp_path: Path) -> None:
+    """A process that closes a copy of a file's descriptor loses its locks on the file."""
+    file = tmp_path / "app.db"
+    database = sqlite3.connect(file, isolation_level=None)
+    database.execute("pragma journal_mode = wal")
+    database.execute("begin immediate")
+    listener = socket.create_server((HOST, 0))
+    client = socket.create_connection(listener.getsockname(), timeout=PATIENCE)
+    accepted, address = listener.accept()
+
+    async def never(_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def send_to_a_client_that_does_not_read() -> None:
+        scope = {"http_version": "2", "client": address, "server": listener.getsockname()}
+        send = Unread(Deadlines(), 0).paced(scope, never)
+        await send({"type": "http.response.body", "body": b"." * 2 * PIECE})
+
+    with database, listener, client, accepted:
+        with pytest.raises(NotRead):
+            asyncio.run(send_to_a_client_that_does_not_read())
+        assert client.recv(1) == b""
+        other = subprocess.run(
+            [sys.executable, "-c", TRIES_TO_WRITE, file], capture_output=True, check=False
+        )
+    database.close()
+
+    assert b"database is locked" in other.stderr
 
 
 def memory(server: Serving) -> int:
