@@ -137,9 +137,10 @@ def serve(
         log_format=log_format,
         log_level=log_level,
     )
-    for line in asyncio.run(serving.prepare(order)):
-        typer.echo(line)
-    serving.serve(order, TARGET)
+    with serving.reserved(order.host, order.port):
+        for line in asyncio.run(serving.prepare(order)):
+            typer.echo(line)
+        serving.serve(order, TARGET)
 
 
 def _time(text: str, field: str) -> timedelta:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import shlex
 import socket
+import sys
+from contextlib import contextmanager
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,6 +26,9 @@ from onefold.server.loopback import is_loopback
 from onefold.server.metrics import counted_together
 from onefold.server.settings import ServerSettings
 from onefold.worker import lifeline
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
 HEADERS: Final = 64 * 1024
@@ -65,7 +70,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 async def prepare(order: Order) -> list[str]:
     """Check what can be checked before anything is served; answers with what to tell."""
-    refuse_taken(order.host, order.port)
     lines: list[str] = []
     async with Onefold(order.database, schema=order.schema) as onefold:
         if order.migrate:
@@ -167,22 +171,34 @@ def application(order: Order) -> ServerApp:
     return ServerApp(Onefold(order.database, schema=order.schema), order.settings, closes=True)
 
 
-def refuse_taken(host: str, port: int) -> None:
-    """Refuse a port that another process listens on: granian would share it in silence."""
+@contextmanager
+def reserved(host: str, port: int) -> Generator[None]:
+    """Keep other servers off a port, and refuse one that another process has.
+
+    The sockets of granian's processes share a port with all others that allow it, in silence. They
+    are made seconds later, when the database is ready.
+    """
     try:
         family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET  # noqa: PLR2004
     except ValueError:
         raise InvalidInput("host", f"must be an IP address like 127.0.0.1, got {host!r}") from None
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # Connections that ended a moment ago are no obstacle.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError as error:
-        raise UsageError(
-            f"The server cannot listen on {host}, port {port}: {error.strerror}. Stop what listens"
-            " there, or choose another address or port (--host, --port)."
-        ) from error
+    with socket.socket(family, socket.SOCK_STREAM) as holder:
+        # Connections that ended a moment ago are no obstacle.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            holder.bind((host, port))
+        except OSError as error:
+            raise UsageError(
+                f"The server cannot listen on {host}, port {port}: {error.strerror}. Stop what"
+                " listens there, or choose another address or port (--host, --port)."
+            ) from error
+        if sys.platform != "linux":  # there, granian's first process binds the port itself
+            holder.close()
+        else:
+            # From now on granian's sockets may have the port, too, and this function may not.
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        yield
 
 
 def checked_port(port: int) -> int:

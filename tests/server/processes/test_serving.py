@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.fixtures.place import Place, make_too_new
-from tests.fixtures.serving import HOST, Serving, told
+from tests.fixtures.serving import HOST, Serving, free_port, told
 from tests.kill.workers import PATIENCE, until
 from tests.server.processes.conftest import Serve
 
@@ -156,6 +157,21 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_done(
     assert "--port" in second.said()
     assert not untouched.exists()
     assert first.ask("GET", "/readyz").status == 200
+
+
+def test_of_two_servers_that_start_at_once_one_has_the_port(
+    sqlite_place: Place, tmp_path: Path
+) -> None:
+    """Their processes listen seconds later, when each has looked at the database."""
+    flags = ("--no-push", "--port", str(free_port()))
+    servers = [Serving(sqlite_place.url, *flags, folder=tmp_path) for _ in range(2)]
+    with ExitStack() as stack:
+        for server in servers:
+            server.launch()
+            stack.callback(server.kill)
+
+        until(lambda: any("cannot listen" in server.said() for server in servers), "a refusal")
+        until(lambda: any("Onefold serves" in server.said() for server in servers), "a server")
 
 
 def test_the_port_of_a_server_that_has_ended_can_be_had_at_once(
