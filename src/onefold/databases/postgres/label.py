@@ -15,10 +15,17 @@ SECRETS: Final = (
     "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
 )  # fmt: skip
 """The parameters of libpq that are secrets."""
+_USER: Final = re.compile(r"\w+://[^@/]*@?")
+"""What libpq reads as the user and the password, if it ends with an @."""
 
 
 def without_password(url: str) -> str:
     """The URL as it may be shown. A command that names it must work, given the password."""
+    # The rest of such a password is no password to libpq, and would be shown as a host or a name.
+    if "@" in _USER.sub("", url, count=1).partition("?")[0]:
+        raise InvalidInput(
+            "url", "has an @ too many: a user or a password has %40 for @, %2F for / and %25 for %"
+        )
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
