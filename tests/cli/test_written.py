@@ -48,6 +48,11 @@ def test_a_moment_may_be_so_long_ago() -> None:
     assert before <= found + timedelta(hours=2) <= datetime.now(UTC)
 
 
+def test_a_moment_too_long_ago_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="ended_from is before the year 1"):
+        written.moment("9999999d", "ended_from")
+
+
 def test_what_is_no_moment_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="ended_from must be a moment"):
         written.moment("yesterday", "ended_from")

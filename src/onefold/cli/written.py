@@ -32,7 +32,10 @@ def duration(text: str, field: str) -> timedelta:
 def moment(text: str, field: str) -> datetime:
     """A day, a day and a time (in UTC unless it says otherwise), or so long ago: 2h."""
     if _DURATION.fullmatch(text.strip()) and not text.strip().isdigit():
-        return datetime.now(UTC) - duration(text, field)
+        try:
+            return datetime.now(UTC) - duration(text, field)
+        except OverflowError:
+            raise InvalidInput(field, f"is before the year 1, got {text!r}") from None
     try:
         read = datetime.fromisoformat(text.strip())
     except ValueError:

@@ -120,7 +120,7 @@ def read_queues(text: str) -> dict[str, int | None]:
     A colon may be part of a name: what counts is the last one, and only before a number.
     """
     wanted: dict[str, int | None] = {}
-    for part in re.split(r"[\s,]+", text.strip()):
+    for part in re.split(r"\s*,\s*|\s+", text.strip()):
         if not part:
             raise InvalidInput(
                 "queues", f"must be names with commas or spaces between them, got {text!r}"
