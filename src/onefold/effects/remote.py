@@ -81,7 +81,8 @@ def begin(asked: RemoteStep, *, takeover: Takeover, verified: bool) -> Procedure
             notes = Notes(
                 1 if row is None else row.notes.attempts + 1,
                 begun=place.settled,
-                failure=None if row is None else row.notes.failure,
+                # On an unsafe step that is held, it says that the outcome is unknown.
+                failure=None if row is None or takeover == "refuse" else row.notes.failure,
             )
             wanted = place.wanted(owner, Holding.HELD, notes, takeover)
             row = yield from place.write(sql, wanted)
@@ -134,7 +135,7 @@ def fail(
             return Holding.SETTLED
         keeps = unknown is True or (unknown is None and row is not None and row.must_not_rerun)
         state = Holding.SETTLED if final else Holding.HELD if keeps else Holding.FREE
-        if row is not None and row.state == state == Holding.FREE and place.speaks_for(row):
+        if place.has_heard(state, failure):
             return state
         yield from place.hold(sql)
         wanted = place.ending(state, value=NOTHING, failure=failure)
@@ -203,6 +204,13 @@ class _Place:
     def speaks_for(self, row: StepRow) -> bool:
         """True where this is the try that wrote it."""
         return row.fence == self._asked.fence and self._asked.attempt in (None, row.owner)
+
+    def has_heard(self, state: Holding, failure: Failure) -> bool:
+        """True where this try has said the same before, and only its answer was lost."""
+        row = self.row
+        if row is None or row.state != state or not self.speaks_for(row):
+            return False
+        return state is Holding.FREE or row.notes.failure == failure
 
     def lost(self) -> LeaseLost:
         """It is somebody else's."""

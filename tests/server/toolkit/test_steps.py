@@ -119,6 +119,8 @@ async def test_after_its_delivery_has_ended_nothing_is_stored(api: Api, ends: st
     await put(api, job, "begin", attempt=attempt)
     await put(api, job, "begin", "told", attempt=attempt)
     told = await put(api, job, "finish", "told", attempt=attempt, result=1)
+    await put(api, job, "begin", "lost", attempt=attempt, unsafe=True)
+    lost = await put(api, job, "fail", "lost", attempt=attempt, error=FAILURE)
     if ends == "cancelled":
         await api.onefold.acancel(job.id)
     elif ends == "completed":
@@ -129,6 +131,8 @@ async def test_after_its_delivery_has_ended_nothing_is_stored(api: Api, ends: st
     words: list[tuple[str, str, Any]] = [
         ("finish", "charge", {"result": 1}),
         ("fail", "charge", {"error": FAILURE}),
+        ("fail", "lost", {"error": {"type": "Other"}}),
+        ("fail", "lost", {"error": FAILURE, "unknown": False}),
         ("finish", "value", {"result": 1}),
         ("begin", "next", {}),
     ]
@@ -137,8 +141,10 @@ async def test_after_its_delivery_has_ended_nothing_is_stored(api: Api, ends: st
 
     # Only its answer was lost.
     assert (await put(api, job, "finish", "told", attempt=attempt, result=1)).json == told.json
+    resent = await put(api, job, "fail", "lost", attempt=attempt, error=FAILURE)
+    assert resent.json == lost.json
     states = {step.label: step.state for step in await api.onefold.asteps(job.id)}
-    assert states == {"charge": "retrying", "told": "finished"}
+    assert states == {"charge": "retrying", "told": "finished", "lost": "unknown"}
 
 
 async def test_changed_arguments_are_refused(api: Api) -> None:
@@ -213,6 +219,18 @@ async def test_a_step_may_say_itself_that_it_does_not_know(api: Api) -> None:
     begun.problem(409, "outcome_unknown")
     assert await api.onefold.asettle_step(job.id, "charge", result=7)
     assert (await put(api, job, "begin", unsafe=True)).json["result"] == 7
+
+
+async def test_one_try_at_a_time_finds_out_what_became_of_it(api: Api) -> None:
+    job = await delivered(api)
+    await put(api, job, "begin", unsafe=True)
+    await put(api, job, "fail", error=FAILURE)
+
+    first = await put(api, job, "begin", unsafe=True, verified=True, attempt=str(uuid4()))
+    second = await put(api, job, "begin", unsafe=True, verified=True, attempt=str(uuid4()))
+
+    assert first.status == 201
+    second.problem(409, "busy")
 
 
 async def test_an_unsafe_step_that_fails_is_unknown_unless_it_says_that_it_was_not_done(
