@@ -257,10 +257,15 @@ def test_a_step_that_failed_is_tried_again(stage: Stage) -> None:
         with pytest.raises(InvalidInput, match="JSON") as lost:
             steps.step("unstorable", lambda: {1j})
         assert "was done" in lost.value.__notes__[0]
-        with pytest.raises(OutcomeUnknown):
-            client.steps(job.id, fence=job.fence).using(unsafe=True).step(
-                "unstorable", lambda: None
-            )
+        # By the same object, and by another one.
+        for same in (steps, client.steps(job.id, fence=job.fence).using(unsafe=True)):
+            with pytest.raises(OutcomeUnknown):
+                same.step("unstorable", lambda: None)
+        with pytest.raises(InvalidInput, match="compared"):
+            steps.step("odd", print, object())
+        assert steps.step("odd", lambda: 1) == 1
+    labels = [step.label for step in stage.onefold.steps(job.id)]
+    assert labels == ["flaky", "unstorable", "odd"]
 
 
 class Bank:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, cast
 
@@ -16,7 +17,7 @@ from onefold.model.doubt import ENDS_THE_RUN, Done, NotDone, asking, check_doubt
 from onefold.model.rules import checked_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
     from typing import Self, Unpack
 
     from onefold.client.async_driver import AsyncDriver
@@ -62,16 +63,27 @@ class _Steps:
     def _place(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> StepPlace:
         names.name(name, "name")
         key = self._options.get("key")
-        if key is None:
-            self._seen[name] += 1
-        return StepPlace(
+        place = StepPlace(
             job_id=self._job_id,
             fence=self._fence,
             name=name,
             key=None if key is None else names.key(key, "key"),
-            occurrence=1 if key is not None else self._seen[name],
+            occurrence=1 if key is not None else self._seen[name] + 1,
             fingerprint=fingerprint_of(name, function, args, kwargs),
         )
+        if key is None:
+            self._seen[name] += 1
+        return place
+
+    @contextmanager
+    def _or_given_up(self, place: StepPlace) -> Generator[None]:
+        """Whatever ends this before the step is over: who asks again means the same step."""
+        try:
+            yield
+        except BaseException:
+            if place.key is None:
+                self._seen[place.name] -= 1
+            raise
 
     def _begin(self, place: StepPlace) -> Flow[tuple[Begun, bool]]:
         """Begin it; True where `verify` has to find out what became of an earlier attempt."""
@@ -79,7 +91,6 @@ class _Steps:
             return (yield from steps.begin(self._ask, place, unsafe=self._unsafe)), False
         except OutcomeUnknown:
             if self._options.get("verify") is None:
-                self._give_up(place)
                 raise
         begun = yield from steps.begin(self._ask, place, unsafe=self._unsafe, verified=True)
         return begun, not begun.is_over
@@ -106,7 +117,7 @@ class _Steps:
                 return Done((yield from self._finished(place, result)))
             case NotDone():
                 if error is not None:
-                    yield from self._failed(place, error, unknown=False)
+                    yield from steps.fail(self._ask, place, error, unknown=False)
                 return None
             case None:
                 verifiable = self._options.get("verify") is not None
@@ -114,19 +125,10 @@ class _Steps:
             case _:
                 reason = f"must answer Done, NotDone or None, got {verdict!r}"
                 failure = InvalidInput("verify", reason)
-        yield from self._failed(place, error or failure, unknown=True)
+        yield from steps.fail(self._ask, place, error or failure, unknown=True)
         if isinstance(error, ENDS_THE_RUN):
             return None
         raise failure
-
-    def _failed(self, place: StepPlace, error: Exception, *, unknown: bool) -> Flow[None]:
-        self._give_up(place)
-        return steps.fail(self._ask, place, error, unknown=unknown)
-
-    def _give_up(self, place: StepPlace) -> None:
-        """A handler that goes on may ask again: it is the same step."""
-        if place.key is None:
-            self._seen[place.name] -= 1
 
     def _finished(self, place: StepPlace, value: Any) -> Flow[Any]:
         return steps.finish(self._ask, place, value, unsafe=self._unsafe)
@@ -169,17 +171,22 @@ class RemoteSteps(_Steps):
         What it returns is what was stored, read back as plain JSON. Where the handler dies in the
         middle of it, or it raises, it is done again, unless it is `unsafe`.
         """
-        place, driver = self._place(name, function, args, kwargs), self._driver
+        place = self._place(name, function, args, kwargs)
+        with self._or_given_up(place):
+            return self._done(place, partial(function, *args, **kwargs))
+
+    def _done(self, place: StepPlace, function: Callable[[], R]) -> R:
+        driver = self._driver
         begun, is_unknown = driver.run(self._begin(place))
         if begun.is_over:
             return cast("R", begun.result)
         if is_unknown and (found := self._find_out(place, begun)) is not None:
             return cast("R", found.result)
         try:
-            value = function(*args, **kwargs)
+            value = function()
         except Exception as error:
             if not self._is_doubtful(error):
-                driver.run(self._failed(place, error, unknown=False))
+                driver.run(steps.fail(self._ask, place, error, unknown=False))
                 raise
             found = self._find_out(place, begun, error)
             if found is None:
@@ -195,7 +202,7 @@ class RemoteSteps(_Steps):
             with asking(place.name):
                 verdict = self._verifying(begun, error)()
         except Exception as failure:
-            self._driver.run(self._failed(place, failure, unknown=True))
+            self._driver.run(steps.fail(self._ask, place, failure, unknown=True))
             raise
         return self._driver.run(self._judged(place, verdict, error))
 
@@ -230,17 +237,22 @@ class AsyncRemoteSteps(_Steps):
         What it returns is what was stored, read back as plain JSON. Where the handler dies in the
         middle of it, or it raises, it is done again, unless it is `unsafe`.
         """
-        place, driver = self._place(name, function, args, kwargs), self._driver
+        place = self._place(name, function, args, kwargs)
+        with self._or_given_up(place):
+            return await self._done(place, partial(function, *args, **kwargs))
+
+    async def _done(self, place: StepPlace, function: Callable[[], Awaitable[R]]) -> R:
+        driver = self._driver
         begun, is_unknown = await driver.run(self._begin(place))
         if begun.is_over:
             return cast("R", begun.result)
         if is_unknown and (found := await self._find_out(place, begun)) is not None:
             return cast("R", found.result)
         try:
-            value = await function(*args, **kwargs)
+            value = await function()
         except Exception as error:
             if not self._is_doubtful(error):
-                await driver.run(self._failed(place, error, unknown=False))
+                await driver.run(steps.fail(self._ask, place, error, unknown=False))
                 raise
             found = await self._find_out(place, begun, error)
             if found is None:
@@ -258,6 +270,6 @@ class AsyncRemoteSteps(_Steps):
                 if inspect.isawaitable(verdict):
                     verdict = await verdict
         except Exception as failure:
-            await self._driver.run(self._failed(place, failure, unknown=True))
+            await self._driver.run(steps.fail(self._ask, place, failure, unknown=True))
             raise
         return await self._driver.run(self._judged(place, verdict, error))
