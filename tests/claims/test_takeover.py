@@ -196,6 +196,20 @@ async def test_an_exception_gives_the_key_back_unless_those_that_do_are_named(
         assert claim.won
 
 
+async def test_verify_that_raises_after_an_exception_leaves_the_key_unknown_at_once(
+    onefold: Coloured,
+) -> None:
+    def down(_key: str) -> NotDone:
+        raise ConnectionRefusedError
+
+    with pytest.raises(OutcomeUnknown) as raised:
+        async with onefold.once("charge", "order:7", not_done=(), verify=down):
+            raise TimeoutError
+
+    assert isinstance(raised.value.__cause__, ConnectionRefusedError)
+    assert isinstance(await onefold.claim("charge", "order:7"), Unknown)
+
+
 async def test_verify_that_answers_something_else_is_refused(
     onefold: Coloured, clock: Clock
 ) -> None:

@@ -14,6 +14,7 @@ from onefold import (
     InvalidInput,
     NotDone,
     OutcomeUnknown,
+    UsageError,
 )
 from tests.effects.deliveries import Deliveries, Effect
 from tests.fixtures.colours import Colour, coroutine_function
@@ -346,7 +347,33 @@ async def test_not_done_is_checked(
     assert raised.value.field == field
 
 
+@pytest.mark.parametrize("options", [{"not_done": KeyError}, {"verify": Bank().find}], ids=list)
 @on_sqlite
-async def test_not_done_is_for_unsafe_steps(deliveries: Deliveries) -> None:
-    with pytest.raises(ConflictingOptions, match="unsafe=True"):
-        deliveries.first().using(not_done=KeyError)
+async def test_not_done_and_verify_are_for_unsafe_steps(
+    deliveries: Deliveries, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ConflictingOptions, match="unsafe=True") as raised:
+        deliveries.first().using(**options)
+    assert [raised.value.field] == list(options)
+
+
+@pytest.mark.parametrize("outer", ["step", "transact"])
+@on_sqlite
+async def test_an_unsafe_step_is_not_a_part_of_one_that_is_done_again(
+    deliveries: Deliveries, outer: str
+) -> None:
+    run, effect = deliveries.first(), Effect()
+    careful = run.using(unsafe=True)
+
+    async def apay(*_: Any) -> Any:
+        return await careful.target.astep("pay", effect)
+
+    def pay(*_: Any) -> Any:
+        return careful.target.step("pay", effect)
+
+    part = apay if run.colour == "async" else pay
+    with pytest.raises(UsageError, match="'order' is running, and may be done again"):
+        await getattr(run, outer)("order", part)
+    assert effect.count == 0
+    # What is not done again has unsafe parts.
+    assert await careful.step("order", part) == {"done": None}

@@ -1,5 +1,6 @@
 """`run.within()`, and the warning about an enqueue that is not part of the open transaction."""
 
+import asyncio
 import logging
 import warnings
 from typing import Any
@@ -146,6 +147,38 @@ async def test_it_is_stored_all_the_same_and_told_once_per_place(
     (line,) = [record for record in caplog.records if "once.within()" in record.getMessage()]
     assert (line.name, line.levelno) == ("onefold", logging.WARNING)
     assert f"{__file__}, line {told[0].lineno}" in line.getMessage()
+
+
+@pytest.mark.parametrize("colour", ["async"])
+@pytest.mark.parametrize("dialect", ["postgres"])
+async def test_calls_that_are_tasks_by_themselves_are_told_by_kind(
+    deliveries: Deliveries, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, here = deliveries.first(), deliveries.onefold
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        async with run.transaction():
+            await asyncio.gather(*map(here.aenqueue, ["gathered 1", "gathered 2", "gathered 2"]))
+
+    assert len(told) == caplog.text.count("The enqueue of 'gathered ") == 2
+
+
+async def test_a_transaction_on_another_database_inside_hides_nothing(
+    deliveries: Deliveries, colour: Colour, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    run = deliveries.first()
+    with Onefold(f"sqlite:///{tmp_path_factory.mktemp('other')}/other.db") as other:
+        other.migrate()
+        other.enqueue("work")
+        inner = deliveries.take(other)
+        async with run.transaction(), inner.transaction():
+            with pytest.raises(OutsideTransactionWarning):
+                await Coloured(deliveries.onefold, colour).enqueue("plain")
+            await within(run, colour).enqueue("mail")
+            await within(inner, colour).enqueue("call")
+
+        assert (kinds(deliveries.onefold), kinds(other)) == (["mail"], ["call"])
 
 
 async def test_an_enqueue_on_another_database_is_nothing_to_warn_of(

@@ -37,6 +37,8 @@ class Proxy:
         """How many answers have been lost."""
         self.accepted = 0
         """How many connections there have been."""
+        self.unheard = 0
+        """How many messages were not passed on."""
         threading.Thread(target=self._listen, daemon=True).start()
 
     @property
@@ -189,6 +191,7 @@ class Wire:
             while data := self._client.recv(65_536):
                 self.listens = self.listens or b"listen " in data
                 if self.silent.is_set():
+                    self._proxy.unheard += 1
                     continue
                 self._proxy.flows()
                 commits = self._commits(data)
@@ -218,6 +221,7 @@ class Wire:
                     self._proxy.lost_one()
                     break
                 if self.silent.is_set():
+                    self._proxy.unheard += 1
                     continue
                 self._client.sendall(data)
         self._cut()

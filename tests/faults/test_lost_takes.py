@@ -121,6 +121,26 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
     assert len(gate.begun) == len(set(gate.begun)) == JOBS + 1
 
 
+def test_a_worker_that_stops_hands_back_first(
+    postgres_place: Place, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play(other: Onefold) -> None:
+        async with behind(proxy, postgres_place, patience=timedelta(seconds=1)) as onefold:
+            onefold.job(work)
+            async with onefold.worker(**ONE_BY_ONE) as worker:
+                proxy.hang_up()
+                other.enqueue("work", max_attempts=1)
+                await asyncio.to_thread(until, lambda: proxy.refuses)
+                worker.stop()
+                await asyncio.to_thread(until, lambda: "The database is away" in caplog.text)
+                proxy.pick_up()
+
+    with postgres_place.open() as other:
+        asyncio.run(play(other))
+        assert [(job.state, job.attempt) for job in other.find()] == [("queued", 0)]
+    assert proxy.lost == 1
+
+
 def test_a_take_that_the_server_comes_to_later_is_handed_back_too(
     postgres_place: Place, proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:

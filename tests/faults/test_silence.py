@@ -42,6 +42,24 @@ def test_a_listener_that_hears_nothing_is_renewed(
         asyncio.run(play(other))
 
 
+def test_a_worker_that_stops_leaves_no_question_to_a_silent_server(
+    proxy: Proxy, migrated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bell, "CHECK", 0.05)
+    monkeypatch.setattr(bell, "ANSWER", 600.0)
+
+    async def play() -> None:
+        async with Onefold(proxy.url, schema=migrated) as onefold:
+            async with onefold.worker(poll=NEVER, chores=False):
+                await asyncio.to_thread(until, lambda: proxy.listeners)
+                proxy.forget_listeners()
+                await asyncio.to_thread(until, lambda: proxy.unheard)
+            asked = [task for task in asyncio.all_tasks() if "execute" in str(task.get_coro())]
+            assert asked == []
+
+    asyncio.run(play())
+
+
 def _state(onefold: Onefold, job_id: str) -> str | None:
     job = onefold.get(job_id)
     return None if job is None else job.state

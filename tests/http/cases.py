@@ -109,7 +109,7 @@ CASES = {
     111: "or it waits, and gets the first one's answer",
     112: "but not longer than it may",
     113: "of a hundred at once, in several processes, one runs and none fails",
-    114: "a key that vanishes between two looks is claimed again",
+    114: "a key that vanishes between look and claim is claimed",
     115: "the 409 is not stored",
     116: "one who leaves while waiting does not disturb the first",
     117: "waiting is bounded, and one worker cannot wait for itself",

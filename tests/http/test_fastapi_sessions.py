@@ -152,6 +152,71 @@ def test_the_claim_is_joined_to_the_session_of_the_dependency(
     assert [job.payload for job in onefold.engine.take(worker="w", lease=LEASE)] == [{"amount": 3}]
 
 
+@pytest.mark.parametrize("mode", [OURS_POSTGRES], ids=str)
+async def test_what_a_dependency_has_written_is_not_lost_with_its_connection(
+    onefold: Onefold, store: Store, effects: Effects
+) -> None:
+    engine = async_engine_of(store, "asyncpg")
+
+    async def get_session() -> AsyncGenerator[AsyncSession]:
+        async with AsyncSession(engine) as session:
+            yield session
+
+    async def audited(session: Annotated[AsyncSession, fastapi.Depends(get_session)]) -> None:
+        await session.execute(text(effects.insert(1)))
+        pid = (await session.execute(text("select pg_backend_pid()"))).scalar_one()
+        async with engine.connect() as other:
+            await other.execute(text(f"select pg_terminate_backend({pid}, 10000)"))
+
+    app, idempotency = bare_fastapi(onefold, transaction=fastapi.Depends(get_session))
+
+    @app.post("/pay", dependencies=[fastapi.Depends(audited)])
+    @idempotency(principal=anybody)
+    async def pay(session: Annotated[AsyncSession, fastapi.Depends(get_session)]) -> None:
+        await session.execute(text(effects.insert(2)))
+
+    talk = Talk(app, part())
+    await talk.run()
+    await engine.dispose()
+
+    assert (talk.status, effects.numbers, effects.claims) == (503, [], [])
+
+
+@pytest.mark.parametrize("mode", [OURS_POSTGRES], ids=str)
+async def test_an_application_can_be_tested_in_a_transaction_that_is_rolled_back(
+    onefold: Onefold, store: Store, effects: Effects
+) -> None:
+    """As SQLAlchemy's documentation has it: no other connection sees what the sessions commit."""
+    engine = async_engine_of(store, "asyncpg")
+
+    async def get_session() -> None: ...
+
+    app, idempotency = bare_fastapi(onefold)
+
+    @app.post("/pay", status_code=204)
+    @idempotency(principal=anybody, transaction=fastapi.Depends(get_session))
+    async def pay(session: Annotated[AsyncSession, fastapi.Depends(get_session)]) -> None:
+        await session.execute(text(effects.insert(1)))
+
+    talks = [Talk(app, part()) for _ in range(2)]
+    async with engine.connect() as connection, connection.begin() as outer:
+
+        async def in_test() -> AsyncGenerator[AsyncSession]:
+            nested: Any = {"join_transaction_mode": "create_savepoint"}
+            async with AsyncSession(connection, **nested) as session:
+                yield session
+
+        app.dependency_overrides[get_session] = in_test
+        for talk in talks:
+            await talk.run()
+        await outer.rollback()
+    await engine.dispose()
+
+    assert [talk.status for talk in talks] == [204, 204]
+    assert talks[1].headers["idempotent-replayed"] == "true"
+    assert (effects.numbers, effects.claims) == ([], [])
+
+
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 async def test_a_handler_that_ends_the_transaction_is_told_to_leave_it(
     onefold: Onefold, store: Store, ends: str

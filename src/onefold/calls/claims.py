@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, overload
 
+import msgspec
+
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import AsyncOnce, Once, OnceSettings
 from onefold.calls.procedure import Conductor, Procedure, Transaction
@@ -25,6 +27,7 @@ from onefold.model.claim import (
     refuse_leased_within,
     want,
 )
+from onefold.model.identity import hash_of, parse_id
 from onefold.model.moment import span
 from onefold.model.rules import checked_rules
 from onefold.model.unique import fingerprint
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from onefold.calls.once import BusyPolicy, OnceClaim
     from onefold.model.doubt import Verify
     from onefold.model.rules import ErrorRule
+    from onefold.operations.statement import Operation, Sql
 
 LEASE: Final = timedelta(seconds=60)
 SURFACE: Final = "once"
@@ -369,11 +373,28 @@ def _renew(claim: Claim, lease: timedelta) -> Procedure[datetime | None]:
 
 
 def _force(key: ClaimKey, state: Holding, result: str | None, step: str | None) -> Procedure[bool]:
-    if step is None:
-        done: bool = yield Transaction(lambda sql: claims.force(sql, key, state, result=result))
-        return done
-    label = names.key(step, "step")
-    said: bool = yield Transaction(
-        lambda sql: claim_steps.force(sql, key, label=label, state=state, value=result)
-    )
-    return said
+    label = None if step is None else names.key(step, "step")
+
+    def build(sql: Sql) -> Operation[bool]:
+        for one in _places(key):
+            if label is None:
+                done = yield from claims.force(sql, one, state, result=result)
+            else:
+                done = yield from claim_steps.force(
+                    sql, one, label=label, state=state, value=result
+                )
+            if done:
+                return True
+        return False
+
+    forced: bool = yield Transaction(build)
+    return forced
+
+
+def _places(key: ClaimKey) -> list[ClaimKey]:
+    """Where a key may live: by itself, or beside the job whose id is its scope (`run.once`)."""
+    try:
+        home = hash_of(parse_id(key.scope))
+    except InvalidInput:
+        return [key]
+    return [key, msgspec.structs.replace(key, home=home)]

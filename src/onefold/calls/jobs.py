@@ -121,14 +121,14 @@ class JobCalls(HistoryCalls):
         The answer's `duplicate` says which. Within a caller's transaction, with the default
         `on_duplicate="keep"`, the holder may already have run when you commit.
         """
-        warn_if_inside(self._conductor)
+        warn_if_inside(self._conductor, kind)
         return self._conductor.run(self._enqueue_one(kind, payload, options))
 
     async def aenqueue(
         self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
         """`enqueue`, awaited."""
-        warn_if_inside(self._conductor)
+        warn_if_inside(self._conductor, kind)
         return await self._conductor.arun(self._enqueue_one(kind, payload, options))
 
     def enqueue_many(

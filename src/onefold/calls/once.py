@@ -264,7 +264,6 @@ class _Once:
         """Act on what `verify` found out after an exception; True where the work was done."""
         entered = self._entered
         assert entered is not None
-        assert entered.claim is not None
         assert isinstance(error, Exception)
         match verdict:
             case Done(result):
@@ -278,16 +277,23 @@ class _Once:
                 return False
             case _:
                 pass
-        claim, self._entered = entered.claim, None
-        try:
-            yield Transaction(lambda sql: claims.abandon(sql, claim))
-        except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
-            error.add_note(f"The key {claim.key.key!r} is unknown when its lease ends: {failure}")
+        yield from self._abandon(error)
         if verdict is not None:
             raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
         if isinstance(error, ENDS_THE_RUN):
             return False
         raise OutcomeUnknown(key=self._asked, verifiable=self._settings.verify is not None)
+
+    def _abandon(self, error: Exception) -> Procedure[None]:
+        """Leave the key unknown, at once. `error` is what the caller must see."""
+        entered, self._entered = self._entered, None
+        assert entered is not None
+        assert entered.claim is not None
+        claim = entered.claim
+        try:
+            yield Transaction(lambda sql: claims.abandon(sql, claim))
+        except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
+            error.add_note(f"The key {claim.key.key!r} is unknown when its lease ends: {failure}")
 
     def _leave(self, error: BaseException | None) -> Procedure[None]:
         """Settle what was done; give back what failed."""
@@ -394,9 +400,13 @@ class Once(_Once, Generic[Entered_co]):
             if not self._is_doubtful(error):
                 conductor.run(self._leave(error))
                 return None
-            if verify is not None and not isinstance(error, ENDS_THE_RUN):
-                with asking(self._asked):
-                    verdict = verify(self._asked)
+            try:
+                if verify is not None and not isinstance(error, ENDS_THE_RUN):
+                    with asking(self._asked):
+                        verdict = verify(self._asked)
+            except Exception as failure:
+                conductor.run(self._abandon(failure))
+                raise
             return conductor.run(self._doubted(error, verdict))
 
     @overload
@@ -450,11 +460,15 @@ class AsyncOnce(_Once, Generic[Entered_co]):
             if not self._is_doubtful(error):
                 await conductor.arun(self._leave(error))
                 return None
-            if verify is not None and not isinstance(error, ENDS_THE_RUN):
-                with asking(self._asked):
-                    verdict = verify(self._asked)
-                    if inspect.isawaitable(verdict):
-                        verdict = await verdict
+            try:
+                if verify is not None and not isinstance(error, ENDS_THE_RUN):
+                    with asking(self._asked):
+                        verdict = verify(self._asked)
+                        if inspect.isawaitable(verdict):
+                            verdict = await verdict
+            except Exception as failure:
+                await conductor.arun(self._abandon(failure))
+                raise
             return await conductor.arun(self._doubted(error, verdict))
 
     @overload

@@ -17,32 +17,35 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger("onefold")
 
 MESSAGE: Final = (
-    "This job is enqueued outside of the transaction that is open here: it stays even if that is"
-    " rolled back, and may run before it is committed. Enqueue it with run.within() in a job, with"
-    " once.within() in a route, or with within(connection)."
+    "The enqueue of {} is not part of the transaction that is open here: what it stores stays even"
+    " if that is rolled back, and may run before it is committed. Enqueue with run.within() in a"
+    " job, with once.within() in a route, or with within(connection)."
 )
 
-_told: set[tuple[str, int]] = set()
-"""The places that the log has been told of."""
+_told: set[tuple[str, str, int]] = set()
+"""The messages and places that were logged."""
 
 
 class OutsideTransactionWarning(UserWarning):
     """A plain enqueue inside of `run.transaction()`, or of a route that has a transaction."""
 
 
-def warn_if_inside(conductor: Conductor) -> None:
-    """Warn, once per place, where a transaction of ours is open on the same database."""
-    begun = begun_here()
-    if begun is None or conductor.borrowed is not None or not begun.is_on(conductor.database):
+def warn_if_inside(conductor: Conductor, kind: str | None = None) -> None:
+    """Warn, once per place, where a transaction of ours is open on the same database.
+
+    The place of a call that is a task by itself is in asyncio. The kind tells such calls apart.
+    """
+    if conductor.borrowed is not None or begun_here(conductor.database) is None:
         return
     frame = _caller()
     place = (frame.f_code.co_filename, frame.f_lineno)
-    if place not in _told:
-        _told.add(place)
-        _LOGGER.warning("%s (%s, line %d)", MESSAGE, *place)
+    message = MESSAGE.format("several jobs" if kind is None else repr(kind))
+    if (message, *place) not in _told:
+        _told.add((message, *place))
+        _LOGGER.warning("%s (%s, line %d)", message, *place)
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     module = frame.f_globals.get("__name__")
-    warnings.warn_explicit(MESSAGE, OutsideTransactionWarning, *place, module, registry)
+    warnings.warn_explicit(message, OutsideTransactionWarning, *place, module, registry)
 
 
 def _caller() -> FrameType:

@@ -59,10 +59,10 @@ _begun_here: ContextVar[Begun | None] = ContextVar("onefold_begun", default=None
 copy of the context, so it says itself when it is over."""
 
 
-def begun_here() -> Begun | None:
-    """The innermost transaction of ours that is open where this is called."""
+def begun_here(database: Database | None = None) -> Begun | None:
+    """The innermost transaction of ours that is open where this is called, on this database."""
     here = _begun_here.get()
-    while here is not None and here.is_over:
+    while here is not None and (here.is_over or not here.is_on(database)):
         here = here.outer
     return here
 
@@ -113,11 +113,12 @@ class Begun:
         finally:
             self.leave()
 
-    def is_on(self, database: Database) -> bool:
-        """Whether it is a transaction of this database, whoever has opened that."""
+    def is_on(self, database: Database | None) -> bool:
+        """Whether it is a transaction of this database, whoever has opened that; None is any."""
         own = self._database
-        same = (own.label, own.sql.schema) == (database.label, database.sql.schema)
-        return own is database or same
+        if database is None or own is database:
+            return True
+        return (own.label, own.sql.schema) == (database.label, database.sql.schema)
 
     def write(self, build: Build[T]) -> T:
         """Run an operation of ours, after what the handler has written."""
@@ -164,7 +165,7 @@ def begin(target: object, database: Database, clock: Clock) -> Generator[Begun]:
 
 
 def _alive(target: object, database: Database, clock: Clock) -> tuple[ExitStack, Begun]:
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(_tries(target))):
         try:
             with ExitStack() as opened:
                 connection = opened.enter_context(_begin(target, database))
@@ -188,7 +189,7 @@ async def abegin(target: object, database: Database, clock: Clock) -> AsyncGener
 
 
 async def _aalive(target: object, database: Database, clock: Clock) -> tuple[AsyncExitStack, Begun]:
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(_tries(target))):
         try:
             async with AsyncExitStack() as opened:
                 connection = await opened.enter_async_context(_abegin(target, database))
@@ -200,6 +201,11 @@ async def _aalive(target: object, database: Database, clock: Clock) -> tuple[Asy
             if not left or not _is_lost(error, database):
                 raise
     raise AssertionError("the last try has raised")
+
+
+def _tries(target: object) -> int:
+    """One for a session that has begun: what it has written is lost with its connection."""
+    return 1 if isinstance(target, Given) and _has_begun(target.lent) else TRIES
 
 
 def _is_lost(error: Exception, database: Database) -> bool:

@@ -183,8 +183,8 @@ class Run(Stepping):
         For the block of `transaction()` and the function of `transact()`: what is enqueued so is
         committed with the handler's rows, or not at all.
         """
-        begun = begun_here()
-        if begun is None or not begun.is_on(self._conductor.database):
+        begun = begun_here(self._conductor.database)
+        if begun is None:
             raise UsageError(
                 "No transaction of this run is open here. Call run.within() inside of the block of"
                 " run.transaction(), or of the function of run.transact()."

@@ -71,8 +71,8 @@ class StepOptions(TypedDict, total=False):
     """What `transact` begins its transaction on; Onefold's own connections by default."""
 
 
-_inside: ContextVar[tuple[Ledger, StepName] | None] = ContextVar("onefold_step", default=None)
-"""The step whose function is running here."""
+_inside: ContextVar[tuple[Ledger, StepName, bool] | None] = ContextVar("onefold_step", default=None)
+"""The step whose function is running here, and whether it may be done again."""
 
 
 def step_inside(ledger: Ledger) -> StepName | None:
@@ -106,7 +106,7 @@ class Stepping(ABC):
         the run dies in the middle of it, or it raises, it is done again, unless it is `unsafe`.
         """
         self.check()
-        if step_inside(self._ledger) is not None:
+        if self._is_inside():
             return function(*args, **kwargs)
         attempt = self._attempt(name, function, args, kwargs)
         conductor = self._ledger.conductor
@@ -127,6 +127,19 @@ class Stepping(ABC):
                 else:
                     conductor.run(attempt.done(value))
         return cast("R", attempt.answer())
+
+    def _is_inside(self) -> bool:
+        """True where a step is running, and this one is a part of it."""
+        here = _inside.get()
+        if here is None or here[0] is not self._ledger:
+            return False
+        _, outer, repeats = here
+        if repeats and self._options.get("unsafe"):
+            raise UsageError(
+                f"The step {outer.label!r} is running, and may be done again, with the unsafe step"
+                " inside of it. Call the unsafe step outside of it, or make both one unsafe step."
+            )
+        return True
 
     def _begin(self, attempt: Attempt) -> None:
         conductor = self._ledger.conductor
@@ -162,7 +175,7 @@ class Stepping(ABC):
     ) -> Any:
         """`step`, awaited: coroutine functions here, plain ones in a thread."""
         self.check()
-        if step_inside(self._ledger) is not None:
+        if self._is_inside():
             return await _called(function, args, kwargs)
         attempt = self._attempt(name, function, args, kwargs)
         conductor = self._ledger.conductor
@@ -222,7 +235,7 @@ class Stepping(ABC):
         with attempt.or_given_up():
             try:
                 with begin(on, conductor.database, conductor.clock) as begun:
-                    with attempt.inside():
+                    with attempt.inside(undone=True):
                         value = function(begun.connection, *args, **kwargs)
                     row = begun.write(attempt.recorded(value))
             except Exception as error:
@@ -252,7 +265,7 @@ class Stepping(ABC):
         with attempt.or_given_up():
             try:
                 async with abegin(on, conductor.database, conductor.clock) as begun:
-                    with attempt.inside():
+                    with attempt.inside(undone=True):
                         value = await function(begun.connection, *args, **kwargs)
                     row = await begun.awrite(attempt.recorded(value))
             except Exception as error:
@@ -339,9 +352,10 @@ class Attempt:
             raise OutcomeUnknown(key=self.name.label)
 
     @contextmanager
-    def inside(self) -> Generator[None]:
-        """Steps that are asked for here are a part of this one."""
-        token = _inside.set((self._ledger, self.name))
+    def inside(self, *, undone: bool = False) -> Generator[None]:
+        """Steps that are asked for here are a part of this one; `undone` where it rolls back."""
+        repeats = undone or self._asked.takeover != "refuse"
+        token = _inside.set((self._ledger, self.name, repeats))
         try:
             yield
         finally:

@@ -53,9 +53,11 @@ def check_doubt(options: Mapping[str, Any]) -> None:
     verify = options.get("verify")
     if verify is not None and not callable(verify):
         raise InvalidInput("verify", f"must be a function, got {verify!r}")
-    if checked_rules(options.get("not_done", ()), "not_done") and not options.get("unsafe"):
+    rules = checked_rules(options.get("not_done", ()), "not_done")
+    if not options.get("unsafe") and (rules or verify is not None):
         raise ConflictingOptions(
-            "not_done", "needs unsafe=True: any other step that raises is done again"
+            "not_done" if rules else "verify",
+            "needs unsafe=True: any other step that raises or vanishes is done again",
         )
 
 

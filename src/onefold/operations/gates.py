@@ -28,7 +28,7 @@ def hold(
 ) -> Operation[int]:
     """Hold a queue for so long, or until then; answers when the hold ends.
 
-    A hold that ends later stays as it is, unless this one is forced.
+    A hold that ends later is not shortened, unless this one is forced.
     """
     home, ends = home_of(sql, queue), 0
     for shard in range(sql.shards):

@@ -115,7 +115,7 @@ class Once(Stepping):
         What is enqueued so is committed with the answer, or with the block of `transaction()`, or
         not at all.
         """
-        here = begun_here()
+        here = begun_here(self._conductor.database)
         if self._stage.connection is None and here is not None:
             return self._onefold.within(here.connection)
         return self._onefold.within(self.connection)

@@ -209,7 +209,7 @@ class Producer:
                 self._hand_back()
             self._start_ready()
             self._launch()
-            if self._stopping and not self.held and not self._under_way:
+            if self._stopping and not (self.held or self._under_way or self._doubts):
                 return  # everything that was taken has been answered for
             await self._wake.wait()
 
@@ -419,7 +419,8 @@ class Producer:
     async def _ask_back(self) -> None:
         """Hand back what takes without an answer have leased. No worker knows of those jobs.
 
-        Asked more than once: a server may come to a take after its connection is lost.
+        Asked more than once: a server may come to a take after its connection is lost. A worker
+        that stops asks once.
         """
         takes = list(self._doubts)
         try:
@@ -429,7 +430,7 @@ class Producer:
         else:
             now = time.monotonic()
             for take in takes:
-                if self._doubts.get(take, inf) <= now:
+                if self._stopping or self._doubts.get(take, inf) <= now:
                     del self._doubts[take]
             if returned:
                 log.info("The answer to a take was lost: %d jobs were handed back.", returned)

@@ -80,15 +80,17 @@ async def _answers(
 ) -> bool:
     """Whether the server answers in time; raises where it is known to be gone."""
     asked = asyncio.create_task(connection.execute(statement))
-    done, _ = await asyncio.wait({asked}, timeout=ANSWER)
-    if done:
-        await asked
-        return True
-    # Told again and again: psycopg first waits for a server that it asks to cancel the statement.
-    while not asked.done():
-        asked.cancel()
-        await asyncio.wait({asked}, timeout=AGAIN)
-    return False
+    try:
+        await asyncio.wait({asked}, timeout=ANSWER)
+        if answered := asked.done():
+            await asked
+        return answered
+    finally:
+        # Cancelled again and again: psycopg first waits for a server that it asks to cancel.
+        while not asked.done():
+            asked.cancel()
+            await asyncio.wait({asked}, timeout=AGAIN)
+        _ = asked.cancelled() or asked.exception()  # else asyncio reports it as not retrieved
 
 
 class SilentBell:

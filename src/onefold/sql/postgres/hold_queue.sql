@@ -1,6 +1,7 @@
--- Hold a queue: it gives nothing until then. A longer hold stays, unless this one is forced. A failing
--- endpoint (circuit) prolongs a hold that the receiver asked for, which keeps its reason. Answers with
--- when the hold ends, and with what was wanted, for the rows of other shards to have the same.
+-- Hold a queue: it gives nothing until then. A longer hold stays, unless this one is forced. Where the
+-- receiver asked for one hold and failures of the endpoint (circuit) caused the other, the later end and
+-- the receiver's reason stay. Answers with when the hold ends, and with what was wanted, for the rows of
+-- other shards to have the same.
 insert into onefold.queue (
     shard, name, declared, controlled, held_until, held_why, updated_at
 )
@@ -25,7 +26,10 @@ set controlled = true,
         when
             :force::boolean
             or queue.held_until is null
-            or (queue.held_until < excluded.held_until and excluded.held_why <> 'circuit')
+            or (
+                excluded.held_why <> 'circuit'
+                and (queue.held_why = 'circuit' or queue.held_until < excluded.held_until)
+            )
             then excluded.held_why
         else queue.held_why
     end,

@@ -50,8 +50,6 @@ class Claiming:
         """Whether nobody waits any more: then it does not wait for others either."""
         self._waiters = waiters
         self._fingerprint: str | None = None
-        self._stored: str | None = None
-        """What a look has found."""
         self._has_looked = False
         """Whether a look has just found the key free."""
         self._running = timedelta()
@@ -107,7 +105,7 @@ class Claiming:
         seen = None if known is None else decide(known, wish)
         if known is None or seen is None or isinstance(seen, TakeOver):
             return None
-        self._stored, self._running = known.result, known.running
+        self._running = known.running
         return seen
 
     def _join(self, wanted: Wanted) -> Scene[Claimed]:

@@ -132,9 +132,12 @@ class Exchange(Claiming):
                 self.claim = claim
                 self.outcome = "resumed" if claim.resumed else "won"
                 return None
-            case Replay():
+            case Replay(result):
                 self.outcome = "replayed"
-                return (yield from self._replayed())
+                if result is None:
+                    # Settled by an operator's word that has no answer in it.
+                    return self._refusal(problem.response_not_kept())
+                return (yield from self._told(result))
             case Busy(retry_after):
                 self.outcome = "busy"
                 # Not the whole lease: most handlers are done soon, and one that has run for a
@@ -146,23 +149,10 @@ class Exchange(Claiming):
             case Unknown():
                 return (yield from self._verified(claimed))
 
-    def _replayed(self) -> Scene[Answer | None]:
-        if self._stored is None:
-            # Settled between the look and the claim.
-            found: Found | None = yield self._look(self._key)
-            if found is None:
-                # And erased or swept since: the key is a new one.
-                return (yield from self._translated((yield from self._claimed())))
-            self._stored = found.result
-        if self._stored is None or self._stored == "null":
-            # Settled by an operator's word that has no answer in it.
-            return self._refusal(problem.response_not_kept())
-        return (yield from self._told(self._stored))
-
-    def _told(self, text: str) -> Scene[Answer]:
+    def _told(self, result: object) -> Scene[Answer]:
         policy, request = self.policy, self.asked.request
         try:
-            stored = read(text, policy, self._key)
+            stored = read(result, policy, self._key)
         except UnreadableAnswer as error:
             log.error("The stored answer of a key cannot be read: %s", error)  # noqa: TRY400
             self.outcome = "unknown"

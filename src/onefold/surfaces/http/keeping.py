@@ -34,14 +34,13 @@ def _unmarked(answer: Answer, marker: str) -> Answer:
     return msgspec.structs.replace(answer, headers=left)
 
 
-def read(text: str, policy: Policy, key: ClaimKey) -> Stored:
-    """What was stored; `UnreadableAnswer` where nobody here can tell."""
-    value: object = msgspec.json.decode(text) if text.startswith('"') else None
-    if not isinstance(value, str) or not is_sealed(value):
-        return from_stored(text)
+def read(result: object, policy: Policy, key: ClaimKey) -> Stored:
+    """What was stored, given the JSON value of it; `UnreadableAnswer` where it cannot be read."""
+    if not isinstance(result, str) or not is_sealed(result):
+        return from_stored(result)
     if policy.sealing is None:
         raise UnreadableAnswer("is sealed, and this route has no keys to open it")
-    return from_stored(policy.sealing.open(value, place=_place(key)))
+    return from_stored(policy.sealing.open(result, place=_place(key)))
 
 
 def _place(key: ClaimKey) -> str:

@@ -58,6 +58,14 @@ class TestHolds:
         found = subject.queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
 
+    def test_a_receiver_gives_its_reason_to_a_longer_hold_for_failures(
+        self, subject: Subject, queue: str
+    ) -> None:
+        subject.engine.hold(queue, after=HOUR, why="circuit")
+        subject.engine.hold(queue, after=MINUTE, why="deferred")
+        found = subject.queue(queue)
+        assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
+
     def test_a_forced_hold_shortens(self, subject: Subject, queue: str) -> None:
         subject.engine.hold(queue, after=HOUR, why="deferred")
         subject.engine.hold(queue, after=MINUTE, why="circuit", force=True)
