@@ -1,9 +1,9 @@
 """Replays through real sockets, with the usual middlewares in front."""
 
 import gzip
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
@@ -13,11 +13,14 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from tests.http.apps import App, asgi_app, fastapi_app, starlette_app
-from tests.http.apps_talk import served
+from tests.http.apps_talk import granian_served, served
 from tests.http.scenario_site import ALICE, Headers, OpenSite, Site
 
 LONG_BODY = b'{"receipt": "' + b"x" * 1000 + b'"}'
 JSON = ("Content-Type", "application/json")
+BROWSER = {"Origin": "http://shop", "Authorization": ALICE, "Content-Type": "application/json"}
+
+Browsing: TypeAlias = Callable[[App], AbstractContextManager[httpx.Client]]
 
 
 def with_gzip(app: Any) -> App:
@@ -52,6 +55,21 @@ BEHIND = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(params=[served, granian_served])
+def browsing(request: pytest.FixtureRequest) -> Browsing:
+    """Serves an application to a browser."""
+
+    @contextmanager
+    def browse(app: App) -> Generator[httpx.Client]:
+        with (
+            request.param(app, lifespan="off") as (host, port),
+            httpx.Client(base_url=f"http://{host}:{port}", headers=BROWSER) as client,
+        ):
+            yield client
+
+    return browse
+
+
 class Names:
     """Notes the names of headers on their way out."""
 
@@ -67,24 +85,14 @@ class Names:
         await self._app(scope, receive, noting)
 
 
-@contextmanager
-def browsed(app: App) -> Generator[httpx.Client]:
-    headers = {"Origin": "http://shop", "Authorization": ALICE, "Content-Type": "application/json"}
-    with (
-        served(app, lifespan="off") as (host, port),
-        httpx.Client(base_url=f"http://{host}:{port}", headers=headers) as client,
-    ):
-        yield client
-
-
 def posted(client: httpx.Client, *more: tuple[str, str], body: bytes = b"{}") -> httpx.Response:
     return client.post("/pay", headers=[("Idempotency-Key", "k"), *more], content=body)
 
 
-def thrice(site: Site, make: Any, front: Any) -> list[httpx.Response]:
+def thrice(browsing: Browsing, site: Site, make: Any, front: Any) -> list[httpx.Response]:
     """The last one from a client that takes no coding."""
     names = Names(make(site.shop))
-    with browsed(front(names)) as client:
+    with browsing(front(names)) as client:
         replies = [posted(client, *more) for more in ([], [], [("Accept-Encoding", "identity")])]
     assert names.seen == [name.lower() for name in names.seen]
     for reply in replies:
@@ -96,12 +104,12 @@ def thrice(site: Site, make: Any, front: Any) -> list[httpx.Response]:
 
 @BEHIND
 async def test_a_replay_is_whole_behind_other_middleware(
-    open_site: OpenSite, make: Any, front: Any
+    open_site: OpenSite, browsing: Browsing, make: Any, front: Any
 ) -> None:
     site = await open_site()
     site.answers(201, LONG_BODY, [JSON])
 
-    replies = thrice(site, make, front)
+    replies = thrice(browsing, site, make, front)
 
     assert [(reply.status_code, reply.content) for reply in replies] == [(201, LONG_BODY)] * 3
     assert replies[0].headers.get("content-encoding") == replies[1].headers.get("content-encoding")
@@ -112,14 +120,14 @@ async def test_a_replay_is_whole_behind_other_middleware(
     "own", [[("Content-Length", "%d")], [("X-Two-Words", "a"), ("x-two-words", "b")]], ids=str
 )
 async def test_headers_of_the_endpoints_own_stay_right(
-    open_site: OpenSite, make: Any, own: Headers
+    open_site: OpenSite, browsing: Browsing, make: Any, own: Headers
 ) -> None:
     packed = gzip.compress(LONG_BODY)
     site = await open_site()
     headers = [(name, value.replace("%d", str(len(packed)))) for name, value in own]
     site.answers(200, packed, [JSON, ("Content-Encoding", "gzip"), *headers])
 
-    replies = thrice(site, make, with_gzip)
+    replies = thrice(browsing, site, make, with_gzip)
 
     assert [reply.content for reply in replies] == [LONG_BODY] * 3
     codings = [reply.headers.get("content-encoding") for reply in replies]
@@ -131,10 +139,10 @@ async def test_headers_of_the_endpoints_own_stay_right(
 
 
 @FRAMEWORKS
-async def test_so_is_a_refusal(open_site: OpenSite, make: Any) -> None:
+async def test_so_is_a_refusal(open_site: OpenSite, browsing: Browsing, make: Any) -> None:
     site = await open_site()
     names = Names(make(site.shop))
-    with browsed(GZipMiddleware(names, minimum_size=1)) as client:
+    with browsing(GZipMiddleware(names, minimum_size=1)) as client:
         posted(client)
         reused = posted(client, body=b'{"other": 1}')
         missing = client.post("/pay", content=b"{}")
