@@ -185,7 +185,10 @@ async def test_dependencies_run_before_the_claim_and_their_ends_after_the_answer
     assert seen == [[], [("k", SETTLED)]]
 
 
-async def test_a_principal_may_have_dependencies_of_its_own(onefold: Onefold) -> None:
+@pytest.mark.parametrize("as_depends", [True, False])
+async def test_a_principal_may_have_dependencies_of_its_own(
+    onefold: Onefold, *, as_depends: bool
+) -> None:
     def token(authorization: Annotated[str, fastapi.Header()]) -> str:
         return authorization
 
@@ -195,7 +198,7 @@ async def test_a_principal_may_have_dependencies_of_its_own(onefold: Onefold) ->
     app, idempotency = bare_fastapi(onefold)
 
     @app.post("/pay")
-    @idempotency(principal=user, takeover="refuse")
+    @idempotency(principal=fastapi.Depends(user) if as_depends else user, takeover="refuse")
     async def pay(once: Once) -> str:
         assert once.claim is not None
         return once.claim.key.scope

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
-from onefold import ConflictingOptions, Onefold, UsageError
+from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
 from onefold.surfaces.fastapi import Idempotency, Once, once_of
 from onefold.surfaces.options import KeyRules
 from tests.fixtures.colours import Store
@@ -248,6 +248,18 @@ def test_a_session_that_nobody_shares_is_refused(onefold: Onefold, options: Any,
     with pytest.raises(ConflictingOptions, match=why):
 
         @idempotency(principal=anybody, transaction=fastapi.Depends(anybody, **options))
+        async def pay() -> None: ...
+
+
+def test_a_dependency_that_is_not_said_to_be_one_is_refused(onefold: Onefold) -> None:
+    async def get_session() -> AsyncGenerator[None]:
+        yield
+
+    _, idempotency = bare_fastapi(onefold)
+
+    with pytest.raises(InvalidInput, match=r"must be Depends\(get_session\)"):
+
+        @idempotency(principal=anybody, transaction=get_session)
         async def pay() -> None: ...
 
 

@@ -94,10 +94,10 @@ class Idempotency(starlette.Idempotency):
     ) -> Callable[[F], F]:
         """Honour the keys of an endpoint: under `@app.post(…)`, on the function.
 
-        `principal` and `tenant` are dependencies, as those of `Depends`, that give the id of who
-        asks and the owner of the keys. `transaction` may be `Depends(get_session)`: the session
-        that this dependency gives to the request. A parameter annotated `Once` is given the
-        attempt.
+        `principal` and `tenant` are dependencies, with or without `Depends` around them, that give
+        the id of who asks and the owner of the keys. `transaction` may be `Depends(get_session)`:
+        the session that this dependency gives to the request. A parameter annotated `Once` is given
+        the attempt.
         """
         refuse_bare(bare)
 
@@ -106,8 +106,11 @@ class Idempotency(starlette.Idempotency):
                 options, principal=principal, tenant=tenant, name=name_of(endpoint)
             )
             route.is_plain = not inspect.iscoroutinefunction(endpoint)
-            if isinstance(route.policy.transaction, params.Depends):
-                _check_shared(route.policy.transaction)
+            given: Any = route.policy.transaction
+            if isinstance(given, params.Depends):
+                _check_shared(given)
+            elif inspect.isasyncgenfunction(given) or inspect.isgeneratorfunction(given):
+                raise InvalidInput("transaction", f"must be Depends({given.__name__}) here")
             else:
                 check_target(self.desk.target(route.policy), blocks=route.is_plain)
             wrapper = _wrapped(endpoint, route)
@@ -172,6 +175,10 @@ def _check_shared(dependency: params.Depends) -> None:
         )
 
 
+def _depends(given: Any) -> Any:
+    return given if isinstance(given, params.Depends) else Depends(given)
+
+
 def _own_request(endpoint: Callable[..., Any]) -> str | None:
     """The parameter that is given the request; FastAPI gives it to one only."""
     for name, hint in get_type_hints(endpoint).items():
@@ -195,9 +202,9 @@ def _signature(
     ]
     asked: dict[str, Any] = {} if _own_request(endpoint) else {REQUEST: Request}
     if route.principal is not None:
-        asked[PRINCIPAL] = Annotated[Any, Depends(route.principal)]
+        asked[PRINCIPAL] = Annotated[Any, _depends(route.principal)]
     if route.tenant is not None:
-        asked[TENANT] = Annotated[Any, Depends(route.tenant)]
+        asked[TENANT] = Annotated[Any, _depends(route.tenant)]
     if isinstance(route.policy.transaction, params.Depends):
         asked[SESSION] = Annotated[Any, route.policy.transaction]
     more = [
