@@ -231,18 +231,19 @@ class Exchange(Claiming):
     def fail(self, error: BaseException) -> Scene[Answer | None]:
         """The handler has raised, and nothing came of it that could be stored.
 
-        What is stored in its stead is answered now, too: a retry gets the same bytes. None where
-        nothing is.
+        What is stored in its stead is answered now, too: a retry gets the same bytes. So is an
+        unknown outcome. None where nothing is stored.
         """
         yield from self.undo()
         if self.claim is None or self.policy.joined:
             return None
-        fate = self._unknown_after(error) or self.policy.fate_of(error)
-        failed = self._refusal(problem.attempt_failed())
+        unknown = self._unknown_after(error)
+        fate = unknown or self.policy.fate_of(error)
+        failed = self._refusal(problem.outcome_unknown() if unknown else problem.attempt_failed())
         # Stored whole: a tombstone would say that the request was carried out.
         self.policy = msgspec.structs.replace(self.policy, stream="buffer")
         told = yield from self._finish_leased(self.claim, failed, fate)
-        return told if fate == "store" else None
+        return told if unknown or fate == "store" else None
 
     def give_back(self) -> Scene[None]:
         """The handler has not begun, and will not: free the key."""
