@@ -96,6 +96,31 @@ def test_no_queue_starves_another_where_no_order_was_asked_for(place: Place) -> 
     assert "quiet" in ran
 
 
+def test_no_queue_starves_another_beside_one_with_groups(place: Place) -> None:
+    ran: set[str] = set()
+    with opened(place) as onefold:
+        for queue, group_key in (("one", None), ("two", None), ("grouped", "a group")):
+            _endless(onefold, queue, ran, group_key=group_key)
+
+        async def play() -> None:
+            async with working(onefold, concurrency=2, prefetch=0):
+                await until(lambda: len(ran) == 3)
+
+        perform(play, onefold)
+
+
+def _endless(onefold: Onefold, queue: str, ran: set[str], *, group_key: str | None) -> None:
+    """A queue that is never empty."""
+
+    @onefold.job(kind=queue, queue=queue)
+    async def endless() -> None:
+        ran.add(queue)
+        await again.aenqueue()
+
+    again = endless.using(group_key=group_key)
+    again.enqueue_many(again.call() for _ in range(30))
+
+
 @pytest.mark.parametrize("text", ["a,b:5", "a b:5", " a ,  b:5 ", "a\nb:5"])
 def test_commas_and_spaces_separate_queues(text: str) -> None:
     assert read_queues(text) == {"a": None, "b": 5}

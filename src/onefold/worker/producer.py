@@ -84,8 +84,8 @@ class Producer:
         self._others: list[Held] = []
         """Ended otherwise, and not yet reported."""
         self._running = 0
-        self._turn = 0
-        """The queue that the next take begins with, where they are served in turn."""
+        self._turns = list(settings.queues)
+        """The order of queues that are served in turn: those that gave jobs last are at the end."""
         self._pace = Pace(settings.prefetch, settings.most_prefetched)
         self._by_queue: Counter[str] = Counter()
         self._asked = 0
@@ -304,15 +304,12 @@ class Producer:
 
     def _limits(self, queues: Collection[str]) -> dict[str, int]:
         """How many each of these may give, in the order in which queues are served."""
+        settings = self._settings
         wishes = [
-            Wish(queue, most, self._by_queue[queue] + self._asked_of[queue])
-            for queue, most in self._settings.queues.items()
+            Wish(queue, settings.queues[queue], self._by_queue[queue] + self._asked_of[queue])
+            for queue in (self._turns if settings.rotates else settings.queues)
             if queue in queues
         ]
-        settings = self._settings
-        if settings.rotates and wishes:
-            self._turn = (self._turn + 1) % len(wishes)
-            wishes = wishes[self._turn :] + wishes[: self._turn]
         return allot(wishes, self._room(), places=settings.concurrency, spread=settings.spread)
 
     # --- one flight -----------------------------------------------------------------------------
@@ -397,6 +394,7 @@ class Producer:
             ended, taken = await self._flights.fly(finishes, order)
         if order is not None:
             self.lookout.taken(order, taken)
+        self._turns.sort(key={job.queue for job in taken}.__contains__)
         self.receive(taken)
         if again := self._settle(finished, ended):
             self._track(self._land(again))

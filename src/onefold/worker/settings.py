@@ -60,7 +60,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     chores: bool
     """Whether it also rescues, prunes, sweeps and ticks."""
     rotates: bool = False
-    """Each take begins with another queue: there is no order in which they are served."""
+    """Queues are served in turn, not in their order."""
     spread: int | None = None
     """Beside others, a queue has no more here at once than this part of what is free: half of it
     for 2. None for no such bound."""
