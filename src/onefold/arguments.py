@@ -275,15 +275,16 @@ def _hint(function: Callable[..., Any], name: str, parameter: str, annotation: A
                 " run of the worker, or give it a type if it is an argument of yours",
             )
         return Any
-    if isinstance(annotation, str) and _SPELLS_RUN.fullmatch(annotation.strip()):
-        return Run
-    if isinstance(annotation, str) and _SPELLS_PAYLOAD.fullmatch(annotation.strip()):
-        return Payload
     holder = types.SimpleNamespace(__annotations__={parameter: annotation})
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     try:
         return typing.get_type_hints(holder, scope, include_extras=True)[parameter]
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        spelled = annotation.strip() if isinstance(annotation, str) else ""
+        if _SPELLS_RUN.fullmatch(spelled):
+            return Run
+        if _SPELLS_PAYLOAD.fullmatch(spelled):
+            return Payload
         raise InvalidInput(
             name,
             f"has an annotation for {parameter} that cannot be looked up: {error}. Import it where"

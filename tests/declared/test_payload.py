@@ -127,6 +127,14 @@ def test_it_may_be_imported_for_checkers_only() -> None:
     assert Arguments(scope["handle"], "handle").whole == "event"
 
 
+@pytest.mark.parametrize("name", ["Payload", "Run"])
+def test_a_class_of_the_same_name_is_an_argument_like_any_other(name: str) -> None:
+    scope: dict[str, Any] = {name: Event}
+    exec(f"def handle(event: {name!r}) -> None: ...", scope)
+
+    assert read(scope["handle"], {"event": {"id": "a"}}) == Event("a")
+
+
 def test_no_other_argument_goes_with_it() -> None:
     def handle(event: Payload, user_id: int = 0) -> Any: ...
 
