@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from onefold import Bury, Defer, Fixed
+from onefold import Bury, Cancel, Defer, Fixed, Run
+from onefold.worker.handler import running
 from onefold.worker.lines import MOST, Sample, lasted
 from tests.fixtures.place import Place
-from tests.worker.stage import opened, perform, until, working
+from tests.worker.stage import ended, opened, perform, until, working
 
 JOBS = "onefold.worker.jobs"
 
@@ -49,32 +50,62 @@ def test_a_job_that_ends_has_a_line_that_says_how(
         async def later() -> None:
             raise Defer(timedelta(minutes=2))
 
+        @onefold.job
+        async def dropped() -> None:
+            raise Cancel("no longer\nwanted")
+
         async def play() -> dict[str, str]:
-            ids = {job.kind: (await job.aenqueue()).id for job in (good, bad, worse, later)}
+            jobs = (good, bad, worse, later, dropped)
+            ids = {job.kind: (await job.aenqueue()).id for job in jobs}
             async with working(onefold):
                 await until(lambda: len({line["kind"] for line in _ended(caplog)}) == len(ids))
             return ids
 
         ids = perform(play, onefold)
 
-    ended = {line["kind"]: line for line in _ended(caplog)}
+    by_kind = {line["kind"]: line for line in _ended(caplog)}
     assert len(_ended(caplog)) == len(ids)
-    for kind, line in ended.items():
+    for kind, line in by_kind.items():
         assert line["line"].startswith(f"Job {ids[kind]} ({kind}) was ")
         assert (line["job_id"], line["attempt"]) == (ids[kind], 1)
         assert line["duration"] >= 0
-    assert {kind: (line["levelname"], line["state"]) for kind, line in ended.items()} == {
+    assert {kind: (line["levelname"], line["state"]) for kind, line in by_kind.items()} == {
         "good": ("INFO", "completed"),
         "bad": ("WARNING", "retrying"),
         "worse": ("ERROR", "dead"),
         "later": ("INFO", "scheduled"),
+        "dropped": ("INFO", "cancelled"),
     }
-    assert "was completed in attempt 1 after " in ended["good"]["line"]
-    assert "next try in 3600 s: builtins.ValueError: no such luck" in ended["bad"]["line"]
-    assert (ended["bad"]["retry_in"], ended["later"]["retry_in"]) == (3600, 120)
+    assert "was completed in attempt 1 after " in by_kind["good"]["line"]
+    assert "next try in 3600 s: builtins.ValueError: no such luck" in by_kind["bad"]["line"]
+    assert by_kind["dropped"]["line"].endswith(": no longer")
+    assert (by_kind["bad"]["retry_in"], by_kind["later"]["retry_in"]) == (3600, 120)
     started = [line["line"] for line in _lines(caplog, logging.DEBUG)]
     assert sum(line.endswith("was taken for attempt 1.") for line in started) == len(ids)
     assert sum(line.endswith("has started attempt 1.") for line in started) == len(ids)
+
+
+def test_a_failure_after_the_transaction_that_completes_a_job_names_that_job(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(place) as onefold:
+
+        @onefold.job
+        def late(run: Run) -> None:
+            with run.transaction():
+                pass
+            raise ValueError("too late")
+
+        async def play() -> str:
+            job_id = (await late.aenqueue()).id
+            async with working(onefold):
+                await ended(onefold, job_id)
+            return job_id
+
+        job_id = perform(play, onefold)
+
+    (record,) = [record for record in caplog.records if "failed afterwards" in record.getMessage()]
+    assert record.__dict__["job_id"] == job_id
 
 
 def test_above_a_rate_lines_are_counted_instead(caplog: pytest.LogCaptureFixture) -> None:
@@ -96,14 +127,19 @@ def test_above_a_rate_lines_are_counted_instead(caplog: pytest.LogCaptureFixture
 
 def test_the_rest_is_counted_when_the_second_is_over(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, JOBS)
+    contexts: list[Any] = []
+    caplog.handler.addFilter(lambda _: contexts.append(running.get()) is None)
 
     async def play() -> None:
+        handled: Any = "a job that its own transaction has completed"
+        running.set(handled)
         sample = Sample(most=1)
         assert [sample.admits(), sample.admits()] == [True, False]
         await until(lambda: _lines(caplog, logging.INFO))
 
     asyncio.run(play())
     assert "1 more jobs ended" in _lines(caplog, logging.INFO)[0]["line"]
+    assert contexts == [None], "the line is about no single job"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ STATES: Final[dict[JobOutcome, str]] = {
 LEVELS: Final[dict[JobOutcome, int]] = {"dead": logging.ERROR, "retried": logging.WARNING}
 
 SHOWN: Final = 200
-"""Characters of an error's message in a line of the log."""
+"""Characters of an error's message, or of a reason, in a line of the log."""
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
@@ -162,6 +162,11 @@ def _known(job: Job, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
 
 
 def _why(word: Verdict, error: Mapping[str, Any] | None) -> str:
-    message = str((error or {}).get("message") or "").partition("\n")[0]
-    parts = [part for part in (word.error_type, message[:SHOWN]) if part]
-    return ": ".join(parts) or word.reason or "as asked"
+    message = _line(str((error or {}).get("message") or ""))
+    parts = [part for part in (word.error_type, message) if part]
+    return ": ".join(parts) or _line(word.reason or "") or "as asked"
+
+
+def _line(text: str) -> str:
+    """The first line of a text, as much of it as is shown."""
+    return "".join(text.splitlines()[:1])[:SHOWN]

@@ -142,7 +142,8 @@ class Executor:
         def work() -> None:
             # Not written down here: the loop may have given this thread up, and said so.
             self._done.append((held, self._call(held, args, kwargs)))
-            self._loop.call_soon_threadsafe(self._collect)
+            # Not in the context of this job: what others have ended is collected with it.
+            self._loop.call_soon_threadsafe(self._collect, context=self._context.copy())
 
         errand = self._threads.submit(work, self._context.copy())
         held.stop = errand.interrupt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ class Sample:
     def admits(self) -> bool:
         """Whether one more line may be logged."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(1.0, self.tell)
+            # In no job's context: the line is about several.
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(1.0, self.tell, context=Context())
         if self._logged < self._most:
             self._logged += 1
             return True

@@ -165,6 +165,7 @@ class Producer:
                 " run again.",
                 held.job.id,
                 word.error,
+                extra=job_fields(held.job),
             )
         self._drop(held)
         self._accepted(held, verdict.FINISHED, "completed")
