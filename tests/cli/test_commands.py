@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,26 @@ def test_without_its_parts_the_command_line_says_what_to_install() -> None:
         assert done.returncode == 2
         assert "pip install 'onefold[cli]'" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("part", ["starlette", "granian", "aiohttp"])
+def test_without_its_parts_the_server_says_what_to_install(part: str, tmp_path: Path) -> None:
+    program = f"import sys; sys.modules[{part!r}] = None\nfrom onefold.cli import main; main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "serve", "--database", "sqlite:///jobs.db", "--port", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("onefold: ")
+    assert "pip install 'onefold[server]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_error_of_the_caller_is_a_sentence_and_status_2(onefold_command: Run) -> None:

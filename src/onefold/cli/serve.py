@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -103,6 +104,9 @@ def serve(
     try:
         from onefold.server import serving
         from onefold.server.settings import ServerSettings
+
+        if push:
+            import_module("onefold.push.courier")  # which each process imports when it starts
     except ImportError as error:
         raise UsageError(
             f"The server needs more than the command line (there is no {error.name}):"

@@ -27,6 +27,12 @@ from onefold.server.metrics import counted_together
 from onefold.server.settings import ServerSettings
 from onefold.worker import lifeline
 
+with Needs("onefold[server]"):
+    from granian.constants import HTTPModes, Interfaces, Loops
+    from granian.http import HTTP1Settings, HTTP2Settings
+    from granian.log import LogLevels
+    from granian.server import Server as Granian
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -108,12 +114,6 @@ def serve(order: Order, target: str) -> None:
 
     `target` is a function that gives a process its application, as `module:function`.
     """
-    with Needs("onefold[server]"):
-        from granian.constants import HTTPModes, Interfaces, Loops
-        from granian.http import HTTP1Settings, HTTP2Settings
-        from granian.log import LogLevels
-        from granian.server import Server as Granian
-
     anonymous = is_loopback(order.host)
     order = msgspec.structs.replace(
         order,
