@@ -85,6 +85,13 @@ def test_a_declared_queue_is_paused_before_it_has_any_job(place: Place) -> None:
         assert send.kind == "send"
 
 
+def test_the_queue_of_a_schedule_is_paused_before_its_first_tick(place: Place) -> None:
+    with place.open() as onefold:
+        onefold.schedule("nightly", "0 3 * * *", kind="report", queue="reports")
+        onefold.pause("reports")
+        assert settings(onefold, "reports").paused
+
+
 def test_declaring_nothing_says_nothing(place: Place) -> None:
     with place.open() as onefold:
         onefold.declare_queues()

@@ -34,7 +34,7 @@ class QueueCalls:
         """Give no more jobs of a queue to any worker. What is running goes on.
 
         A queue that is not known is an `InvalidInput`: one that this code does not declare, and of
-        which the database has neither settings nor jobs.
+        which the database has no settings, schedules or jobs.
         """
         self._conductor.run(_pause(queue, self._declared_queues()))
 

@@ -74,8 +74,8 @@ def check_known(sql: Sql, queue: str, declared: Collection[str]) -> Operation[No
     more = ", …" if len(known) > SHOWN else ""
     raise InvalidInput(
         "queue",
-        f"{queue!r} is not known: it has no jobs and no settings, and no job is declared for it"
-        f" here. There are {', '.join(known[:SHOWN])}{more}",
+        f"{queue!r} is not known: it has no jobs, schedules or settings, and no job is declared for"
+        f" it here. There are {', '.join(known[:SHOWN])}{more}",
     )
 
 

@@ -1,5 +1,9 @@
--- One row where something is stored of a queue on this shard: settings, or jobs in any state.
+-- One row where something is stored of a queue on this shard: settings, schedules, or jobs in any
+-- state.
 select 1
 where
     exists (select 1 from onefold.queue as q where q.shard = :shard::smallint and q.name = :queue::text)
     or exists (select 1 from onefold.job as j where j.shard = :shard::smallint and j.queue = :queue::text)
+    or exists (
+        select 1 from onefold.schedule as s where s.shard = :shard::smallint and s.queue = :queue::text
+    )
