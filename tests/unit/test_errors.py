@@ -231,3 +231,9 @@ def test_an_outdated_schema_names_the_command() -> None:
     assert "Run `onefold migrate --database postgresql://host/db` and" in str(missing)
     assert "is at schema 1" in str(old)
     assert "--schema app`" in str(old)
+
+
+def test_the_command_for_an_outdated_schema_can_be_pasted_into_a_shell() -> None:
+    url = "postgresql:///db?host=%2Ftmp&port=1"
+
+    assert f"--database '{url}'` and" in str(SchemaOutdated(found=0, needed=5, where=url))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from onefold.errors.root import OnefoldError
@@ -82,7 +83,7 @@ class SchemaOutdated(DatabaseError):
     def __init__(self, *, found: int, needed: int, where: str, schema: str = "onefold") -> None:
         """`found` is 0 where there are no tables at all; `schema` is PostgreSQL's."""
         state = f"is at schema {found}" if found else "has no Onefold tables"
-        command = f"onefold migrate --database {where}"
+        command = f"onefold migrate --database {shlex.quote(where)}"
         if schema != "onefold":
             command += f" --schema {schema}"
         super().__init__(
