@@ -55,6 +55,10 @@ class Proxy:
         with self._lock:
             self._losing = number
 
+    def lead_to(self, server_url: str) -> None:
+        """Connect to another server from now on."""
+        self._parts = conninfo_to_dict(server_url)
+
     def hang_up(self) -> None:
         """Lose the answer to the next commit, cut all connections, and refuse others."""
         self._hangs_up = True

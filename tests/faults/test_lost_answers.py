@@ -13,6 +13,7 @@ from onefold.claims import Replay, Won
 from tests.faults.callers import Caller
 from tests.faults.proxy import Proxy
 from tests.faults.servers import PATIENCE, until
+from tests.fixtures.postgres import PostgresServer
 
 LEASE = timedelta(minutes=1)
 
@@ -289,6 +290,38 @@ def test_a_commit_that_never_arrived_is_not_taken_for_one(
 
     assert proxy.lost == 1
     assert caller("get", enqueued.id).state == "cancelled"
+
+
+def test_another_server_does_not_know_the_commit(
+    proxy: Proxy,
+    migrated: str,
+    make_caller: Callable[[Onefold], Caller],
+    observer: psycopg.Connection,
+    *,
+    own_postgres: PostgresServer,
+    postgres_url: str,
+) -> None:
+    """As after a failover: it has committed a transaction of the same number, which is another."""
+    with Onefold(own_postgres.url, schema=migrated) as first:
+        first.migrate()
+    with psycopg.connect(own_postgres.url) as connection:
+        newest = _newest_transaction(connection)
+    until(lambda: any(_newest_transaction(observer) > newest + 100 for _ in range(200)))
+    proxy.lead_to(own_postgres.url)
+    caller = make_caller(Onefold(proxy.url, schema=migrated))
+    caller("find")
+    proxy.lose_answers()
+    proxy.lead_to(postgres_url)
+
+    stored = caller("enqueue_many", [NewJob("mail", unique_key="k"), NewJob("mail")])
+
+    assert proxy.lost == 1
+    assert {job.id for job in caller("find")} == {job.id for job in stored}
+
+
+def _newest_transaction(connection: psycopg.Connection) -> int:
+    ((number,),) = connection.execute("select pg_current_xact_id()::text::bigint").fetchall()
+    return int(number)
 
 
 def test_a_commit_that_stays_open_is_given_up(

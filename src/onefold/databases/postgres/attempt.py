@@ -42,9 +42,15 @@ IMPATIENT: Final = b"set local lock_timeout = 50"
 # A process that is frozen between two statements must not keep its rows from those who rescue them.
 AWAKE: Final = b"set local idle_in_transaction_session_timeout = 15000"
 
-# The number of the transaction, by which the server knows what became of it.
+# The number of the transaction, by which the server knows what became of it. Another server has
+# other transactions under the same numbers, and so has one that was promoted meanwhile.
 NUMBER: Final = b"select pg_current_xact_id()::text"
-STATUS: Final = b"select pg_xact_status(%s::text::xid8)"
+_SERVER: Final = b"system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+SERVER: Final = b"select " + _SERVER + b" from pg_control_system()"
+STATUS: Final = (
+    b"select case when " + _SERVER + b" = %s::text then pg_xact_status(%s::text::xid8) end"
+    b" from pg_control_system()"
+)
 
 FEW_ROWS: Final = 10
 
@@ -86,6 +92,8 @@ class Session(psycopg.Connection[TupleRow]):
     """A connection with a cursor of ours, and a count of the server's answers."""
 
     answers: int = 0
+    server: str | None = None
+    """What `SERVER` has said: known once a transaction of several statements has begun."""
 
     def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange with the server goes through here."""
@@ -103,6 +111,8 @@ class AsyncSession(psycopg.AsyncConnection[TupleRow]):
     """`Session`, awaited."""
 
     answers: int = 0
+    server: str | None = None
+    """What `SERVER` has said: known once a transaction of several statements has begun."""
 
     async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange with the server goes through here."""
@@ -152,7 +162,9 @@ class Attempt:
         try:
             result = run(build(sql), self._execute)
             if self._begun:
-                effort.unconfirmed = Unconfirmed(self._number, result)
+                effort.unconfirmed = Unconfirmed(
+                    self._number, self._connection.server or "", result
+                )
                 self._cursor.execute(COMMIT, prepare=False)
         except BaseException:
             with suppress(psycopg.Error):
@@ -163,13 +175,26 @@ class Attempt:
 
     def _is_committed(self, earlier: Unconfirmed) -> bool:
         """What became of a commit whose answer was lost; raises `StillOpen` while that is open."""
+        if not earlier.server:
+            return False
+        asked = [earlier.server, earlier.number]
         try:
-            ((status,),) = self._connection.execute(STATUS, [earlier.number]).fetchall()
+            ((status,),) = self._connection.execute(STATUS, asked).fetchall()
         except psycopg.errors.InvalidParameterValue:
-            return False  # this server has not come to that number yet: it is another one
+            return False  # a number that this server has not come to
         if status == "in progress":
             raise StillOpen
         return bool(status == "committed")
+
+    def _server(self) -> str:
+        """Which server this is; empty where it does not tell."""
+        try:
+            ((server,),) = self._connection.execute(SERVER).fetchall()
+        except psycopg.Error:
+            if self._connection.closed:
+                raise
+            return ""
+        return str(server)
 
     def _execute(self, statement: Statement) -> Rows:
         if (answer := self._answers.pop(id(statement), None)) is not None:
@@ -178,6 +203,8 @@ class Attempt:
             return self._send_together([statement, *statement.ahead])
         if self._begun or not self._write or statement.travels:
             return execute(self._cursor, statement, self._clock)
+        if not statement.alone and self._connection.server is None:
+            self._connection.server = self._server()
         with self._flight():
             self._connection.execute(BEGIN, prepare=False)
             self._connection.execute(self._patience, prepare=False)
@@ -241,7 +268,9 @@ class AsyncAttempt:
         try:
             result = await run_async(build(sql), self._execute)
             if self._begun:
-                effort.unconfirmed = Unconfirmed(self._number, result)
+                effort.unconfirmed = Unconfirmed(
+                    self._number, self._connection.server or "", result
+                )
                 await self._cursor.execute(COMMIT, prepare=False)
         except Exception:
             with suppress(psycopg.Error):
@@ -258,14 +287,26 @@ class AsyncAttempt:
         return result
 
     async def _is_committed(self, earlier: Unconfirmed) -> bool:
+        if not earlier.server:
+            return False
+        asked = [earlier.server, earlier.number]
         try:
-            answer = await self._connection.execute(STATUS, [earlier.number])
+            answer = await self._connection.execute(STATUS, asked)
         except psycopg.errors.InvalidParameterValue:
             return False
         ((status,),) = await answer.fetchall()
         if status == "in progress":
             raise StillOpen
         return bool(status == "committed")
+
+    async def _server(self) -> str:
+        try:
+            ((server,),) = await (await self._connection.execute(SERVER)).fetchall()
+        except psycopg.Error:
+            if self._connection.closed:
+                raise
+            return ""
+        return str(server)
 
     async def _execute(self, statement: Statement) -> Rows:
         if (answer := self._answers.pop(id(statement), None)) is not None:
@@ -274,6 +315,8 @@ class AsyncAttempt:
             return await self._send_together([statement, *statement.ahead])
         if self._begun or not self._write or statement.travels:
             return await aexecute(self._cursor, statement, self._clock)
+        if not statement.alone and self._connection.server is None:
+            self._connection.server = await self._server()
         async with self._flight() as self._pipeline:
             await self._connection.execute(BEGIN, prepare=False)
             await self._connection.execute(self._patience, prepare=False)

@@ -31,6 +31,7 @@ class Unconfirmed(msgspec.Struct, frozen=True):
     """A transaction whose commit was sent, and what its operation answers if it was committed."""
 
     number: str
+    server: str
     result: Any
 
 
