@@ -239,9 +239,12 @@ async def test_a_handler_that_ends_the_transaction_is_told_to_leave_it(
     await engine.dispose()
 
 
-@pytest.mark.parametrize(
+UNSHARED = pytest.mark.parametrize(
     ("options", "why"), [({"use_cache": False}, "use_cache"), ({"scope": "function"}, "scope")]
 )
+
+
+@UNSHARED
 def test_a_session_that_nobody_shares_is_refused(onefold: Onefold, options: Any, why: str) -> None:
     _, idempotency = bare_fastapi(onefold)
 
@@ -249,6 +252,24 @@ def test_a_session_that_nobody_shares_is_refused(onefold: Onefold, options: Any,
 
         @idempotency(principal=anybody, transaction=fastapi.Depends(anybody, **options))
         async def pay() -> None: ...
+
+
+@UNSHARED
+@pytest.mark.parametrize("is_default", [True, False])
+def test_so_is_an_endpoint_that_has_another_one(
+    onefold: Onefold, options: Any, why: str, *, is_default: bool
+) -> None:
+    _, idempotency = bare_fastapi(onefold)
+    own = fastapi.Depends(anybody, **options)
+
+    async def pay(session: Annotated[str, own]) -> None: ...
+
+    async def pay_by_default(session: str = own) -> None: ...
+
+    with pytest.raises(ConflictingOptions, match=f"session must not be .* {why}"):
+        idempotency(principal=anybody, transaction=fastapi.Depends(anybody))(
+            pay_by_default if is_default else pay
+        )
 
 
 def test_a_dependency_that_is_not_said_to_be_one_is_refused(onefold: Onefold) -> None:

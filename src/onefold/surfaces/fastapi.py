@@ -108,7 +108,7 @@ class Idempotency(starlette.Idempotency):
             route.is_plain = not inspect.iscoroutinefunction(endpoint)
             given: Any = route.policy.transaction
             if isinstance(given, params.Depends):
-                _check_shared(given)
+                _check_shared(given, endpoint)
             elif inspect.isasyncgenfunction(given) or inspect.isgeneratorfunction(given):
                 raise InvalidInput("transaction", f"must be Depends({given.__name__}) here")
             else:
@@ -161,15 +161,24 @@ def _wrapped(endpoint: Callable[..., Any], route: Route) -> Callable[..., Any]:
     return wrapper
 
 
-def _check_shared(dependency: params.Depends) -> None:
+def _check_shared(given: params.Depends, endpoint: Callable[..., Any]) -> None:
     """Refuse a session that the endpoint would not share, or that ends before its answer."""
+    _check_options(given, "transaction")
+    hints = get_type_hints(endpoint, include_extras=True)
+    for name, parameter in inspect.signature(endpoint).parameters.items():
+        for said in (parameter.default, *getattr(hints.get(name), "__metadata__", ())):
+            if isinstance(said, params.Depends) and said.dependency is given.dependency:
+                _check_options(said, name)
+
+
+def _check_options(dependency: params.Depends, field: str) -> None:
     if not dependency.use_cache:
         raise ConflictingOptions(
-            "transaction", "must not be a Depends with use_cache=False, which gives each its own"
+            field, "must not be a Depends with use_cache=False, which gives each its own"
         )
     if getattr(dependency, "scope", None) == "function":
         raise ConflictingOptions(
-            "transaction",
+            field,
             'must not be a Depends with scope="function", which ends before the answer is there to'
             " be committed",
         )
