@@ -64,3 +64,15 @@ def test_a_module_that_fails_is_told_from_one_that_is_not_there(
         load_app(f"{module}:onefold")
 
     assert "Traceback" in caplog.text
+
+
+def test_the_traceback_of_a_module_has_no_password(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "open_shop.py").write_text(SHOP.replace("sqlite:///shop.db", "mysql://u:hush@h/db"))
+
+    with pytest.raises(UsageError):
+        load_app("open_shop:onefold")
+
+    assert 'Onefold("mysql://u:***@h/db")' in caplog.text
+    assert "hush" not in caplog.text

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onefold import InvalidInput, Onefold, UsageError
+from onefold.cli import without_passwords
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -44,14 +46,19 @@ def _import(name: str, target: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            log.exception("%s failed while it was imported.", name)
-            raise UsageError(f"The module {name!r} cannot be imported: {error!r}.") from error
+            raise _failed(name, error) from error
         raise InvalidInput(
             "app", f"{target!r}: there is no module {error.name!r} here or among what is installed"
         ) from None
     except Exception as error:
-        log.exception("%s failed while it was imported.", name)
-        raise UsageError(f"The module {name!r} cannot be imported: {error!r}.") from error
+        raise _failed(name, error) from error
+
+
+def _failed(name: str, error: Exception) -> UsageError:
+    """Log the traceback. A line of the module may have the URL of a database."""
+    text = without_passwords(traceback.format_exc())
+    log.error("%s failed while it was imported.\n%s", name, text)
+    return UsageError(f"The module {name!r} cannot be imported: {error!r}.")
 
 
 def _name(found: object) -> str:
