@@ -9,7 +9,7 @@ import pytest
 
 from onefold import Busy, DatabaseBusy, LeaseLost
 from onefold.claims import Claim, Mismatch, Replay, Unknown, Won
-from onefold.model.claim import JOINED_RETRY, ClaimKey, Found, Holding, Wanted
+from onefold.model.claim import JOINED_RETRY, TAKEOVERS, ClaimKey, Found, Holding, Wanted
 from onefold.model.moment import from_micros
 from onefold.operations import claims
 from onefold.operations.statement import Sql, Statement
@@ -374,4 +374,4 @@ def test_a_claim_is_left_unknown_under_its_fence() -> None:
 
     statement = run.answer("abandon_claims", [("me",)])
 
-    assert [row[-2:] for row in statement.rows] == [("me", 7)]
+    assert [row[-3:] for row in statement.rows] == [("me", 7, TAKEOVERS.index("refuse"))]
