@@ -13,9 +13,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
-from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
+from onefold import ConflictingOptions, DatabaseBusy, InvalidInput, Onefold, UsageError
+from onefold.databases.transactions import Given
 from onefold.surfaces.fastapi import Idempotency, Once, once_of
 from onefold.surfaces.options import KeyRules
+from onefold.surfaces.stage import AsyncStage, Close, Open
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
@@ -180,6 +182,24 @@ async def test_what_a_dependency_has_written_is_not_lost_with_its_connection(
     await engine.dispose()
 
     assert (talk.status, effects.numbers, effects.claims) == (503, [], [])
+
+
+@BOTH
+async def test_nor_where_the_request_waits_for_another_one(
+    onefold: Onefold, store: Store, effects: Effects
+) -> None:
+    """Each look at a key that is taken ends with a rollback."""
+    engine = async_engine_of(store, "asyncpg" if store.dialect == "postgres" else "aiosqlite")
+    _, idempotency = bare_fastapi(onefold)
+
+    async with AsyncSession(engine) as session:
+        stage = AsyncStage(idempotency.desk.conductor, Given(session))
+        await session.execute(text(effects.insert(1)))
+        await stage.perform(Open())
+        await stage.perform(Close(commit=False))
+        with pytest.raises(DatabaseBusy):
+            await stage.perform(Open())
+    await engine.dispose()
 
 
 @pytest.mark.parametrize("mode", [OURS_POSTGRES], ids=str)

@@ -16,12 +16,13 @@ from contextlib import (
     contextmanager,
 )
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from onefold.databases.borrowed import borrow, refusals
-from onefold.errors import UsageError, WrongConnection
+from onefold.errors import DatabaseBusy, UsageError, WrongConnection
 from onefold.operations.statement import Statement
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ Blocking: TypeAlias = AbstractContextManager[Any]
 Awaited: TypeAlias = AbstractAsyncContextManager[Any]
 
 
-class Given(msgspec.Struct, frozen=True):
+class Given(msgspec.Struct):
     """A connection or session of a request's own. A transaction that it has begun is ours to end.
 
     Frameworks give it to several functions of one request: one that has read, say to find out who
@@ -52,6 +53,18 @@ class Given(msgspec.Struct, frozen=True):
     """
 
     lent: Any
+    is_spent: bool = False
+    """Whether such a transaction was joined: once it has ended, what they wrote is gone."""
+
+    def has_begun(self) -> bool:
+        """Whether there is a transaction to join, for this one time."""
+        if self.is_spent:
+            raise DatabaseBusy(
+                "the session of this request was rolled back, with what others wrote in it",
+                waited=timedelta(0),
+            )
+        self.is_spent = _has_begun(self.lent)
+        return self.is_spent
 
 
 _begun_here: ContextVar[Begun | None] = ContextVar("onefold_begun", default=None)
@@ -257,7 +270,7 @@ def _begin(target: object, database: Database) -> Blocking:
     if target is None:
         return _own(database)
     if isinstance(target, Given):
-        if _has_begun(target.lent):
+        if target.has_begun():
             return _session(target.lent)
         target = target.lent
     for name in _names(target):
@@ -274,7 +287,7 @@ def _abegin(target: object, database: Database) -> Awaited:
     if target is None:
         return _aown(database)
     if isinstance(target, Given):
-        if _has_begun(target.lent):
+        if target.has_begun():
             return _async_session(target.lent)
         target = target.lent
     for name in _names(target):
