@@ -85,13 +85,6 @@ def test_an_error_of_the_world_is_a_sentence_and_status_1(onefold_command: Run) 
         assert "Traceback" not in done.stderr
 
 
-def test_a_database_must_be_named(onefold_command: Run) -> None:
-    done = onefold_command("migrate")
-
-    assert done.returncode == 2
-    assert "ONEFOLD_DATABASE" in done.stderr
-
-
 def test_the_package_is_the_command_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "onefold", "version"], capture_output=True, text=True, check=False
