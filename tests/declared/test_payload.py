@@ -130,7 +130,7 @@ def test_it_may_be_imported_for_checkers_only() -> None:
 @pytest.mark.parametrize("name", ["Payload", "Run"])
 def test_a_class_of_the_same_name_is_an_argument_like_any_other(name: str) -> None:
     scope: dict[str, Any] = {name: Event}
-    exec(f"def handle(event: {name!r}) -> None: ...", scope)
+    exec(f"def handle(event: {name}) -> None: ...", scope)  # Its name is text, as in this module.
 
     assert read(scope["handle"], {"event": {"id": "a"}}) == Event("a")
 

@@ -9,6 +9,7 @@ from onefold.calls.outside import warn_if_inside
 from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
 from onefold.calls.results import JobResults
 from onefold.databases.gathering import Shared
+from onefold.databases.transactions import innermost
 from onefold.errors import InvalidInput, JobNotFound, WrongState
 from onefold.model import given
 from onefold.model.awaited import asking
@@ -121,28 +122,32 @@ class JobCalls(HistoryCalls):
         The answer's `duplicate` says which. Within a caller's transaction, with the default
         `on_duplicate="keep"`, the holder may already have run when you commit.
         """
-        warn_if_inside(self._conductor, kind)
+        if innermost.get() is not None:
+            warn_if_inside(self._conductor, kind)
         return self._conductor.run(self._enqueue_one(kind, payload, options))
 
     async def aenqueue(
         self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
         """`enqueue`, awaited."""
-        warn_if_inside(self._conductor, kind)
+        if innermost.get() is not None:
+            warn_if_inside(self._conductor, kind)
         return await self._conductor.arun(self._enqueue_one(kind, payload, options))
 
     def enqueue_many(
         self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
     ) -> EnqueuedMany:
         """Store many jobs, all or nothing, and answer for each, in order."""
-        warn_if_inside(self._conductor)
+        if innermost.get() is not None:
+            warn_if_inside(self._conductor)
         return self._conductor.run(self._enqueue(new_jobs, options))
 
     async def aenqueue_many(
         self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
     ) -> EnqueuedMany:
         """`enqueue_many`, awaited."""
-        warn_if_inside(self._conductor)
+        if innermost.get() is not None:
+            warn_if_inside(self._conductor)
         return await self._conductor.arun(self._enqueue(new_jobs, options))
 
     def _enqueue(self, new_jobs: Sequence[NewJob], options: CallOptions) -> Procedure[EnqueuedMany]:

@@ -67,14 +67,14 @@ class Given(msgspec.Struct):
         return self.is_spent
 
 
-_begun_here: ContextVar[Begun | None] = ContextVar("onefold_begun", default=None)
+innermost: ContextVar[Begun | None] = ContextVar("onefold_begun", default=None)
 """The transaction whose block this is. Tasks that are started inside inherit it, and threads with a
 copy of the context, so it says itself when it is over."""
 
 
 def begun_here(database: Database | None = None) -> Begun | None:
     """The innermost transaction of ours that is open where this is called, on this database."""
-    here = _begun_here.get()
+    here = innermost.get()
     while here is not None and (here.is_over or not here.is_on(database)):
         here = here.outer
     return here
@@ -109,13 +109,13 @@ class Begun:
         """What follows in this context is inside of it, until it is over."""
         if (here := begun_here()) is not self:
             self.outer = here
-        _begun_here.set(self)
+        innermost.set(self)
 
     def leave(self) -> None:
         """It is over, here and wherever it was entered."""
         self.is_over = True
-        if _begun_here.get() is self:
-            _begun_here.set(self.outer)
+        if innermost.get() is self:
+            innermost.set(self.outer)
 
     @contextmanager
     def entered(self) -> Generator[Begun]:
