@@ -291,5 +291,6 @@ def test_an_answer_has_only_what_its_caller_needs() -> None:
     public = {name for name in dir(Enqueued) if not name.startswith("_")}
     fields = {"id", "duplicate", "inserted", "state", "mismatch", "replaced"}
     assert public == fields | {"result", "aresult"}
-    many = {name for name in dir(EnqueuedMany(())) if not name.startswith("_")}
+    stored = EnqueuedMany[Any](())
+    many = {name for name in dir(stored) if not name.startswith("_")}
     assert many == {"items", "next", "inserted", "skipped", "index", "count"}

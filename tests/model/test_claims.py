@@ -170,6 +170,7 @@ class ClaimMachine(RuleBasedStateMachine):
         result=RESULTS,
     )
     def once(self, key: str, wish: Wish, end: str, verdict: str, result: object) -> None:
+        found: dict[str, Done | NotDone | None]
         found = {"done": Done("verified"), "not done": NotDone(), "cannot tell": None}
         seen: list[Said] = []
         attempts: list[Attempt] = []

@@ -241,7 +241,7 @@ class Exchange(Claiming):
         fate = unknown or self.policy.fate_of(error)
         failed = self._refusal(problem.outcome_unknown() if unknown else problem.attempt_failed())
         # Stored whole: a tombstone would say that the request was carried out.
-        self.policy = msgspec.structs.replace(self.policy, stream="buffer")
+        self.policy: Policy = msgspec.structs.replace(self.policy, stream="buffer")
         told = yield from self._finish_leased(self.claim, failed, fate)
         return told if unknown or fate == "store" else None
 
