@@ -25,4 +25,4 @@ def test_the_documented_file_is_an_exam_of_its_own(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "9 passed" in run.stdout
+    assert "10 passed" in run.stdout

@@ -89,7 +89,9 @@ class ReplayMany(Scenario):
 
 
 class Delete(Scenario):
-    """Frees the key, explicitly, and stores what waited."""
+    """Stores the successor that waited, which keeps the scope of the deleted job."""
+
+    reusable = False
 
     def prepare(self, onefold: Onefold) -> None:
         self.holder = self.enqueue(onefold, unique_while="exists")

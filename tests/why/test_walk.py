@@ -151,6 +151,9 @@ def suppressed(holder: Any) -> list[str]:
 
 
 def test_a_key_that_nobody_has_is_told_as_free(sqlite_url: str, onefold_command: Run) -> None:
+    with Onefold(sqlite_url) as onefold:
+        onefold.migrate()
+
     told = onefold_command("why", "nobody", "--database", sqlite_url)
     wrong = onefold_command("why", "nobody", "--payload", "{", "--database", sqlite_url)
 
