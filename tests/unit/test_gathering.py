@@ -88,9 +88,9 @@ def fly(waiting: Sequence[Told], transact: Any) -> list[int]:
 def transact(some: Sequence[Waiting]) -> list[Any]:
     """All or nothing: the first bad item fails the transaction."""
     for each in some:
-        if isinstance(each.shared.item, Exception):
-            raise each.shared.item
-    return [each.shared.item for each in some]
+        if isinstance(each.shared.value, Exception):
+            raise each.shared.value
+    return [each.shared.value for each in some]
 
 
 ERRORS = st.sampled_from(
@@ -222,7 +222,7 @@ class TestLanes:
         lane.pending += [Told(number) for number in range(LARGEST_FLIGHT + 3)]
 
         assert len(lane.board()) == LARGEST_FLIGHT
-        assert [one.shared.item for one in lane.board()] == [
+        assert [one.shared.value for one in lane.board()] == [
             LARGEST_FLIGHT, LARGEST_FLIGHT + 1, LARGEST_FLIGHT + 2,
         ]  # fmt: skip
         assert lane.board() == []

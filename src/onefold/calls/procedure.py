@@ -120,7 +120,7 @@ class Conductor:
             return time.sleep(step.seconds)
         if isinstance(step, Gather):
             if self.borrowed is not None:
-                return self.borrowed.transact(step.shared.alone())
+                return self.borrowed.transact(step.shared.alone)
             return self.database.gather(step.shared)
         if self.borrowed is not None:
             return self.borrowed.transact(step.build, write=step.write)
@@ -132,7 +132,7 @@ class Conductor:
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Gather):
             if self.borrowed is not None:
-                return await self.borrowed.atransact(step.shared.alone())
+                return await self.borrowed.atransact(step.shared.alone)
             return await self.database.agather(step.shared)
         if self.borrowed is not None:
             return await self.borrowed.atransact(step.build, write=step.write)

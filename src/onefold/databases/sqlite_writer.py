@@ -279,7 +279,7 @@ class Writer:
         nested = len(errands) > 1
         flights: dict[Hashable, list[Errand]] = {}
         for errand in errands:
-            flights.setdefault(errand.shared.mates, []).append(errand)
+            flights.setdefault(errand.shared.group, []).append(errand)
         for flying in flights.values():
             run(flight(flying), lambda some: self._attempt(some, nested=nested))
         if not nested and errands[0].error is not None:

@@ -20,11 +20,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
 from copy import copy
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 from weakref import ref
 
-import msgspec
-
+from onefold.databases.batching import Item
 from onefold.errors import (
     Closed,
     DatabaseBusy,
@@ -34,9 +33,12 @@ from onefold.errors import (
     SchemaTooNew,
     ShardsDiffer,
 )
-from onefold.operations.statement import Operation, Sql
 
-Item = TypeVar("Item")
+if TYPE_CHECKING:
+    from onefold.operations.statement import Operation, Sql
+
+Shared = Item
+
 T = TypeVar("T")
 
 LARGEST_FLIGHT: Final = 1_000
@@ -55,34 +57,14 @@ class HeldUp(Exception):
     """Somebody holds what an impatient transaction needs."""
 
 
-class Shared(msgspec.Struct, Generic[Item, T], frozen=True):
-    """One item of a plural operation, which may be run together with the items of others."""
-
-    many: Callable[[Sql, Sequence[Item]], Operation[list[T]]]
-    item: Item
-    mates: Hashable
-    """Items that have this in common can be run together, by anybody's `many`."""
-    key: Hashable
-    """What the item may have to wait for."""
-
-    def alone(self) -> Callable[[Sql], Operation[T]]:
-        """The operation of this item alone."""
-
-        def build(sql: Sql) -> Operation[T]:
-            (answer,) = yield from self.many(sql, [self.item])
-            return answer
-
-        return build
-
-
 def just(shared: Shared[Any, T]) -> Callable[[Sql], Operation[list[T]]]:
     """The operation of a flight that somebody is alone on."""
-    return lambda sql: shared.many(sql, [shared.item])
+    return lambda sql: shared.many(sql, [shared.value])
 
 
 def together(waiting: Sequence[Waiting]) -> Callable[[Sql], Operation[list[Any]]]:
     """The operation of all items of a flight."""
-    items = [each.shared.item for each in waiting]
+    items = [each.shared.value for each in waiting]
     return lambda sql: waiting[0].shared.many(sql, items)
 
 
@@ -263,14 +245,14 @@ class Lanes(Generic[W]):
 
     def of(self, shared: Shared[Any, Any], *, held: bool) -> Lane[W]:
         """The lane of an item: its key's own, where that is held, or the common one."""
-        own = self._lanes.get((shared.mates, shared.key))
+        own = self._lanes.get((shared.group, shared.key))
         if own is not None:
             return own
         key = shared.key if held else None
-        return self._lanes.setdefault((shared.mates, key), Lane(patient=held, crowd=self._crowd))
+        return self._lanes.setdefault((shared.group, key), Lane(patient=held, crowd=self._crowd))
 
     def leave(self, shared: Shared[Any, Any], lane: Lane[W]) -> None:
         """Forget a lane that nobody is in. May be said twice: another in its place stays."""
-        key = (shared.mates, shared.key if lane.patient else None)
+        key = (shared.group, shared.key if lane.patient else None)
         if lane.is_empty and self._lanes.get(key) is lane:
             del self._lanes[key]

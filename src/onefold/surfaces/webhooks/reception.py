@@ -306,7 +306,7 @@ def _joined(procedure: Procedure[Any]) -> Scene[Any]:
         while True:
             assert not isinstance(step, Pause)
             try:
-                done = yield Held(step.shared.alone() if isinstance(step, Gather) else step.build)
+                done = yield Held(step.shared.alone if isinstance(step, Gather) else step.build)
             except Exception as error:  # noqa: BLE001 - the procedure's to answer or pass on
                 step = procedure.throw(error)
             else:
