@@ -76,7 +76,7 @@ class Tenant(
         anything that is not a connection to this database.
         """
         database = self._conductor.database
-        borrowed = borrow(connection, database, clock=self._conductor.clock)
+        borrowed = borrow(connection, database)
         borrowed.check()
         return Within(self._conductor.lent(borrowed), self._tenant)
 

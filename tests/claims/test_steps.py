@@ -327,7 +327,7 @@ async def test_what_a_joined_request_does_has_no_steps(requests: Requests) -> No
 def transaction(onefold: Onefold) -> Generator[Any]:
     """A transaction of Onefold's own, whatever the database."""
     conductor = onefold._conductor
-    with begin(None, conductor.database, conductor.clock) as begun:
+    with begin(None, conductor.database) as begun:
         yield begun.connection
 
 

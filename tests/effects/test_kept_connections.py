@@ -17,22 +17,22 @@ def database(sqlite_url: str) -> SqliteDatabase:
     onefold.migrate()
     found = onefold._conductor.database
     assert isinstance(found, SqliteDatabase)
-    with begin(None, found, lambda: None) as begun:
+    with begin(None, found) as begun:
         begun.connection.execute("create table note (text text)")
     return found
 
 
 def count(database: SqliteDatabase) -> int:
-    with begin(None, database, lambda: None) as begun:
+    with begin(None, database) as begun:
         found: int = begun.connection.execute("select count(*) from note").fetchone()[0]
         return found
 
 
 def test_the_next_transaction_has_the_connection_of_the_last(database: SqliteDatabase) -> None:
-    with begin(None, database, lambda: None) as begun:
+    with begin(None, database) as begun:
         first = begun.connection
         first.row_factory = sqlite3.Row
-    with begin(None, database, lambda: None) as begun:
+    with begin(None, database) as begun:
         assert begun.connection is first
         assert begun.connection.execute("select 1").fetchone() == (1,)
     database.close()
@@ -40,7 +40,7 @@ def test_the_next_transaction_has_the_connection_of_the_last(database: SqliteDat
 
 def test_what_was_rolled_back_is_not_in_the_next_one(database: SqliteDatabase) -> None:
     def write() -> None:
-        with begin(None, database, lambda: None) as begun:
+        with begin(None, database) as begun:
             begun.connection.execute("insert into note values ('lost')")
             raise LookupError
 
@@ -52,18 +52,18 @@ def test_what_was_rolled_back_is_not_in_the_next_one(database: SqliteDatabase) -
 
 def test_an_awaited_transaction_is_kept_and_rolled_back_likewise(database: SqliteDatabase) -> None:
     async def fail(first: Any) -> None:
-        async with abegin(None, database, lambda: None) as begun:
+        async with await abegin(None, database) as begun:
             assert begun.connection is first
             await begun.connection.execute("insert into note values ('lost')")
             raise LookupError
 
     async def scene() -> None:
-        async with abegin(None, database, lambda: None) as begun:
+        async with await abegin(None, database) as begun:
             first = begun.connection
             await first.execute("insert into note values ('kept')")
         with pytest.raises(LookupError):
             await fail(first)
-        async with abegin(None, database, lambda: None) as begun:
+        async with await abegin(None, database) as begun:
             assert begun.connection is first
 
     asyncio.run(scene())
@@ -75,18 +75,18 @@ def test_who_is_cancelled_while_beginning_leaves_a_clean_connection(
     database: SqliteDatabase,
 ) -> None:
     async def waiting() -> None:
-        async with abegin(None, database, lambda: None):
+        async with await abegin(None, database):
             raise AssertionError("another transaction has the lock")
 
     async def scene() -> None:
-        with begin(None, database, lambda: None):
+        with begin(None, database):
             waits = asyncio.ensure_future(waiting())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             waits.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waits
-        async with abegin(None, database, lambda: None) as begun:
+        async with await abegin(None, database) as begun:
             await begun.connection.execute("insert into note values ('after')")
 
     asyncio.run(scene())

@@ -203,13 +203,13 @@ def _take(onefold: Onefold, colour: Colour) -> ColouredRun:
 
 async def _use_many(onefold: Onefold, colour: Colour, pool: Any) -> None:
     """Have several connections open at once, and idle afterwards."""
-    database, clock = onefold._conductor.database, onefold._conductor.clock
+    database = onefold._conductor.database
     async with AsyncExitStack() as at_once:
         for _ in range(CONNECTIONS):
             if colour == "async":
-                begun = await at_once.enter_async_context(abegin(pool, database, clock))
+                begun = await at_once.enter_async_context(await abegin(pool, database))
             else:
-                begun = at_once.enter_context(begin(pool, database, clock))
+                begun = at_once.enter_context(begin(pool, database))
             await _execute(begun.connection, colour)
 
 

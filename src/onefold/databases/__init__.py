@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from onefold.errors import InvalidInput
 from onefold.operations.statement import Operation, Sql
@@ -16,7 +18,7 @@ from onefold.operations.statement import Operation, Sql
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from onefold.databases.gathering import Shared
+    from onefold.databases.batching import Item
     from onefold.operations.migrations import Identity, Migration
 
 T = TypeVar("T")
@@ -28,6 +30,13 @@ Clock: TypeAlias = Callable[[], int | None]
 
 Build: TypeAlias = Callable[[Sql], Operation[T]]
 """Makes the operation anew for every try: a retried transaction starts from the beginning."""
+
+
+class Transact(Struct, Generic[T], frozen=True):
+    """A command: run an operation in a transaction."""
+
+    build: Build[T]
+    write: bool = True
 
 
 Ring: TypeAlias = Callable[[str | None], None]
@@ -45,28 +54,38 @@ class Bell(Protocol):
         ...
 
 
-class Database(Protocol):
-    """What an application needs of a database, sync and async."""
+class Store(Protocol):
+    """Runs operations: a database in transactions of its own, a borrowed connection in one."""
 
-    sql: Sql
-    label: str
-    """The database for people: its URL without a password."""
+    @property
+    def database(self) -> Database:
+        """The database itself, or the one that the connection is connected to."""
+        ...
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation in a transaction of our own."""
+        """Run an operation in a transaction."""
         ...
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """`transact`, awaited."""
         ...
 
-    def gather(self, shared: Shared[Any, T]) -> T:
-        """Run an item of a plural operation, together with others that are asked for now."""
+    def batch(self, item: Item[Any, T]) -> T:
+        """Run an item of a plural operation, committed together with items of other callers."""
         ...
 
-    async def agather(self, shared: Shared[Any, T]) -> T:
-        """`gather`, awaited."""
+    async def abatch(self, item: Item[Any, T]) -> T:
+        """`batch`, awaited."""
         ...
+
+
+class Database(Store, Protocol):
+    """A database, sync and async."""
+
+    sql: Sql
+    clock: Clock
+    label: str
+    """The database for people: its URL without a password."""
 
     async def abell(self) -> Bell:
         """What tells a worker that jobs were stored."""

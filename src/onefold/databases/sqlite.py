@@ -40,6 +40,7 @@ from onefold.operations.statement import Sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from onefold.databases import Build, Clock
     from onefold.databases.gathering import Shared
@@ -95,30 +96,35 @@ class SqliteDatabase:
         self._state = _State()
         self._closed = False
 
+    @property
+    def database(self) -> Self:
+        """Itself: see `Store`."""
+        return self
+
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in a transaction."""
-        return self.gather(by_itself(build)) if write else self._read(build)
+        return self.batch(by_itself(build)) if write else self._read(build)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """The whole operation in one hop to a thread: a hop per statement costs twice as much."""
         if write:
-            return await self.agather(by_itself(build))
+            return await self.abatch(by_itself(build))
         return await self._hop(lambda: self._read(build))
 
-    def gather(self, shared: Shared[Any, T]) -> T:
+    def batch(self, item: Shared[Any, T]) -> T:
         """Write an item where nobody else does; else hand it to the writer, and wait for it."""
         self.identity()
         writer = self._current().writer(self)
-        if (answers := writer.stand_in(shared)) is not None:
+        if (answers := writer.stand_in(item)) is not None:
             return cast("T", answers[0])
-        errand = ThreadsErrand(shared, time.monotonic() + self.patience)
+        errand = ThreadsErrand(item, time.monotonic() + self.patience)
         writer.submit(errand)
         return cast("T", errand.result())
 
-    async def agather(self, shared: Shared[Any, T]) -> T:
-        """`gather`, awaited."""
+    async def abatch(self, item: Shared[Any, T]) -> T:
+        """`batch`, awaited."""
         await self.aidentity()
-        errand = TasksErrand(shared, time.monotonic() + self.patience)
+        errand = TasksErrand(item, time.monotonic() + self.patience)
         self._current().writer(self).submit(errand)
         answer: T = await errand.future
         return answer

@@ -27,8 +27,10 @@ from onefold.operations.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
+    from types import TracebackType
+    from typing import Self
 
-    from onefold.databases import Build, Clock, Database
+    from onefold.databases import Build, Database
     from onefold.databases.borrowed import Borrowed
     from onefold.operations.statement import Operation, Sql
 
@@ -67,12 +69,21 @@ class Given(msgspec.Struct):
         return self.is_spent
 
 
-innermost: ContextVar[Begun | None] = ContextVar("onefold_begun", default=None)
+class _RolledBack(Exception):
+    """Ends a transaction that is not committed."""
+
+
+def _ended(*, commit: bool) -> tuple[Any, Any, None]:
+    """How the block of a context manager ends."""
+    return (None, None, None) if commit else (_RolledBack, _RolledBack(), None)
+
+
+innermost: ContextVar[HandlerTransaction | None] = ContextVar("onefold_begun", default=None)
 """The transaction whose block this is. Tasks that are started inside inherit it, and threads with a
 copy of the context, so it says itself when it is over."""
 
 
-def begun_here(database: Database | None = None) -> Begun | None:
+def begun_here(database: Database | None = None) -> HandlerTransaction | None:
     """The innermost transaction of ours that is open where this is called, on this database."""
     here = innermost.get()
     while here is not None and (here.is_over or not here.is_on(database)):
@@ -80,14 +91,23 @@ def begun_here(database: Database | None = None) -> Begun | None:
     return here
 
 
-class Begun:
+class HandlerTransaction:
     """A transaction that is open, and what of ours is written into it."""
 
-    def __init__(self, connection: Any, borrowed: Borrowed, database: Database) -> None:
-        """`connection` is for the handler."""
+    def __init__(
+        self,
+        connection: Any,
+        borrowed: Borrowed,
+        database: Database,
+        ending: Blocking | Awaited | None = None,
+    ) -> None:
+        """`connection` is for the handler; leaving `ending` commits, or rolls back."""
         self.connection = connection
         self.borrowed = borrowed
-        self.outer: Begun | None = None
+        self.blocking: bool = not hasattr(ending, "__aexit__")
+        """True if the transaction is used and ended by calls that block."""
+        self._ending: Any = ending
+        self.outer: HandlerTransaction | None = None
         self.is_over: bool = False
         self._database = database
         self._answers: int | None = getattr(connection, "answers", None)
@@ -117,14 +137,45 @@ class Begun:
         if innermost.get() is self:
             innermost.set(self.outer)
 
-    @contextmanager
-    def entered(self) -> Generator[Begun]:
-        """For the block of a `with`."""
-        self.enter()
-        try:
-            yield self
-        finally:
-            self.leave()
+    def end(self, *, commit: bool) -> None:
+        """Commit, or roll back. What has ended before stays as it is."""
+        self.__exit__(*_ended(commit=commit))
+
+    async def aend(self, *, commit: bool) -> None:
+        """`end`, awaited."""
+        await self.__aexit__(*_ended(commit=commit))
+
+    def __enter__(self) -> Self:
+        """It has begun already; leaving the block ends it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit, or roll back after an error."""
+        self.leave()
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Self:
+        """It has begun already; leaving the block ends it."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Commit, or roll back after an error."""
+        self.leave()
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            await ending.__aexit__(kind, error, trace)
 
     def is_on(self, database: Database | None) -> bool:
         """Whether it is a transaction of this database, whoever has opened that; None is any."""
@@ -133,15 +184,15 @@ class Begun:
             return True
         return (own.label, own.sql.schema) == (database.label, database.sql.schema)
 
-    def write(self, build: Build[T]) -> T:
+    def execute(self, build: Build[T]) -> T:
         """Run an operation of ours, after what the handler has written."""
         self._refuse_ended()
         if _is_a(self.connection, _SESSIONS):
             self.connection.flush()
         return self.borrowed.transact(build)
 
-    async def awrite(self, build: Build[T]) -> T:
-        """`write`, awaited."""
+    async def aexecute(self, build: Build[T]) -> T:
+        """`execute`, awaited."""
         self._refuse_ended()
         if _is_a(self.connection, _SESSIONS):
             await self.connection.flush()
@@ -165,51 +216,48 @@ class Begun:
             )
 
 
-@contextmanager
-def begin(target: object, database: Database, clock: Clock) -> Generator[Begun]:
-    """Begin a transaction, and commit it at the end of the block, or roll it back.
+def begin(target: object, database: Database) -> HandlerTransaction:
+    """Begin a transaction; use it in a `with`, or end it.
 
     It begins on a connection that has answered: those that a pool gives and that turn out to be
     dead are replaced.
     """
-    ending, begun = _alive(target, database, clock)
-    with ending, begun.entered():
-        yield begun
+    transaction = _alive(target, database)
+    transaction.enter()
+    return transaction
 
 
-def _alive(target: object, database: Database, clock: Clock) -> tuple[ExitStack, Begun]:
+def _alive(target: object, database: Database) -> HandlerTransaction:
     for left in reversed(range(_tries(target))):
         try:
             with ExitStack() as opened:
                 connection = opened.enter_context(_begin(target, database))
-                borrowed = borrow(connection, database, clock=clock)
+                borrowed = borrow(connection, database)
                 if target is not None:
                     borrowed.transact(_first(connection), write=False)
-                return opened.pop_all(), Begun(connection, borrowed, database)
+                return HandlerTransaction(connection, borrowed, database, opened.pop_all())
         except Exception as error:
             if not left or not _is_lost(error, database):
                 raise
     raise AssertionError("the last try has raised")
 
 
-@asynccontextmanager
-async def abegin(target: object, database: Database, clock: Clock) -> AsyncGenerator[Begun]:
-    """`begin`, awaited."""
-    ending, begun = await _aalive(target, database, clock)
-    async with ending:
-        with begun.entered():
-            yield begun
+async def abegin(target: object, database: Database) -> HandlerTransaction:
+    """`begin`, awaited; for an `async with`."""
+    transaction = await _aalive(target, database)
+    transaction.enter()
+    return transaction
 
 
-async def _aalive(target: object, database: Database, clock: Clock) -> tuple[AsyncExitStack, Begun]:
+async def _aalive(target: object, database: Database) -> HandlerTransaction:
     for left in reversed(range(_tries(target))):
         try:
             async with AsyncExitStack() as opened:
                 connection = await opened.enter_async_context(_abegin(target, database))
-                borrowed = borrow(connection, database, clock=clock)
+                borrowed = borrow(connection, database)
                 if target is not None:
                     await borrowed.atransact(_first(connection), write=False)
-                return opened.pop_all(), Begun(connection, borrowed, database)
+                return HandlerTransaction(connection, borrowed, database, opened.pop_all())
         except Exception as error:
             if not left or not _is_lost(error, database):
                 raise
@@ -238,6 +286,22 @@ def is_blocking(target: object) -> bool:
     if any(name in _AWAITED for name in names):
         return False
     raise _unknown(target)
+
+
+def is_target(value: object) -> bool:
+    """Whether a transaction can be begun on it."""
+    try:
+        is_blocking(value)
+    except WrongConnection:
+        return False
+    return True
+
+
+def current_target(target: object) -> object:
+    """The target, or what it returns if it is a function that returns one."""
+    if target is not None and callable(target) and not is_target(target):
+        return target()
+    return target
 
 
 def refuse_thread_bound(target: object) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
     from typing import Unpack
 
-    from onefold.databases.transactions import Begun
+    from onefold.databases.transactions import HandlerTransaction
     from onefold.effects.ledger import Ledger
     from onefold.model.claim import Takeover
     from onefold.model.doubt import Verdict, Verify
@@ -231,13 +231,13 @@ class Stepping(ABC):
         if attempt.is_over():
             return cast("R", attempt.answer())
         on, row = self._options.get("on"), None
-        begun: Begun | None = None
+        begun: HandlerTransaction | None = None
         with attempt.or_given_up():
             try:
-                with begin(on, conductor.database, conductor.clock) as begun:
+                with begin(on, conductor.database) as begun:
                     with attempt.inside(undone=True):
                         value = function(begun.connection, *args, **kwargs)
-                    row = begun.write(attempt.recorded(value))
+                    row = begun.execute(attempt.recorded(value))
             except Exception as error:
                 if row is None or not conductor.run(self._ledger.has_stored(row)):
                     defer_unused(begun, error)
@@ -261,13 +261,13 @@ class Stepping(ABC):
         if attempt.is_over():
             return cast("R", attempt.answer())
         on, row = self._options.get("on"), None
-        begun: Begun | None = None
+        begun: HandlerTransaction | None = None
         with attempt.or_given_up():
             try:
-                async with abegin(on, conductor.database, conductor.clock) as begun:
+                async with await abegin(on, conductor.database) as begun:
                     with attempt.inside(undone=True):
                         value = await function(begun.connection, *args, **kwargs)
-                    row = await begun.awrite(attempt.recorded(value))
+                    row = await begun.aexecute(attempt.recorded(value))
             except Exception as error:
                 if row is None or not await conductor.arun(self._ledger.has_stored(row)):
                     defer_unused(begun, error)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onefold.calls.procedure import Conductor, Procedure
-    from onefold.databases.transactions import Begun
+    from onefold.databases.transactions import HandlerTransaction
     from onefold.model.delivery import Delivery, Ended
     from onefold.operations.statement import Operation, Sql
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SOON: Final = timedelta(seconds=1)
 
 
-def defer_unused(begun: Begun | None, error: Exception) -> None:
+def defer_unused(begun: HandlerTransaction | None, error: Exception) -> None:
     """Charge no attempt where our database was lost before the handler's first statement."""
     unused = isinstance(error, DatabaseUnavailable) if begun is None else begun.died_unused(error)
     if unused:
@@ -115,12 +115,12 @@ class Transaction:
     @contextmanager
     def _transact(self) -> Generator[Any]:
         conductor, said, completed = self._conductor, False, False
-        begun: Begun | None = None
+        begun: HandlerTransaction | None = None
         try:
-            with begin(self._target, conductor.database, conductor.clock) as begun:
+            with begin(self._target, conductor.database) as begun:
                 yield begun.connection
                 result = self._run.begin_completing()
-                begun.write(lambda sql: self._finish(sql, result))
+                begun.execute(lambda sql: self._finish(sql, result))
                 said = True
             completed = True
         except Exception as error:
@@ -134,12 +134,12 @@ class Transaction:
     @asynccontextmanager
     async def _atransact(self) -> AsyncGenerator[Any]:
         conductor, said, completed = self._conductor, False, False
-        begun: Begun | None = None
+        begun: HandlerTransaction | None = None
         try:
-            async with abegin(self._target, conductor.database, conductor.clock) as begun:
+            async with await abegin(self._target, conductor.database) as begun:
                 yield begun.connection
                 result = self._run.begin_completing()
-                await begun.awrite(lambda sql: self._finish(sql, result))
+                await begun.aexecute(lambda sql: self._finish(sql, result))
                 said = True
             completed = True
         except Exception as error:

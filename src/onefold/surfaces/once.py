@@ -13,7 +13,7 @@ from functools import cached_property
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Never, Union, get_args, get_origin
 
-from onefold.databases.transactions import abegin, begin, begun_here, is_blocking
+from onefold.databases.transactions import abegin, begin, begun_here, is_blocking, is_target
 from onefold.effects.books import Book
 from onefold.effects.ledger import Ledger
 from onefold.effects.steps import Stepping
@@ -22,7 +22,6 @@ from onefold.model.claim import Holding
 from onefold.model.identity import new_id
 from onefold.model.step import StepRow
 from onefold.operations import claims
-from onefold.surfaces.stage import is_target
 from onefold.surfaces.steps import RequestSteps
 
 if TYPE_CHECKING:
@@ -129,24 +128,24 @@ class Once(Stepping):
         """
         self.check()
         conductor = self._conductor
-        with begin(on, conductor.database, conductor.clock) as begun:
+        with begin(on, conductor.database) as begun:
             yield begun.connection
             if self.claim is not None:
                 claim = self.claim
                 with self._telling():
-                    begun.write(lambda sql: claims.guard(sql, claim))
+                    begun.execute(lambda sql: claims.guard(sql, claim))
 
     @asynccontextmanager
     async def atransaction(self, on: object = None) -> AsyncGenerator[Any]:
         """`transaction`, awaited."""
         self.check()
         conductor = self._conductor
-        async with abegin(on, conductor.database, conductor.clock) as begun:
+        async with await abegin(on, conductor.database) as begun:
             yield begun.connection
             if self.claim is not None:
                 claim = self.claim
                 with self._telling():
-                    await begun.awrite(lambda sql: claims.guard(sql, claim))
+                    await begun.aexecute(lambda sql: claims.guard(sql, claim))
 
     @property
     def lost(self) -> bool:

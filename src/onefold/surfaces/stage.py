@@ -7,8 +7,6 @@ yields what it needs done; the two stages know sync from async.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -16,17 +14,18 @@ import msgspec
 from onefold.calls.procedure import Gather, Pause, Transaction
 from onefold.databases import Build
 from onefold.databases.transactions import (
-    Begun,
+    HandlerTransaction,
     abegin,
     begin,
+    current_target,
     is_blocking,
     refuse_thread_bound,
 )
 from onefold.operations.run import run, run_async
+from onefold.runtime import Call, acalled, called, in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from collections.abc import Generator
 
     from onefold.calls.procedure import Conductor
 
@@ -49,21 +48,10 @@ class Close(msgspec.Struct, frozen=True):
     commit: bool
 
 
-class Call(msgspec.Struct, frozen=True):
-    """Call a function of the application's; what it gives is awaited where that can be."""
-
-    function: Any
-    arguments: tuple[Any, ...] = ()
-
-
 Step: TypeAlias = Open | Held[Any] | Close | Call | Transaction[Any] | Gather[Any] | Pause
 """`Transaction` is one of our own, and is committed at once."""
 
 Scene: TypeAlias = "Generator[Step, Any, T]"
-
-
-class _Undone(Exception):
-    """Ends a transaction that is not to be committed."""
 
 
 class Stage:
@@ -73,8 +61,7 @@ class Stage:
         """`target` is what the transaction is begun on; None is our own database."""
         self._conductor = conductor
         self._target = target
-        self._manager: AbstractContextManager[Begun] | None = None
-        self._begun: Begun | None = None
+        self._begun: HandlerTransaction | None = None
 
     @property
     def connection(self) -> Any:
@@ -102,26 +89,21 @@ class Stage:
                 return self._open()
             case Held(build):
                 assert self._begun is not None
-                return self._begun.write(build)
+                return self._begun.execute(build)
             case Close(commit):
                 return self._close(commit=commit)
             case Call(function, arguments):
-                return _blocking(function, arguments)
+                return called(function, arguments)
             case _:
                 return self._conductor.perform(step)
 
     def _open(self) -> None:
-        conductor = self._conductor
-        manager = begin(_now(self._target), conductor.database, conductor.clock)
-        self._begun, self._manager = manager.__enter__(), manager
+        self._begun = begin(current_target(self._target), self._conductor.database)
 
     def _close(self, *, commit: bool) -> None:
-        manager, self._manager = self._manager, None
         begun, self._begun = self._begun, None
         if begun is not None:
-            begun.leave()
-        if manager is not None:
-            manager.__exit__(*_ended(commit=commit))
+            begun.end(commit=commit)
 
 
 class AsyncStage:
@@ -137,8 +119,7 @@ class AsyncStage:
         self._conductor = conductor
         self._target = target
         self._blocks = blocks
-        self._manager: AbstractAsyncContextManager[Begun] | None = None
-        self._begun: Begun | None = None
+        self._begun: HandlerTransaction | None = None
         self._blocking: Stage | None = None
 
     @property
@@ -173,88 +154,26 @@ class AsyncStage:
                 return await in_thread(self._blocking.perform, step)
             case Held(build):
                 assert self._begun is not None
-                return await self._begun.awrite(build)
+                return await self._begun.aexecute(build)
             case Close(commit):
                 return await self._close(commit=commit)
             case Call(function, arguments):
-                return await _awaited(function, arguments)
+                return await acalled(function, arguments)
             case _:
                 return await self._conductor.aperform(step)
 
     async def _open(self) -> None:
-        conductor, target = self._conductor, _now(self._target)
+        conductor, target = self._conductor, current_target(self._target)
         if self._blocks or (target is not None and is_blocking(target)):
             refuse_thread_bound(target)
             self._blocking = Stage(conductor, target)
             await in_thread(self._blocking.perform, Open())
             return self.enter()
         self._blocking = None
-        manager = abegin(target, conductor.database, conductor.clock)
-        self._begun, self._manager = await manager.__aenter__(), manager
+        self._begun = await abegin(target, conductor.database)
         return None
 
     async def _close(self, *, commit: bool) -> None:
-        manager, self._manager, self._begun = self._manager, None, None
-        if manager is not None:
-            await manager.__aexit__(*_ended(commit=commit))
-
-
-async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call what blocks. Nothing stops a thread: who is cancelled meanwhile waits for its end.
-
-    Otherwise the transaction would be ended, and its connection given to somebody else, under the
-    hands of a handler that still writes.
-    """
-    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    cancelled: asyncio.CancelledError | None = None
-    while not running.done():
-        try:
-            await asyncio.wait({running})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    return running.result()
-
-
-def is_target(value: object) -> bool:
-    """Whether a transaction can be begun on it."""
-    from onefold.errors import WrongConnection
-
-    try:
-        is_blocking(value)
-    except WrongConnection:
-        return False
-    return True
-
-
-def _ended(*, commit: bool) -> tuple[Any, Any, None]:
-    """How a block ends, as its manager is told."""
-    return (None, None, None) if commit else (_Undone, _Undone(), None)
-
-
-def _now(target: object) -> object:
-    """What to begin on; a function that gives it is asked each time."""
-    if target is not None and callable(target) and not is_target(target):
-        return target()
-    return target
-
-
-def _blocking(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    value = function(*arguments)
-    if inspect.iscoroutine(value):
-        value.close()
-        from onefold.errors import UsageError
-
-        raise UsageError(
-            f"{function!r} is a coroutine function, and nothing awaits here. Give a plain one."
-        )
-    return value
-
-
-async def _awaited(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """A plain function may block: `verify` asks a third party."""
-    if inspect.iscoroutinefunction(function):
-        return await function(*arguments)
-    value = await in_thread(function, *arguments)
-    return await value if inspect.isawaitable(value) else value
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            await begun.aend(commit=commit)

@@ -8,13 +8,15 @@ they belong to the caller's transaction; only a refusal by isolation becomes our
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
+from onefold.databases import Store
 from onefold.databases.borrowed import refusals
 from onefold.errors import WrongConnection
 
 if TYPE_CHECKING:
-    from onefold.databases import Build, Clock, Database
+    from onefold.databases import Clock, Database
+    from onefold.databases.batching import Item
 
 T = TypeVar("T")
 
@@ -40,8 +42,20 @@ LIBRARIES: Final[dict[tuple[str, str], Library]] = {
 """By the package and the name of a class that the connection is, or comes from."""
 
 
-class Borrowed(Protocol):
-    """A caller's connection, as something that runs operations."""
+class RunsAlone:
+    """Runs an item of a batch by itself: nothing else commits with a caller's transaction."""
+
+    def batch(self: Store, item: Item[Any, T]) -> T:
+        """Run it in the caller's transaction."""
+        return self.transact(item.alone)
+
+    async def abatch(self: Store, item: Item[Any, T]) -> T:
+        """`batch`, awaited."""
+        return await self.atransact(item.alone)
+
+
+class Borrowed(Store, Protocol):
+    """A caller's connection. An operation runs in the caller's transaction."""
 
     @property
     def connection(self) -> object:
@@ -56,17 +70,10 @@ class Borrowed(Protocol):
         """True where the transaction is dead or over: a statement would fail, or be in another."""
         ...
 
-    def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation in the caller's transaction."""
-        ...
 
-    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """`transact`, awaited."""
-        ...
-
-
-def borrow(connection: object, database: Database, *, clock: Clock) -> Borrowed:
+def borrow(connection: object, database: Database) -> Borrowed:
     """Recognise a connection; raises `WrongConnection` for anything else."""
+    clock = database.clock
     kinds = type(connection).__mro__
     names = [(kind.__module__.partition(".")[0], kind.__name__) for kind in kinds]
     match library := next((LIBRARIES[name] for name in names if name in LIBRARIES), None):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onefold.databases.borrowed import refusals
+from onefold.databases.borrowed import RunsAlone, refusals
 from onefold.databases.borrowed.sqlite import BorrowedSqlite
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BorrowedAiosqlite:
+class BorrowedAiosqlite(RunsAlone):
     """A caller's aiosqlite connection."""
 
     def __init__(
@@ -28,7 +28,7 @@ class BorrowedAiosqlite:
         """`lent` is what the caller gave, where that is not the connection itself."""
         self._connection = connection
         self._lent = connection if lent is None else lent
-        self._database = database
+        self.database = database
         self._clock = clock
 
     @property
@@ -64,4 +64,4 @@ class BorrowedAiosqlite:
             beneath = self._connection._conn  # noqa: SLF001
         except ValueError as error:  # not yet awaited, or closed
             raise refusals.closed(self._lent) from error
-        return BorrowedSqlite(beneath, self._database, self._clock, lent=self._lent)
+        return BorrowedSqlite(beneath, self.database, self._clock, lent=self._lent)

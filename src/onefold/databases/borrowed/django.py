@@ -13,7 +13,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from onefold.databases.borrowed import refusals
+from onefold.databases.borrowed import RunsAlone, refusals
 from onefold.databases.borrowed.answer import Answer, LibraryCursor
 from onefold.databases.borrowed.sqlite import BorrowedSqlite
 from onefold.errors import NoTransaction, WrongConnection
@@ -49,13 +49,13 @@ def atomic(lent: Any) -> AbstractContextManager[Any]:
     return block
 
 
-class BorrowedDjango:
+class BorrowedDjango(RunsAlone):
     """A caller's Django connection."""
 
     def __init__(self, wrapper: Any, database: Database, clock: Clock) -> None:
         """Nothing is asked of the connection yet."""
         self._wrapper = wrapper
-        self._database = database
+        self.database = database
         self._clock = clock
 
     @property
@@ -104,7 +104,7 @@ class BorrowedDjango:
         if wrapper.vendor == "sqlite":
             return BorrowedSqlite(
                 wrapper.connection,
-                self._database,
+                self.database,
                 self._clock,
                 lent=wrapper,
                 library=LibraryCursor(partial(_run_on_sqlite, wrapper)),
@@ -113,7 +113,7 @@ class BorrowedDjango:
 
         return BorrowedThrough(
             wrapper,
-            self._database,
+            self.database,
             self._clock,
             driver=wrapper.connection,
             autocommit=wrapper.connection.autocommit,

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
-from onefold.databases.borrowed import refusals
+from onefold.databases.borrowed import RunsAlone, refusals
 from onefold.databases.borrowed.aiosqlite import BorrowedAiosqlite
 from onefold.databases.borrowed.answer import Answer, LibraryCursor
 from onefold.databases.borrowed.sqlite import BorrowedSqlite
@@ -49,7 +49,7 @@ def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
     return BorrowedAsyncSqlalchemy(lent, database, clock)
 
 
-class BorrowedSqlalchemy:
+class BorrowedSqlalchemy(RunsAlone):
     """A caller's connection or session."""
 
     def __init__(
@@ -58,7 +58,7 @@ class BorrowedSqlalchemy:
         """`awaited` is the async twin, where the caller has given that."""
         self._lent = lent
         self._shown: object = lent if awaited is None else awaited
-        self._database = database
+        self.database = database
         self._clock = clock
         refusals.expect(self._system(), self._shown, database)
         self._joined: Connection | None = lent if isinstance(lent, Connection) else None
@@ -140,7 +140,7 @@ class BorrowedSqlalchemy:
             begun = connection.begin()
         if connection.dialect.name == "postgresql" and connection.dialect.is_async:
             # Here, or our own look at the database would stop the event loop.
-            await_only(self._database.aidentity())
+            await_only(self.database.aidentity())
         try:
             return self._through(connection).transact(build, write=write)
         except NoTransaction:
@@ -161,13 +161,13 @@ class BorrowedSqlalchemy:
             case "pysqlite":
                 return BorrowedSqlite(
                     driver,
-                    self._database,
+                    self.database,
                     self._clock,
                     lent=self._shown,
                     library=LibraryCursor(partial(_run, connection)),
                 )
             case "aiosqlite":
-                return _AwaitedInside(driver, self._database, self._clock, lent=self._shown)
+                return _AwaitedInside(driver, self.database, self._clock, lent=self._shown)
             case name if connection.dialect.name == "sqlite":
                 raise WrongConnection(
                     self._shown, f"uses the driver {name}. Use pysqlite or aiosqlite."
@@ -180,7 +180,7 @@ class BorrowedSqlalchemy:
 
         return BorrowedThrough(
             self._shown,
-            self._database,
+            self.database,
             self._clock,
             driver=driver,
             autocommit=adapted.autocommit,
@@ -188,12 +188,13 @@ class BorrowedSqlalchemy:
         )
 
 
-class BorrowedAsyncSqlalchemy:
+class BorrowedAsyncSqlalchemy(RunsAlone):
     """A caller's async connection or session: the sync one inside it, run in a greenlet."""
 
     def __init__(self, lent: Awaited, database: Database, clock: Clock) -> None:
         """Nothing is asked of the database yet."""
         self._lent = lent
+        self.database = database
         inside = lent.sync_session if isinstance(lent, AsyncSession) else lent.sync_connection
         if inside is None:
             raise WrongConnection(

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onefold.databases import sqlite_errors
-from onefold.databases.borrowed import refusals
+from onefold.databases.borrowed import RunsAlone, refusals
 from onefold.databases.sqlite import SqliteDatabase
 from onefold.databases.sqlite_statements import execute
 from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, WrongConnection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BorrowedSqlite:
+class BorrowedSqlite(RunsAlone):
     """A caller's sqlite3 connection."""
 
     def __init__(
@@ -42,7 +42,7 @@ class BorrowedSqlite:
         self._connection = connection
         self._lent = connection if lent is None else lent
         self._library = connection if library is None else library
-        self._database = database
+        self.database = database
         self._clock = clock
 
     @property
@@ -79,12 +79,12 @@ class BorrowedSqlite:
         reads begins nothing.
         """
         self.check()
-        if reason := self._database.check_borrowed(self._connection):
+        if reason := self.database.check_borrowed(self._connection):
             raise WrongConnection(self._lent, f"{reason}: its commit would not cover the job.")
-        self._guarded(lambda: self._database.prepare_borrowed(self._connection))
+        self._guarded(lambda: self.database.prepare_borrowed(self._connection))
         if not write:
-            return run(build(self._database.sql), self._execute)
-        self._database.remember_borrowed(self._connection)
+            return run(build(self.database.sql), self._execute)
+        self.database.remember_borrowed(self._connection)
         if not self._connection.in_transaction:
             self._guarded(lambda: self._say("begin immediate"))
         return self._all_or_nothing(build)
@@ -98,9 +98,9 @@ class BorrowedSqlite:
                 raise
             # A writing statement of the caller's is still being read (`returning`). An enqueue
             # takes back what it stored by itself; only a failure of the file is not covered.
-            return run(build(self._database.sql), self._execute)
+            return run(build(self.database.sql), self._execute)
         try:
-            result = run(build(self._database.sql), self._execute)
+            result = run(build(self.database.sql), self._execute)
         except BaseException:
             # Some errors (a full disk) have rolled the whole transaction back already.
             if self._connection.in_transaction:

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from onefold.databases.borrowed import refusals
+from onefold.databases.borrowed import RunsAlone, refusals
 from onefold.databases.postgres.database import PostgresDatabase
 from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
 from onefold.databases.postgres.execute import aexecute, execute
@@ -40,13 +40,13 @@ def borrow(library: str, connection: Any, database: Database, clock: Clock) -> B
     return BorrowedPsycopg(connection, database, clock)
 
 
-class _Lent(ABC):
+class _Lent(RunsAlone, ABC):
     """What every lent connection has."""
 
     def __init__(self, connection: Any, database: PostgresDatabase, clock: Clock) -> None:
         """Nothing is asked of the connection yet."""
         self._connection = connection
-        self._database = database
+        self.database = database
         self._clock = clock
 
     @property
@@ -68,7 +68,7 @@ class _Lent(ABC):
 
         So must be the database's name: a copy of the database is the same installation.
         """
-        database, (text, name) = self._database, rows[0]
+        database, (text, name) = self.database, rows[0]
         if isinstance(name, bytes):
             raise WrongConnection(
                 self._connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."
@@ -91,10 +91,10 @@ class _Blocking(_Lent):
         """Run an operation, on the database that it is meant for."""
         del write  # the caller's transaction serves both
         self.check()
-        own = self._database.identity()
-        if self.session not in self._database.checked:
-            self._accept(self._guarded(self._database.sql("read_identity")), own)
-        return run(build(self._database.sql), self._guarded)
+        own = self.database.identity()
+        if self.session not in self.database.checked:
+            self._accept(self._guarded(self.database.sql("read_identity")), own)
+        return run(build(self.database.sql), self._guarded)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """A sync connection would block the event loop."""
@@ -125,10 +125,10 @@ class _Awaited(_Lent):
         """Run an operation, on the database that it is meant for."""
         del write  # the caller's transaction serves both
         self.check()
-        own = await self._database.aidentity()
-        if self.session not in self._database.checked:
-            self._accept(await self._guarded(self._database.sql("read_identity")), own)
-        return await run_async(build(self._database.sql), self._guarded)
+        own = await self.database.aidentity()
+        if self.session not in self.database.checked:
+            self._accept(await self._guarded(self.database.sql("read_identity")), own)
+        return await run_async(build(self.database.sql), self._guarded)
 
     async def _guarded(self, statement: Statement) -> Rows:
         try:

@@ -46,6 +46,8 @@ from onefold.operations.migrations import (
 from onefold.operations.statement import Rows, Sql
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from onefold.databases import Build, Clock
     from onefold.databases.gathering import Shared
 
@@ -104,7 +106,7 @@ class PostgresDatabase:
         self._own = self.sql.restarting()
         self._resend = self.sql.restarting(resends=True)
         self.schema = schema
-        self._clock = clock
+        self.clock = clock
         self._shards = shards
         self._prepares = prepared_statements
         self._is_pooled = False
@@ -114,6 +116,11 @@ class PostgresDatabase:
         self.name: str = ""
         """The database's own name, known with its identity."""
         self.checked: weakref.WeakKeyDictionary[Any, Identity] = weakref.WeakKeyDictionary()
+
+    @property
+    def database(self) -> Self:
+        """Itself: see `Store`."""
+        return self
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in a transaction, again where the database asks for it.
@@ -138,7 +145,7 @@ class PostgresDatabase:
             pool, connection = self.get_connection()
             lost = False
             try:
-                attempt = Attempt(connection, self._clock, effort, write=write)
+                attempt = Attempt(connection, self.clock, effort, write=write)
                 return attempt.run(build, self._resend if effort.resends else self._own)
             except Restart:
                 pause = effort.restart()
@@ -171,7 +178,7 @@ class PostgresDatabase:
             pool, connection = await self.aget_connection()
             lost = False
             try:
-                attempt = AsyncAttempt(connection, self._clock, effort, write=write)
+                attempt = AsyncAttempt(connection, self.clock, effort, write=write)
                 return await attempt.run(build, self._resend if effort.resends else self._own)
             except Restart:
                 pause = effort.restart()
@@ -186,22 +193,22 @@ class PostgresDatabase:
             if lost:
                 await pool.check()
 
-    def gather(self, shared: Shared[Any, T]) -> T:
+    def batch(self, item: Shared[Any, T]) -> T:
         """Run an item in a transaction of our own, together with those of other threads."""
         state = self._current()
         if state.threads is None:
             with state.opening:
                 if state.threads is None:
                     state.threads = GatheredThreads(self._transact, **self._gathering())
-        return state.threads.run(shared)
+        return state.threads.run(item)
 
-    async def agather(self, shared: Shared[Any, T]) -> T:
-        """`gather`, with the other tasks of this event loop."""
+    async def abatch(self, item: Shared[Any, T]) -> T:
+        """`batch`, with the other tasks of this event loop."""
         state, loop = self._current(), asyncio.get_running_loop()
         tasks = state.tasks.get(loop)
         if tasks is None:
             tasks = state.tasks[loop] = GatheredTasks(self._atransact, **self._gathering())
-        return await tasks.run(shared)
+        return await tasks.run(item)
 
     def _gathering(self) -> dict[str, Any]:
         return {
@@ -381,7 +388,7 @@ class PostgresDatabase:
             with self._connect() as connection:
                 found = connection.execute(_SESSION).fetchone()
                 self._is_pooled = found != (connection.info.backend_pid,)
-                return execute(connection.cursor(), self.sql("read_identity"), self._clock)
+                return execute(connection.cursor(), self.sql("read_identity"), self.clock)
         except psycopg.Error as error:
             raise_translated(translated(error, self.label, self.busy(self.busy_timeout)), error)
 
@@ -390,7 +397,7 @@ class PostgresDatabase:
             async with await self._aconnect() as connection:
                 found = await (await connection.execute(_SESSION)).fetchone()
                 self._is_pooled = found != (connection.info.backend_pid,)
-                return await aexecute(connection.cursor(), self.sql("read_identity"), self._clock)
+                return await aexecute(connection.cursor(), self.sql("read_identity"), self.clock)
         except psycopg.Error as error:
             raise_translated(translated(error, self.label, self.busy(self.busy_timeout)), error)
 
@@ -439,7 +446,7 @@ class PostgresDatabase:
             cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", [f"onefold {self.schema}"])
             # Everything that comes after a lock that is waited for has to wait as long.
             cursor.execute("set local lock_timeout = 100")
-            rows = execute(cursor, self.sql("read_identity"), self._clock)
+            rows = execute(cursor, self.sql("read_identity"), self.clock)
             migrations, identity = self._plan(rows)
             if migrations:
                 text = script("postgres", migrations, identity, schema=self.schema)

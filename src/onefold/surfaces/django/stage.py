@@ -12,7 +12,7 @@ import msgspec
 from django.db import connections, transaction
 
 from onefold.databases.borrowed import borrow
-from onefold.databases.transactions import Begun
+from onefold.databases.transactions import HandlerTransaction
 from onefold.errors import UsageError
 from onefold.surfaces.stage import Stage
 
@@ -59,12 +59,11 @@ class _InBlock(Stage):
 
     def __init__(self, desk: Desk, connection: Any) -> None:
         conductor = desk.conductor
-        self._lent = borrow(connection, conductor.database, clock=conductor.clock)
+        self._lent = borrow(connection, conductor.database)
         self._django = connection
         super().__init__(conductor.lent(self._lent), connection)
 
     def _open(self) -> None:
         block = transaction.atomic(using=self._django.alias)
         block.__enter__()
-        self._manager: Any = block
-        self._begun = Begun(self._django, self._lent, self._conductor.database)
+        self._begun = HandlerTransaction(self._django, self._lent, self._conductor.database, block)

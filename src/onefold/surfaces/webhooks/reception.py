@@ -14,7 +14,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from onefold.calls.procedure import Gather, Pause
+from onefold.calls.procedure import Gather, Transaction
 from onefold.errors import Busy, InvalidInput, UsageError
 from onefold.model import names
 from onefold.model.claim import Answer as Claimed
@@ -304,9 +304,10 @@ def _joined(procedure: Procedure[Any]) -> Scene[Any]:
     try:
         step = next(procedure)
         while True:
-            assert not isinstance(step, Pause)
+            assert isinstance(step, Transaction | Gather)
+            build = step.item.alone if isinstance(step, Gather) else step.build
             try:
-                done = yield Held(step.shared.alone if isinstance(step, Gather) else step.build)
+                done = yield Held(build)
             except Exception as error:  # noqa: BLE001 - the procedure's to answer or pass on
                 step = procedure.throw(error)
             else:

@@ -1,0 +1,258 @@
+"""The runtime: procedures, the commands that they yield, and the two drivers that carry them out.
+
+An operation runs inside a transaction and yields statements. A procedure runs around transactions
+and yields commands, so it is written once for blocking and for awaiting callers:
+
+    def add(build: Build[int]) -> Procedure[int]:
+        first = yield Transact(build)
+        yield Pause(0.1)
+        return first + (yield Transact(build))
+
+    runtime.run(add(build))
+    await runtime.arun(add(build))
+
+An error of a command is raised at its `yield`. A driver that is cancelled or interrupted closes the
+procedure, which cannot yield any more: the object that holds a transaction ends it in its own
+`finally`, and what must not stay half done runs by `arun_to_end`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import time
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from onefold.databases import Build, Store, Transact
+from onefold.databases.batching import Item
+from onefold.databases.transactions import (
+    HandlerTransaction,
+    abegin,
+    begin,
+    current_target,
+    is_blocking,
+    refuse_thread_bound,
+)
+from onefold.errors import UsageError
+from onefold.operations.run import run, run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+    from datetime import timedelta
+
+T = TypeVar("T")
+
+
+class Batch(Struct, Generic[T], frozen=True):
+    """Run one item of a plural operation, committed together with items of other callers."""
+
+    item: Item[Any, T]
+
+
+class Begin(Struct, frozen=True):
+    """Begin a transaction that stays open while a handler runs; returns a `HandlerTransaction`."""
+
+    target: object = None
+    """An engine, pool, session or connection, or a function that returns one; None: our own."""
+    blocking: bool = False
+    """True if the handler is a plain function."""
+
+
+class Execute(Struct, Generic[T], frozen=True):
+    """Run an operation in a transaction that `Begin` has returned."""
+
+    transaction: HandlerTransaction
+    build: Build[T]
+
+
+class End(Struct, frozen=True):
+    """Commit that transaction, or roll it back."""
+
+    transaction: HandlerTransaction
+    commit: bool
+
+
+class Call(Struct, frozen=True):
+    """Call a function of the application: a handler, `verify`, `refresh`."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+
+
+class Send(Struct, frozen=True):
+    """Send a request with the sender of the runtime; returns its response."""
+
+    request: Any
+
+
+class Pause(Struct, frozen=True):
+    """Wait."""
+
+    seconds: float
+
+
+Command: TypeAlias = Transact[Any] | Batch[Any] | Begin | Execute[Any] | End | Call | Send | Pause
+Procedure: TypeAlias = Generator[Command, Any, T]
+
+
+class Sender(Protocol):
+    """Sends requests of a client."""
+
+    def send(self, request: Any) -> Any:
+        """Send a request and return its response."""
+        ...
+
+    async def asend(self, request: Any) -> Any:
+        """`send`, awaited."""
+        ...
+
+
+class Runtime:
+    """Carries out procedures: on our own database, on a borrowed connection, or over HTTP."""
+
+    def __init__(self, store: Store | None = None, *, sender: Sender | None = None) -> None:
+        """A runtime without a store or a sender cannot perform the commands that need one."""
+        self._store = store
+        self._sender = sender
+
+    @property
+    def store(self) -> Store:
+        """Where transactions run."""
+        if self._store is None:
+            raise UsageError("This runtime has no database.")
+        return self._store
+
+    @property
+    def sender(self) -> Sender:
+        """What sends requests."""
+        if self._sender is None:
+            raise UsageError("This runtime sends no requests.")
+        return self._sender
+
+    def run(self, procedure: Procedure[T]) -> T:
+        """Carry out a procedure, blocking."""
+        return run(procedure, self.perform)
+
+    async def arun(self, procedure: Procedure[T]) -> T:
+        """Carry out a procedure, awaiting."""
+        return await run_async(procedure, self.aperform)
+
+    async def arun_to_end(self, procedure: Procedure[T]) -> T:
+        """Carry out a procedure to its end even if the caller is cancelled meanwhile."""
+        return await asyncio.shield(kept_task(self.arun(procedure)))
+
+    def perform(self, command: Command) -> Any:  # noqa: C901, PLR0911 - a case per command
+        """Perform one command, blocking."""
+        match command:
+            case Batch(item):
+                return self.store.batch(item)
+            case Transact(build, write):
+                return self.store.transact(build, write=write)
+            case Execute(transaction, build):
+                return transaction.execute(build)
+            case End(transaction, commit):
+                return transaction.end(commit=commit)
+            case Begin(target):
+                return begin(current_target(target), self.store.database)
+            case Call(function, arguments):
+                return called(function, arguments)
+            case Send(request):
+                return self.sender.send(request)
+            case Pause(seconds):
+                return time.sleep(seconds)
+
+    async def aperform(self, command: Command) -> Any:  # noqa: C901, PLR0911 - a case per command
+        """Perform one command, awaiting."""
+        match command:
+            case Batch(item):
+                return await self.store.abatch(item)
+            case Transact(build, write):
+                return await self.store.atransact(build, write=write)
+            case Execute(transaction) | End(transaction) if transaction.blocking:
+                return await in_thread(self.perform, command)
+            case Execute(transaction, build):
+                return await transaction.aexecute(build)
+            case End(transaction, commit):
+                return await transaction.aend(commit=commit)
+            case Begin(target, blocking):
+                return await self._abegin(current_target(target), blocking=blocking)
+            case Call(function, arguments):
+                return await acalled(function, arguments)
+            case Send(request):
+                return await self.sender.asend(request)
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+
+    async def _abegin(self, target: object, *, blocking: bool) -> HandlerTransaction:
+        database = self.store.database
+        if not blocking and (target is None or not is_blocking(target)):
+            return await abegin(target, database)
+        refuse_thread_bound(target)
+        transaction = await in_thread(begin, target, database)
+        # The thread has entered it in a copy of this context.
+        transaction.enter()
+        return transaction
+
+
+_kept: Final[set[asyncio.Task[Any]]] = set()
+"""Event loops refer to tasks weakly."""
+
+
+def kept_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task that is not collected before it ends, although its caller has gone."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    _kept.add(task)
+    task.add_done_callback(_kept.discard)
+    return task
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that blocks. A caller that is cancelled meanwhile waits for its end.
+
+    Otherwise the transaction would be ended, and its connection be used by another caller, while
+    a handler in the thread still writes.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return running.result()
+
+
+def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call a plain function; `UsageError` for a coroutine function, which cannot be awaited."""
+    value = function(*arguments)
+    if inspect.iscoroutine(value):
+        value.close()
+        raise UsageError(
+            f"{function!r} is a coroutine function, and nothing awaits here. Give a plain one."
+        )
+    return value
+
+
+async def acalled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Await a coroutine function; call a plain one in a thread, because it may block."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    value = await in_thread(function, *arguments)
+    return await value if inspect.isawaitable(value) else value
+
+
+def waits(wait: timedelta | None, *, longest: float = 0.25) -> Iterator[float]:
+    """Pauses of growing length until `wait` is over, jittered so that waiters spread out."""
+    if wait is None:
+        return
+    deadline = time.monotonic() + wait.total_seconds()
+    pause = 0.005
+    while (left := deadline - time.monotonic()) > 0:
+        yield min(left, pause * (0.5 + random.random()))
+        pause = min(pause * 2, longest)
