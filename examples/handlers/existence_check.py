@@ -32,7 +32,7 @@ def write_invoice(run: Run, order_id: int) -> None:
     if invoice.exists():
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
-    draft = FOLDER / f".{order_id}-{run.id}-{run.fence}"  # nobody else's
+    draft = FOLDER / f".{order_id}-{run.id}-{run.fence}"  # a name of this run only
     draft.write_text(f"Invoice for order {order_id}\n")
     draft.replace(invoice)  # whole, or not at all
 
