@@ -75,7 +75,7 @@ lock: $(VENV)/.uv ## bring uv.lock in step with pyproject.toml (UPGRADE=1: newes
 
 clean: ## remove the environment, caches and builds
 	rm -rf $(VENV) $(BENCH_VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src contract tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps: a file of .venv is newer than what it was made from, or it is made again.
 

@@ -24,7 +24,6 @@ PARTS = [
     ("onefold.client.async_driver", "aiohttp", "onefold[client]"),
     ("onefold.server.app", "starlette", "onefold[server]"),
     ("onefold.push.sender", "aiohttp", "onefold[server]"),
-    ("onefold.testing.contract", "pytest", "onefold[testing]"),
 ]
 
 PROGRAM = """

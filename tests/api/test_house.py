@@ -11,11 +11,12 @@ import pytest
 import onefold
 
 SOURCE = Path(onefold.__file__).parent
-FILES = sorted(SOURCE.rglob("*.py"))
+CONTRACT = Path(__file__).parents[2] / "contract"
+FILES = sorted([*SOURCE.rglob("*.py"), *CONTRACT.rglob("*.py")])
 OPERATIONS = sorted((SOURCE / "operations").glob("*.py"))
 LONGEST = 600
 
-each_file = pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda p: "/".join(p.parts[-3:]))
 each_operation = pytest.mark.parametrize("path", OPERATIONS, ids=lambda path: path.stem)
 
 

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from onefold.testing.contract import *  # noqa: F403 - the tests themselves
-from onefold.testing.subjects import (
+from onefold_contract.cases import *  # noqa: F403 - the tests themselves
+from onefold_contract.subjects import (
     AsyncSubject,
     Subject,
     SyncSubject,

@@ -6,12 +6,12 @@ import sys
 import textwrap
 from pathlib import Path
 
-from onefold.testing import contract
+import onefold_contract
 
 
 def test_the_documented_file_is_an_exam_of_its_own(tmp_path: Path) -> None:
-    assert contract.__doc__ is not None
-    lines = contract.__doc__.splitlines()
+    assert onefold_contract.__doc__ is not None
+    lines = onefold_contract.__doc__.splitlines()
     example = [line for line in lines if line.startswith("    ") or not line]
     file = tmp_path / "test_exam.py"
     file.write_text(textwrap.dedent("\n".join(example)))

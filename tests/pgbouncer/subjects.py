@@ -1,14 +1,11 @@
-"""Whom the contract suite examines behind PgBouncer: nobody leaves a prepared statement behind."""
+"""The subjects of the contract suite behind PgBouncer: none of them leaves a prepared statement."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
 import psycopg
 
-from onefold import Onefold
-from onefold.testing.subjects import (
+from onefold_contract.subjects import (
     AsyncSubject,
     Subject,
     SyncSubject,
@@ -20,15 +17,8 @@ from onefold.testing.subjects import (
 class Pooled(Subject):
     """A subject whose Onefold prepares nothing."""
 
-    def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
-        super().__init__(url, schema=schema, shards=shards)
-        self.onefold = Onefold(
-            url,
-            schema=schema,
-            shards=shards,
-            prepared_statements=False,
-            clock=lambda: self._clocks[0].now,
-        )
+    def __init__(self, url: str, *, schema: str) -> None:
+        super().__init__(url, schema=schema, prepared_statements=False)
 
 
 class PooledSync(Pooled, SyncSubject):
@@ -42,12 +32,8 @@ class PooledAsync(Pooled, AsyncSubject):
 class PooledWithinPsycopg(Pooled, WithinPsycopg):
     """Within the transaction of a caller who knows of the pooler."""
 
-    @contextmanager
-    def transaction(self) -> Generator[object]:
-        if not self._connections:
-            self._connections.append(psycopg.connect(self.url, prepare_threshold=None))
-        with super().transaction() as connection:
-            yield connection
+    def connect(self) -> Any:
+        return psycopg.connect(self.url, prepare_threshold=None)
 
 
 class PooledWithinAsyncpg(Pooled, WithinAsyncpg):

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from onefold.testing.contract import *  # noqa: F403 - the tests themselves
+from onefold_contract.cases import *  # noqa: F403 - the tests themselves
 from tests.fixtures.pgbouncer import PgBouncer
 from tests.fixtures.soak import SOAK
 from tests.pgbouncer.subjects import (

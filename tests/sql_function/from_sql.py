@@ -13,14 +13,15 @@ import msgspec
 import psycopg
 from psycopg import sql
 
+from onefold.calls.jobs import EMPTY
 from onefold.errors import AlreadyEnqueued, ConflictingOptions, InvalidInput, KeyReused
 from onefold.model.canonical import encode_payload
 from onefold.model.job import Enqueued, EnqueuedMany, NewJob
 from onefold.model.unique import Unique
-from onefold.testing.subjects import SyncSubject
+from onefold_contract.subjects import SyncSubject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 KEY_REUSED: Final = "OF422"
 CONFLICTS: Final = (
@@ -85,32 +86,37 @@ def translated(error: psycopg.Error) -> Exception:
 class FromSql(SyncSubject):
     """Each enqueue is a call of the function, in a transaction of the caller's."""
 
-    def __init__(self, url: str, *, schema: str = "onefold", shards: int | None = None) -> None:
-        """The connection is opened when it is first used."""
-        super().__init__(url, schema=schema, shards=shards)
-        self._connections: list[psycopg.Connection[Any]] = []
+    def call(self, path: str, *args: Any, **options: Any) -> Any:
+        if options.keys() & BEYOND:
+            return super().call(path, *args, **options)
+        if path == "enqueue":
+            return self._enqueue_in_sql(*args, **options)
+        if path == "enqueue_many":
+            return self._enqueue_many_in_sql(*args, **options)
+        return super().call(path, *args, **options)
 
-    def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        if name not in {"enqueue", "enqueue_many"} or options.keys() & BEYOND:
-            return super()._call(name, *args, **options)
-        options = {**options, "tenant": self._tenant, "clock": self.clock.now}
-        if name == "enqueue_many":
-            batch = msgspec.json.encode([members(job) for job in args[0]]).decode()
-            rows = self._ask("onefold_enqueue_many", {"jobs": batch, **options})
-            assert [row["item"] for row in rows] == list(range(len(rows)))
-            return EnqueuedMany([answered(row) for row in rows])
-        kind, payload = args
+    def _enqueue_many_in_sql(self, new_jobs: Sequence[NewJob], **options: Any) -> EnqueuedMany:
+        batch = msgspec.json.encode([members(job) for job in new_jobs]).decode()
+        rows = self._ask("onefold_enqueue_many", {"jobs": batch, **self._sql_context, **options})
+        assert [row["item"] for row in rows] == list(range(len(rows)))
+        return EnqueuedMany([answered(row) for row in rows])
+
+    def _enqueue_in_sql(self, kind: str, payload: Any = EMPTY, **options: Any) -> Enqueued:
         rule = options.pop("unique", None)
         if rule is not None and "unique_key" not in options:
             options["unique_key"] = derived(rule, kind, payload)
-        asked = {"kind": kind, "payload": encode_payload(payload), **options}
+        asked = {"kind": kind, "payload": encode_payload(payload), **self._sql_context, **options}
         (row,) = self._ask("onefold_enqueue", asked)
         return answered(row)
 
+    @property
+    def _sql_context(self) -> dict[str, Any]:
+        return {"tenant": self.tenant_name, "clock": self.clock.now}
+
     def _ask(self, name: str, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-        if not self._connections:
-            self._connections.append(psycopg.connect(self.url))
-        connection = self._connections[0]
+        if not self.connections:
+            self.connections.append(psycopg.connect(self.url))
+        connection: psycopg.Connection[Any] = self.connections[0]
         with connection.transaction():
             try:
                 # PostgreSQL takes back whatever the function has done before an error of its own.
@@ -123,7 +129,7 @@ class FromSql(SyncSubject):
 
     def close(self) -> None:
         """Close the connection too."""
-        for connection in self._connections:
+        for connection in self.connections:
             connection.close()
         super().close()
 

@@ -15,7 +15,7 @@ from psycopg import sql
 from onefold.errors import InvalidInput
 from onefold.model.job import NewJob
 from onefold.model.retention import Retention
-from onefold.testing.contract import (
+from onefold_contract.cases import (
     answers,
     batches,
     on_duplicate,

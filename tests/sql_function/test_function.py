@@ -16,7 +16,7 @@ from psycopg.types.json import Json, Jsonb
 
 from onefold import Enqueued, Onefold
 from onefold.model.identity import enqueue_order
-from onefold.testing.contract.bad_input import BAD, CONFLICTS
+from onefold_contract.cases.bad_input import BAD, CONFLICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

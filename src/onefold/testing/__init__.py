@@ -1,10 +1,8 @@
-"""What tests of applications import: a clock that obeys, and the contract suite.
+"""What tests of applications import: a clock that moves only when a test moves it.
 
     clock = Clock()
     onefold = Onefold("sqlite:///test.db", clock=clock)
     clock.advance(timedelta(hours=1))
-
-`onefold.testing.contract` is the exam that every database, driver and colour of Onefold sits.
 """
 
 from onefold.testing.clock import Clock

@@ -1,0 +1,285 @@
+"""What an enqueue answers, and where keys meet: rules 1, 2, 3, 4, 8 and 12 of uniqueness."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+
+from onefold.errors import InvalidInput, KeyReused
+from onefold.model.job import Enqueued, NewJob
+from onefold.model.unique import Unique
+from onefold.testing.clock import START
+from onefold_contract.cases.common import DAY, HOUR, complete, stored
+
+if TYPE_CHECKING:
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestAnswers", "TestLostAnswers", "TestMismatch", "TestNameSpaces", "TestPayloads"]
+
+
+class TestAnswers:
+    """Rules 3 and 4: the answer is the job that stands for the request, new or not."""
+
+    def test_a_new_job_is_answered_as_inserted(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", {"to": 1}, unique_key="welcome:1")
+        assert answer == Enqueued(answer.id, duplicate=False, state="queued")
+        assert answer.inserted
+        job = subject.existing_job(answer.id)
+        assert (job.kind, job.payload, job.unique_key) == ("email", {"to": 1}, "welcome:1")
+        assert (job.state, job.attempt, job.fence) == ("queued", 0, 0)
+
+    def test_a_duplicate_is_answered_with_the_holder(self, subject: Subject) -> None:
+        """Rule 4."""
+        first = subject.enqueue("email", {"to": 1}, unique_key="welcome:1")
+        second = subject.enqueue("email", {"to": 1}, unique_key="welcome:1")
+        assert second == Enqueued(first.id, duplicate=True, state="queued")
+        assert not second.inserted
+        assert stored(subject) == 1
+
+    def test_of_many_enqueues_with_one_key_one_is_new(self, subject: Subject) -> None:
+        """Rule 3."""
+        answers = [subject.enqueue("email", unique_key="k") for _ in range(10)]
+        assert [answer.duplicate for answer in answers] == [False] + [True] * 9
+        assert len({answer.id for answer in answers}) == 1
+
+    def test_the_answer_says_in_which_state_the_holder_is(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k", unique_while="exists")
+        job = subject.take_one()
+        assert subject.enqueue("email", unique_key="k").state == "running"
+        subject.engine.finish([job])
+        assert subject.enqueue("email", unique_key="k").state == "completed"
+
+    def test_jobs_without_a_key_are_never_duplicates(self, subject: Subject) -> None:
+        answers = [subject.enqueue("email", {"to": 1}) for _ in range(3)]
+        assert not any(answer.duplicate for answer in answers)
+        assert stored(subject) == 3
+
+    def test_a_derived_key_holds_like_a_given_one(self, subject: Subject) -> None:
+        rule = Unique("to")
+        first = subject.enqueue("email", {"to": 1, "at": 1}, unique=rule)
+        second = subject.enqueue("email", {"to": 1, "at": 2}, unique=rule)
+        third = subject.enqueue("email", {"to": 2, "at": 1}, unique=rule)
+        assert (second.id, second.duplicate) == (first.id, True)
+        assert not third.duplicate
+        assert subject.existing_job(first.id).unique_key == rule.key("email", {"to": 1, "at": 1})
+
+    def test_a_field_that_the_payload_does_not_have_is_an_error(self, subject: Subject) -> None:
+        fine = NewJob("email", {"userId": 1}, unique=Unique("userId"))
+        wrong = NewJob("email", {"userId": 2}, unique=Unique("usrId"))
+        with pytest.raises(InvalidInput, match=r"names 'usrId', .*'email'.* It has 'userId'"):
+            subject.enqueue("email", {"userId": 2}, unique=Unique("usrId"))
+        with pytest.raises(InvalidInput, match="unique names 'usrId'"):
+            subject.enqueue_many([fine, wrong])
+        assert stored(subject) == 0
+        lenient = Unique("usrId", missing="ignore")
+        subject.enqueue("email", {"userId": 2}, unique=lenient)
+        assert subject.enqueue("email", {"userId": 3}, unique=lenient).duplicate
+
+    def test_a_key_may_be_computed_by_any_callable(self, subject: Subject) -> None:
+        def per_user(kind: str, payload: Any) -> str:
+            return f"{kind}/{payload['user']}"
+
+        first = subject.enqueue("email", {"user": 7}, unique=per_user)
+        assert subject.enqueue("email", {"user": 7}, unique=per_user).id == first.id
+        assert subject.existing_job(first.id).unique_key == "email/7"
+
+    def test_a_given_key_wins_over_a_derived_one(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", {"to": 1}, unique=Unique("to"), unique_key="mine")
+        assert subject.existing_job(answer.id).unique_key == "mine"
+
+    def test_a_job_is_stored_with_all_it_was_told(self, subject: Subject) -> None:
+        run_at, expires_at = subject.clock.now + HOUR, subject.clock.now + DAY
+        answer = subject.enqueue(
+            "report",
+            {"of": "May"},
+            queue="slow",
+            priority=-5,
+            run_at=run_at,
+            max_attempts=3,
+            expires_at=expires_at,
+        )
+        job = subject.existing_job(answer.id)
+        assert (job.queue, job.priority, job.max_attempts) == ("slow", -5, 3)
+        assert (job.run_at, job.expires_at) == (run_at, expires_at)
+        assert (job.created_at, job.status) == (subject.clock.now, "scheduled")
+
+
+class TestLostAnswers:
+    """Rule 12: the same request sent again, because its answer was lost, is the same job."""
+
+    def test_a_repeated_insert_finds_its_own_job_and_calls_it_new(self, subject: Subject) -> None:
+        first, again = subject.enqueue_resent([NewJob("email", unique_key="k")])
+        assert again == first
+        assert again[0].inserted
+        assert stored(subject) == 1
+
+    def test_without_any_key_too(self, subject: Subject) -> None:
+        first, again = subject.enqueue_resent([NewJob("email"), NewJob("email")])
+        assert again == first
+        assert stored(subject) == 2
+
+    def test_a_publish_key_of_its_own_is_no_duplicate(self, subject: Subject) -> None:
+        new = NewJob("email", unique_key="k", idempotency_key="publish")
+        first, again = subject.enqueue_resent([new])
+        assert again == first
+        assert again[0].inserted
+
+    def test_raise_does_not_raise_for_the_own_job(self, subject: Subject) -> None:
+        new = [NewJob("email", unique_key="a"), NewJob("email", unique_key="b")]
+        first, again = subject.enqueue_resent(new, on_duplicate="raise")
+        assert again == first
+        assert stored(subject) == 2
+
+    def test_replace_does_not_call_the_own_job_replaced(self, subject: Subject) -> None:
+        first, again = subject.enqueue_resent(
+            [NewJob("email", unique_key="a")], on_duplicate="replace"
+        )
+        assert again == first
+
+
+class TestNameSpaces:
+    """Rule 1: keys are per tenant and kind, across queues."""
+
+    def test_one_key_under_two_kinds_is_two_keys(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="user:1")
+        assert subject.enqueue("invoice", unique_key="user:1").inserted
+
+    def test_one_key_on_two_queues_is_one_key(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="user:1", queue="fast")
+        assert subject.enqueue("email", unique_key="user:1", queue="slow").id == first.id
+
+    def test_across_kinds_one_key_is_one_key(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="user:1", across_kinds=True)
+        second = subject.enqueue("invoice", unique_key="user:1", across_kinds=True)
+        assert (second.id, second.duplicate) == (first.id, True)
+
+    def test_plain_and_across_kinds_keys_never_meet(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="user:1", across_kinds=True)
+        assert subject.enqueue("email", unique_key="user:1").inserted
+        assert stored(subject) == 2
+
+    def test_tenants_never_meet(self, subject: Subject) -> None:
+        acme, umbrella = subject.tenant("acme"), subject.tenant("umbrella")
+        first = acme.enqueue("email", unique_key="user:1")
+        assert umbrella.enqueue("email", unique_key="user:1").inserted
+        assert subject.enqueue("email", unique_key="user:1").inserted
+        assert acme.enqueue("email", unique_key="user:1").id == first.id
+
+    def test_tenants_do_not_meet_across_kinds_either(self, subject: Subject) -> None:
+        subject.tenant("acme").enqueue("email", unique_key="user:1", across_kinds=True)
+        assert (
+            subject.tenant("umbrella")
+            .enqueue("email", unique_key="user:1", across_kinds=True)
+            .inserted
+        )
+
+    def test_keys_are_compared_by_their_bytes(self, subject: Subject) -> None:
+        """No collation, no normal form, no trimming: what looks alike is not the same."""
+        keys = ["straße", "strasse", "STRASSE", "e\u0301", "\u00e9", "a", "a ", " a", "a\n"]
+        answers = [subject.enqueue("email", unique_key=key) for key in keys]
+        assert all(answer.inserted for answer in answers)
+        again = [subject.enqueue("email", unique_key=key) for key in keys]
+        assert [answer.id for answer in again] == [answer.id for answer in answers]
+
+    def test_the_parts_of_a_key_do_not_run_into_each_other(self, subject: Subject) -> None:
+        subject.tenant("a").enqueue("bc", unique_key="d")
+        assert subject.tenant("ab").enqueue("c", unique_key="d").inserted
+        assert subject.tenant("a").enqueue("b", unique_key="cd").inserted
+
+    def test_the_longest_key_is_held(self, subject: Subject) -> None:
+        key = "ü" * 256
+        first = subject.enqueue("email", unique_key=key)
+        assert subject.enqueue("email", unique_key=key).id == first.id
+
+
+class TestMismatch:
+    """Rule 8: the same key with another request is flagged, or refused."""
+
+    def test_another_payload_under_the_same_key_is_flagged(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k")
+        second = subject.enqueue("email", {"to": 2}, unique_key="k")
+        assert second == Enqueued(first.id, duplicate=True, mismatch=True)
+        assert subject.existing_job(first.id).payload == {"to": 1}
+
+    def test_the_order_of_members_makes_no_other_request(self, subject: Subject) -> None:
+        subject.enqueue("email", {"a": 1, "b": [1, 2]}, unique_key="k")
+        assert not subject.enqueue("email", {"b": [1, 2], "a": 1}, unique_key="k").mismatch
+
+    def test_another_kind_under_the_same_key_is_flagged(self, subject: Subject) -> None:
+        subject.enqueue("email", {"to": 1}, unique_key="k", across_kinds=True)
+        assert subject.enqueue("letter", {"to": 1}, unique_key="k", across_kinds=True).mismatch
+
+    def test_another_queue_priority_or_time_is_the_same_request(self, subject: Subject) -> None:
+        subject.enqueue("email", {"to": 1}, unique_key="k")
+        second = subject.enqueue(
+            "email", {"to": 1}, unique_key="k", queue="slow", priority=3, delay=HOUR
+        )
+        assert (second.duplicate, second.mismatch) == (True, False)
+
+    def test_it_is_an_error_where_the_caller_says_so(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k")
+        with pytest.raises(KeyReused) as caught:
+            subject.enqueue("email", {"to": 2}, unique_key="k", on_mismatch="raise")
+        assert caught.value.key == "k"
+        assert caught.value.evidence["holder_id"] == first.id
+        assert caught.value.status == 422
+        assert stored(subject) == 1
+
+    def test_the_same_request_is_no_error(self, subject: Subject) -> None:
+        subject.enqueue("email", {"to": 1}, unique_key="k")
+        assert subject.enqueue("email", {"to": 1}, unique_key="k", on_mismatch="raise").duplicate
+
+    def test_a_free_key_has_nothing_to_be_compared_with(self, subject: Subject) -> None:
+        subject.enqueue("email", {"to": 1}, unique_key="k")
+        complete(subject)
+        assert subject.enqueue("email", {"to": 2}, unique_key="k", on_mismatch="raise").inserted
+
+
+class TestPayloads:
+    """A payload comes back as it was given, on every database and through every driver."""
+
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            {},
+            [],
+            0,
+            False,
+            "text",
+            {"nested": {"list": [1, 2.5, None, True, "x"]}},
+            {"": "an empty name", "ключ": "значение", "🙂": "🙃"},
+            {"escapes": "\x00 \x1f \\ \" ' ; -- %s :name $1 ? \u2028"},
+            [2**63, -(2**70), 1e308, 5e-324, -0.5],
+            "x" * 100_000,
+        ],
+        ids=lambda payload: type(payload).__name__,
+    )
+    def test_it_comes_back_as_it_was_given(self, subject: Subject, payload: Any) -> None:
+        answer = subject.enqueue("kind", payload, unique_key="k")
+        assert subject.existing_job(answer.id).payload == payload
+        assert subject.take_one().payload == payload
+
+    @pytest.mark.parametrize(
+        ("given", "text"),
+        [
+            ({"at": START}, {"at": "2040-01-01T00:00:00Z"}),
+            ({"id": UUID(int=7)}, {"id": "00000000-0000-0000-0000-000000000007"}),
+            ({1: "one"}, {"1": "one"}),
+            ((1, 2), [1, 2]),
+        ],
+    )
+    def test_values_that_json_can_spell_are_spelled(
+        self, subject: Subject, given: Any, text: Any
+    ) -> None:
+        answer = subject.enqueue("kind", given, unique_key="k")
+        assert subject.existing_job(answer.id).payload == text
+        assert not subject.enqueue("kind", text, unique_key="k").mismatch, "it is one request"
+
+    def test_no_payload_is_an_empty_one(self, subject: Subject) -> None:
+        assert subject.existing_job(subject.enqueue("kind").id).payload == {}
+
+    def test_null_can_be_asked_for_by_a_new_job(self, subject: Subject) -> None:
+        (answer,) = subject.enqueue_many([NewJob("kind", None)])
+        assert subject.existing_job(answer.id).payload is None

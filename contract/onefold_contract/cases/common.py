@@ -1,0 +1,107 @@
+"""What the contract's modules share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from onefold.model.identity import shard_of
+from onefold.model.retry import Fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onefold.model.job import Job
+    from onefold_contract.subject import Subject
+
+MICROSECOND: Final = timedelta(microseconds=1)
+SECOND: Final = timedelta(seconds=1)
+MINUTE: Final = timedelta(minutes=1)
+HOUR: Final = timedelta(hours=1)
+DAY: Final = timedelta(days=1)
+
+AT_ONCE: Final = Fixed(timedelta(0))
+"""A backoff that a test need not wait for."""
+
+
+def kept(subject: Subject, unique_key: str) -> list[Job]:
+    """The jobs with this key, oldest first."""
+    return list(subject.find(unique_key=unique_key))
+
+
+def stored(subject: Subject) -> int:
+    """How many jobs there are."""
+    return len(subject.find(limit=1000))
+
+
+def foremost(subject: Subject, order: Sequence[str], taken: Sequence[Job]) -> list[str]:
+    """The first of `order`, as many of each shard as were taken: with one shard, the first of all.
+
+    Which shard a take asks first is not promised: the order is strict within a shard.
+    """
+    left = Counter(job.shard for job in taken)
+    found: list[str] = []
+    for job_id in order:
+        shard = shard_of(job_id, subject.shards)
+        if left[shard]:
+            left[shard] -= 1
+            found.append(job_id)
+    return found
+
+
+def spread(subject: Subject, *, each: int = 2, **options: Any) -> list[Job]:
+    """Enqueue jobs with a key each, until there are so many on every shard."""
+    found: list[Job] = []
+    on_shard: Counter[int] = Counter()
+    for number in count():
+        answer = subject.enqueue("email", unique_key=f"spread {number}", **options)
+        found.append(subject.existing_job(answer.id))
+        on_shard[found[-1].shard] += 1
+        if all(on_shard[shard] >= each for shard in range(subject.shards)):
+            break
+    return found
+
+
+def complete(subject: Subject, queue: str = "default") -> Job:
+    """Take the one due job and finish it."""
+    job = subject.take_one(queue)
+    subject.engine.finish([job])
+    return job
+
+
+def bury(subject: Subject, queue: str = "default") -> Job:
+    """Take the one due job and bury it."""
+    job = subject.take_one(queue)
+    subject.engine.bury([job], reason="broken")
+    return job
+
+
+def _cancel(subject: Subject) -> None:
+    subject.cancel(subject.find(status="queued").jobs[0].id)
+
+
+def _cancel_running(subject: Subject) -> None:
+    subject.cancel(subject.take_one().id)
+
+
+def _lapse(subject: Subject) -> None:
+    subject.take_one(lease=SECOND)
+    subject.clock.advance(SECOND)
+    subject.engine.rescue()
+
+
+MOMENTS: Final[dict[str, Callable[[Subject], object]]] = {
+    "queued": lambda subject: None,
+    "running": lambda subject: subject.take_one(),
+    "retrying": lambda subject: subject.engine.retry([subject.take_one()]),
+    "deferred": lambda subject: subject.engine.defer([subject.take_one()], after=MINUTE),
+    "handed back": lambda subject: subject.engine.hand_back([subject.take_one()]),
+    "rescued": _lapse,
+    "completed": complete,
+    "dead": bury,
+    "cancelled": _cancel,
+    "cancelled while running": _cancel_running,
+}
+"""Moments in the life of the one job that is there, and how it gets to them."""

@@ -1,0 +1,333 @@
+"""How a delivery ends: the table of states, event by event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onefold.errors import JobNotFound, LeaseLost, WrongState
+from onefold.model.delivery import Delivery
+from onefold.model.retry import Exponential, Fixed
+from onefold_contract.cases.common import (
+    AT_ONCE,
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    bury,
+    complete,
+    foremost,
+    stored,
+)
+
+if TYPE_CHECKING:
+    from onefold.model.delivery import Ended
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestCancel", "TestDefer", "TestFailures", "TestFinish"]
+
+NEVER_THERE = "01890000-0000-7000-8000-000000000000"
+
+
+class TestFinish:
+    """running → completed, once, by the delivery that has the fence."""
+
+    def test_a_finished_job_is_completed_with_its_result(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        subject.clock.advance(SECOND)
+        (ended,) = subject.engine.finish([job], results={job.id: {"sent": True, "ids": [1, 2]}})
+        assert (ended.id, ended.fence, ended.status) == (job.id, job.fence, "accepted")
+        assert ended.state == "completed"
+        ended.check()
+        done = subject.existing_job(job.id)
+        assert (done.state, done.result) == ("completed", {"sent": True, "ids": [1, 2]})
+        assert (done.attempt, done.fence) == (1, 1)
+        assert done.ended_at == subject.clock.now
+        assert done.lease_until is None
+        assert done.worker == job.worker  # whose delivery it was
+
+    def test_a_job_without_a_result_has_none(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        assert subject.existing_job(complete(subject).id).result is None
+
+    def test_the_same_finish_again_is_answered_already(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        subject.engine.finish([job], results={job.id: 1})
+        (again,) = subject.engine.finish([job], results={job.id: 2})
+        assert (again.status, again.state) == ("already", "completed")
+        again.check()
+        assert subject.existing_job(job.id).result == 1, "and nothing was written"
+
+    def test_a_batch_is_answered_in_order_each_for_itself(self, subject: Subject) -> None:
+        for _ in range(4):
+            subject.enqueue("email")
+        first, second, third, fourth = subject.take(limit=4)
+        subject.engine.finish([second])
+        subject.cancel(third.id)
+        ended = subject.engine.finish([fourth, third, second, first])
+        assert [item.id for item in ended] == [fourth.id, third.id, second.id, first.id]
+        assert [item.status for item in ended] == ["accepted", "lost", "already", "accepted"]
+        assert [item.state for item in ended] == ["completed", "cancelled", *["completed"] * 2]
+
+    def test_nothing_to_finish_is_nothing(self, subject: Subject) -> None:
+        assert subject.engine.finish([]) == []
+
+    def test_a_job_that_never_was_is_lost(self, subject: Subject) -> None:
+        (ended,) = subject.engine.finish([Delivery(NEVER_THERE, 1)])
+        assert (ended.status, ended.state) == ("lost", None)
+        with pytest.raises(LeaseLost) as caught:
+            ended.check()
+        assert caught.value.fence == 1
+
+    def test_a_queued_job_cannot_be_finished(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        (ended,) = subject.engine.finish([Delivery(answer.id, 0)])
+        assert ended.status == "lost"
+        assert subject.existing_job(answer.id).state == "queued"
+
+    def test_finish_and_take_do_both(self, subject: Subject) -> None:
+        ids = [subject.enqueue("email").id for _ in range(3)]
+        first = subject.take_one()
+        ended, taken = subject.engine.finish_and_take([first], limit=5, worker="next", lease=MINUTE)
+        assert [first.id] == foremost(subject, ids, [first])
+        assert [item.status for item in ended] == ["accepted"]
+        assert [job.id for job in taken] == [job_id for job_id in ids if job_id != first.id]
+        assert {job.worker for job in taken} == {"next"}
+
+    def test_finish_and_take_takes_though_the_finish_was_lost(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        subject.enqueue("email")
+        first = subject.take_one()
+        subject.cancel(first.id)
+        ended, taken = subject.engine.finish_and_take([first], worker="worker", lease=MINUTE)
+        assert [item.status for item in ended] == ["lost"]
+        assert len(taken) == 1
+
+    def test_what_a_finish_makes_can_be_taken_by_the_same_call(self, subject: Subject) -> None:
+        """A rerun's successor need not wait for the next look."""
+        subject.enqueue("index", {"n": 1}, unique_key="k")
+        job = subject.take_one()
+        subject.enqueue("index", {"n": 2}, unique_key="k", on_duplicate="rerun")
+        _, taken = subject.engine.finish_and_take([job], worker="worker", lease=MINUTE)
+        assert [job.payload for job in taken] == [{"n": 2}]
+
+
+class TestFailures:
+    """running → queued by backoff, or dead where no attempt is left; bury."""
+
+    def test_a_failed_job_waits_by_its_backoff(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", backoff=Fixed(MINUTE))
+        (ended,) = subject.engine.retry([subject.take_one()], error=ValueError("no such user"))
+        assert (ended.status, ended.state) == ("accepted", "queued")
+        job = subject.existing_job(answer.id)
+        assert (job.status, job.attempt, job.fence) == ("retrying", 1, 1)
+        assert job.run_at == subject.clock.now + MINUTE
+        assert job.error == {"type": "builtins.ValueError", "message": "no such user"}
+        assert subject.take() == []
+        subject.clock.advance(MINUTE)
+        again = subject.take_one()
+        assert (again.id, again.attempt, again.fence) == (answer.id, 2, 2)
+
+    def test_an_exponential_backoff_grows_by_attempt(self, subject: Subject) -> None:
+        backoff = Exponential(base=SECOND, factor=3, cap=MINUTE, jitter="none")
+        answer = subject.enqueue("email", backoff=backoff, max_attempts=10)
+        delays: list[float] = []
+        for _ in range(5):
+            subject.engine.retry([subject.take_one()])
+            due = subject.existing_job(answer.id).run_at
+            delays.append((due - subject.clock.now).total_seconds())
+            subject.clock.set(due)
+        assert delays == [1, 3, 9, 27, 60]
+
+    def test_by_default_it_waits_for_some_of_a_second_and_then_twice_that(
+        self, subject: Subject
+    ) -> None:
+        answer = subject.enqueue("email")
+        for attempt in range(1, 4):
+            subject.engine.retry([subject.take_one()])
+            due = subject.existing_job(answer.id).run_at
+            assert subject.clock.now <= due <= subject.clock.now + SECOND * 2 ** (attempt - 1)
+            subject.clock.set(due)
+
+    def test_a_worker_may_name_the_delay(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", backoff=Fixed(MINUTE))
+        subject.engine.retry([subject.take_one()], after=HOUR)
+        assert subject.existing_job(answer.id).run_at == subject.clock.now + HOUR
+
+    def test_the_last_failure_is_its_death(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", max_attempts=2, backoff=AT_ONCE)
+        subject.engine.retry([subject.take_one()])
+        (ended,) = subject.engine.retry([subject.take_one()], error="still broken")
+        assert (ended.status, ended.state) == ("accepted", "dead")
+        job = subject.existing_job(answer.id)
+        assert (job.state, job.reason, job.attempt) == ("dead", "failed", 2)
+        assert job.error == {"type": None, "message": "still broken"}
+        assert job.ended_at == subject.clock.now
+        assert subject.take() == []
+
+    def test_eight_attempts_by_default(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", backoff=AT_ONCE)
+        for attempt in range(1, 9):
+            assert subject.existing_job(answer.id).state == "queued"
+            job = subject.take_one()
+            assert job.attempt == attempt
+            subject.engine.retry([job])
+        assert subject.existing_job(answer.id).state == "dead"
+
+    def test_a_buried_job_is_dead_whatever_attempts_remain(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        (ended,) = subject.engine.bury(
+            [subject.take_one()], reason="no such user", error=KeyError("user")
+        )
+        assert (ended.status, ended.state) == ("accepted", "dead")
+        job = subject.existing_job(answer.id)
+        assert (job.state, job.reason) == ("dead", "no such user")
+        assert job.error is not None
+        assert job.error["type"] == "builtins.KeyError"
+
+    @pytest.mark.parametrize("word", ["retry", "bury"])
+    def test_the_same_word_again_is_answered_already(self, subject: Subject, word: str) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+
+        def end() -> list[Ended]:
+            if word == "retry":
+                return subject.engine.retry([job])
+            return subject.engine.bury([job], reason="broken")
+
+        assert end()[0].status == "accepted"
+        before = subject.existing_job(job.id)
+        assert end()[0].status == "already"
+        assert subject.existing_job(job.id) == before
+
+    def test_another_word_of_the_same_delivery_is_lost(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = complete(subject)
+        for ended in (
+            subject.engine.retry([job]),
+            subject.engine.bury([job], reason="broken"),
+            subject.engine.defer([job], after=SECOND),
+            subject.engine.hand_back([job]),
+        ):
+            assert (ended[0].status, ended[0].state) == ("lost", "completed")
+        assert subject.existing_job(job.id).state == "completed"
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ValueError("nul \x00 and lone \ud800 surrogate"),
+            ValueError("x" * 100_000),
+            {"type": "remote.Error", "message": "as sent", "code": 7},
+            RuntimeError(),
+        ],
+        ids=["unprintable", "huge", "mapping", "empty"],
+    )
+    def test_a_failure_never_fails_to_be_stored(self, subject: Subject, error: Any) -> None:
+        answer = subject.enqueue("email", backoff=AT_ONCE)
+        (ended,) = subject.engine.retry([subject.take_one()], error=error)
+        assert ended.status == "accepted"
+        stored_error = subject.existing_job(answer.id).error
+        assert stored_error is not None
+        found = subject.find(error_type=stored_error["type"])
+        assert [job.id for job in found] == [answer.id], "and can be found by its type"
+
+    def test_nothing_is_nothing(self, subject: Subject) -> None:
+        assert subject.engine.retry([]) == []
+        assert subject.engine.heartbeat([], lease=MINUTE) == []
+
+
+class TestDefer:
+    """running → queued with the attempt given back: defer, and hand back."""
+
+    def test_a_deferred_job_comes_back_later_with_its_attempt(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", max_attempts=1)
+        for fence in range(1, 4):
+            job = subject.take_one()
+            assert (job.attempt, job.fence) == (1, fence)
+            (ended,) = subject.engine.defer([job], after=HOUR)
+            assert (ended.status, ended.state) == ("accepted", "queued")
+            deferred = subject.existing_job(answer.id)
+            assert (deferred.attempt, deferred.run_at) == (0, subject.clock.now + HOUR)
+            assert deferred.status == "scheduled"
+            subject.clock.advance(HOUR)
+
+    def test_defers_are_counted_until_a_replay(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", backoff=AT_ONCE)
+        subject.engine.hand_back([subject.take_one()])
+        subject.engine.retry([subject.take_one()])
+        assert subject.existing_job(answer.id).defers == 0
+        for defers in (0, 1, 2):
+            job = subject.take_one()
+            assert job.defers == defers
+            subject.defer_job(job.id, after=HOUR)
+            assert subject.defer_job(job.id, after=HOUR, fence=job.fence).status == "already"
+            subject.clock.advance(HOUR)
+        subject.engine.bury([subject.take_one()], reason="broken")
+        assert subject.existing_job(answer.id).defers == 3
+        subject.replay(answer.id)
+        assert subject.take_one().defers == 0
+
+    def test_a_job_that_is_handed_back_can_be_taken_at_once(self, subject: Subject) -> None:
+        subject.enqueue("email", max_attempts=1)
+        first = subject.take_one()
+        (ended,) = subject.engine.hand_back([first])
+        assert (ended.status, ended.state) == ("accepted", "queued")
+        again = subject.take_one()
+        assert (again.attempt, again.fence) == (1, 2)
+
+    def test_an_earlier_failure_still_counts(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", max_attempts=2, backoff=AT_ONCE)
+        subject.engine.retry([subject.take_one()])
+        subject.engine.defer([subject.take_one()], after=SECOND * 0)
+        assert subject.existing_job(answer.id).attempt == 1
+        subject.engine.retry([subject.take_one()])
+        assert subject.existing_job(answer.id).state == "dead"
+
+
+class TestCancel:
+    """queued, running → cancelled."""
+
+    def test_a_queued_job_is_never_taken(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        assert subject.cancel(answer.id, reason="changed my mind") is True
+        job = subject.existing_job(answer.id)
+        assert (job.state, job.reason) == ("cancelled", "changed my mind")
+        assert job.ended_at == subject.clock.now
+        assert subject.take() == []
+
+    def test_a_running_handler_is_told_by_its_heartbeat(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        assert subject.cancel(job.id) is True
+        assert subject.engine.heartbeat([job], lease=MINUTE)[0].lost
+        (ended,) = subject.engine.finish([job])
+        assert (ended.status, ended.state) == ("lost", "cancelled")
+        assert subject.existing_job(job.id).state == "cancelled"
+
+    def test_a_second_cancel_changes_nothing(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        subject.cancel(answer.id, reason="first")
+        subject.clock.advance(DAY)
+        before = subject.existing_job(answer.id)
+        assert subject.cancel(answer.id, reason="second") is False
+        after = subject.existing_job(answer.id)
+        assert (after.reason, after.ended_at) == (before.reason, before.ended_at)
+
+    @pytest.mark.parametrize("end", [complete, bury])
+    def test_an_ended_job_cannot_be_cancelled(self, subject: Subject, end: Any) -> None:
+        answer = subject.enqueue("email")
+        end(subject)
+        state = subject.existing_job(answer.id).state
+        with pytest.raises(WrongState) as caught:
+            subject.cancel(answer.id)
+        assert caught.value.evidence["state"] == state
+        assert subject.existing_job(answer.id).state == state
+
+    def test_a_job_that_never_was_is_not_found(self, subject: Subject) -> None:
+        with pytest.raises(JobNotFound) as caught:
+            subject.cancel(NEVER_THERE)
+        assert caught.value.job_id == NEVER_THERE
+        assert stored(subject) == 0

@@ -1,0 +1,172 @@
+"""How deliveries end together: different words in one call, and what a rescue tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from onefold.errors import InvalidInput
+from onefold.model.delivery import Delivery, encode_error
+from onefold.model.lifecycle import Event
+from onefold.model.retention import Retention
+from onefold.operations.endings import Ending, RescuedJob
+from onefold_contract.cases.common import AT_ONCE, HOUR, MINUTE, SECOND
+
+if TYPE_CHECKING:
+    from onefold.model.job import Job
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestMixedEndings", "TestRescued"]
+
+MICROS_OF_A_MINUTE: Final = 60_000_000
+
+
+def ending(job: Job, event: Event, **options: Any) -> Ending:
+    """A word about a taken job."""
+    return Ending(Delivery(job.id, job.fence), event, **options)
+
+
+class TestMixedEndings:
+    """A worker's batch ends in many ways, and in one transaction."""
+
+    def test_every_delivery_has_a_word_of_its_own(self, subject: Subject) -> None:
+        for number in range(5):
+            subject.enqueue("email", {"n": number}, priority=number)
+        jobs = sorted(subject.take(limit=5), key=lambda job: job.priority)
+        error = encode_error("no luck")
+        ended = subject.engine.end(
+            [
+                ending(jobs[0], Event.FAIL, after=MICROS_OF_A_MINUTE, error=error),
+                ending(jobs[1], Event.DEFER, after=MICROS_OF_A_MINUTE),
+                ending(jobs[2], Event.BURY, reason="no such card"),
+                ending(jobs[3], Event.CANCEL, reason="not wanted"),
+                ending(jobs[4], Event.HAND_BACK),
+            ]
+        )
+        assert [item.status for item in ended] == ["accepted"] * 5
+        assert [item.id for item in ended] == [job.id for job in jobs], "in the order of the call"
+        assert [item.state for item in ended] == ["queued", "queued", "dead", "cancelled", "queued"]
+        found = [subject.existing_job(job.id) for job in jobs]
+        assert [job.attempt for job in found] == [1, 0, 1, 1, 0]
+        assert [job.reason for job in found] == [None, None, "no such card", "not wanted", None]
+        assert found[0].error == {"type": None, "message": "no luck"}
+        assert found[0].run_at == found[1].run_at == subject.clock.now + MINUTE
+        assert subject.take_one().id == jobs[4].id
+
+    def test_nothing_is_said_about_nothing(self, subject: Subject) -> None:
+        assert subject.engine.end([]) == []
+
+    @pytest.mark.parametrize(
+        "event", [Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK]
+    )
+    def test_a_word_said_twice_counts_once(self, subject: Subject, event: Event) -> None:
+        subject.enqueue("email")
+        word = ending(subject.take_one(), event, after=MICROS_OF_A_MINUTE)
+        (first,) = subject.engine.end([word])
+        (again,) = subject.engine.end([word])
+        assert (first.status, again.status) == ("accepted", "already")
+        assert first.state == again.state
+
+    @pytest.mark.parametrize(
+        "event", [Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK]
+    )
+    def test_a_stale_delivery_says_nothing(self, subject: Subject, event: Event) -> None:
+        answer = subject.enqueue("email")
+        stale = subject.take_one()
+        subject.engine.hand_back([stale])
+        present = subject.take_one()
+        (ended,) = subject.engine.end([ending(stale, event, after=0)])
+        assert (ended.status, ended.state) == ("lost", "running")
+        assert subject.existing_job(answer.id).fence == present.fence
+        assert subject.engine.finish([present])[0].status == "accepted"
+
+    def test_one_lost_delivery_does_not_keep_the_others(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        subject.enqueue("email")
+        first, second = subject.take(limit=2)
+        subject.cancel(first.id)
+        ended = subject.engine.end([ending(first, Event.FAIL), ending(second, Event.BURY)])
+        assert [(item.status, item.state) for item in ended] == [
+            ("lost", "cancelled"),
+            ("accepted", "dead"),
+        ]
+
+    def test_a_cancel_by_the_handler_frees_the_key_and_hands_it_on(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"n": 1}, unique_key="k")
+        job = subject.take_one()
+        subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="rerun")
+        subject.engine.end([ending(job, Event.CANCEL, reason="newer one waits")])
+        assert subject.existing_job(first.id).state == "cancelled"
+        assert subject.take_one().payload == {"n": 2}
+
+    def test_a_cancelled_job_without_retention_is_gone(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", retention=Retention(cancelled=SECOND * 0))
+        (ended,) = subject.engine.end([ending(subject.take_one(), Event.CANCEL)])
+        assert (ended.status, ended.state) == ("accepted", "cancelled")
+        assert subject.get(answer.id) is None
+
+    def test_whatever_a_handler_says_can_be_stored(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        said = "nul \x00, half a letter \ud800, and " + "x" * 20_000
+        subject.engine.end([ending(subject.take_one(), Event.BURY, reason=said)])
+        reason = subject.existing_job(answer.id).reason
+        assert reason is not None
+        assert reason.startswith("nul \\x00, half a letter \\ud800, and xxx")
+
+    def test_two_different_words_about_one_delivery_are_refused(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        job = subject.take_one()
+        with pytest.raises(InvalidInput) as caught:
+            subject.engine.end([ending(job, Event.FAIL), ending(job, Event.BURY)])
+        assert caught.value.item == 1
+        assert subject.existing_job(answer.id).state == "running"
+
+    @pytest.mark.parametrize("event", [Event.FINISH, Event.TAKE, Event.LAPSE, Event.REPLAY])
+    def test_what_is_no_such_word_is_refused(self, subject: Subject, event: Event) -> None:
+        subject.enqueue("email")
+        with pytest.raises(InvalidInput):
+            subject.engine.end([ending(subject.take_one(), event)])
+
+    def test_a_defer_must_say_until_when(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        with pytest.raises(InvalidInput) as caught:
+            subject.engine.end([ending(subject.take_one(), Event.DEFER)])
+        assert caught.value.field == "after"
+
+
+class TestRescued:
+    """A rescue names the jobs it moved, for whoever must hear of them."""
+
+    def test_it_tells_which_were_buried_and_which_go_round_again(self, subject: Subject) -> None:
+        again = subject.tenant("acme").enqueue("email", queue="mail", backoff=AT_ONCE)
+        last = subject.enqueue("letter", queue="mail", max_attempts=1)
+        subject.take(["mail"], limit=2, lease=SECOND)
+        late = subject.enqueue("email", expires_at=subject.clock.now + SECOND)
+        subject.clock.advance(SECOND)
+        rescued = subject.engine.rescue()
+        assert (rescued.requeued, rescued.buried, rescued.expired) == (1, 1, 1)
+        assert {job.id: job for job in rescued.jobs} == {
+            again.id: RescuedJob(again.id, "email", "mail", "acme", buried=False),
+            last.id: RescuedJob(last.id, "letter", "mail", "", buried=True, reason="lease expired"),
+            late.id: RescuedJob(late.id, "email", "default", "", buried=True, reason="expired"),
+        }
+
+    def test_with_nothing_to_do_it_names_nobody(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        subject.take_one()
+        assert subject.engine.rescue().jobs == ()
+
+    def test_it_can_be_told_to_come_back_for_the_rest(self, subject: Subject) -> None:
+        for _ in range(5):
+            subject.enqueue("email", backoff=AT_ONCE)
+        subject.take(limit=5, lease=SECOND)
+        subject.clock.advance(HOUR)
+        first = subject.engine.rescue(limit=2)
+        assert 2 <= first.total < 5, "about so many: a batch a shard"
+        assert first.total + subject.engine.rescue().total == 5
+
+    @pytest.mark.parametrize("limit", [0, -1, 1.5, True])
+    def test_a_bad_limit_is_refused(self, subject: Subject, limit: Any) -> None:
+        with pytest.raises(InvalidInput):
+            subject.engine.rescue(limit=limit)

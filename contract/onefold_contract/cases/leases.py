@@ -1,0 +1,333 @@
+"""Leases and fences: who may speak for a job, and what happens when nobody does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from onefold.model.delivery import Delivery
+from onefold.model.retry import Fixed
+from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MICROSECOND, MINUTE, SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.model.delivery import Ended
+    from onefold.model.job import Job
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestExpiry", "TestFences", "TestHeartbeats", "TestPoison", "TestRescue"]
+
+WORDS: Final[dict[str, Callable[[Subject, list[Any]], list[Ended]]]] = {
+    "finish": lambda subject, jobs: subject.engine.finish(jobs),
+    "retry": lambda subject, jobs: subject.engine.retry(jobs),
+    "defer": lambda subject, jobs: subject.engine.defer(jobs, after=SECOND),
+    "bury": lambda subject, jobs: subject.engine.bury(jobs, reason="broken"),
+    "hand back": lambda subject, jobs: subject.engine.hand_back(jobs),
+}
+
+
+def lapse(subject: Subject) -> Job:
+    """Take the one due job, and let its lease end."""
+    job = subject.take_one(lease=SECOND)
+    subject.clock.advance(SECOND)
+    return job
+
+
+class TestFences:
+    """The fence alone decides whose word counts."""
+
+    def test_a_fence_grows_with_every_take(self, subject: Subject) -> None:
+        subject.enqueue("email", backoff=AT_ONCE)
+        fences: list[int] = []
+        for _ in range(3):
+            job = subject.take_one()
+            fences.append(job.fence)
+            subject.engine.retry([job])
+        assert fences == [1, 2, 3]
+
+    @pytest.mark.parametrize("word", WORDS)
+    def test_a_word_after_the_lease_but_before_another_take_counts(
+        self, subject: Subject, word: str
+    ) -> None:
+        subject.enqueue("email")
+        job = subject.take_one(lease=SECOND)
+        subject.clock.advance(DAY)
+        (ended,) = WORDS[word](subject, [job])
+        assert ended.status == "accepted"
+
+    def test_a_finish_after_the_rescue_counts_while_nobody_has_taken_the_job(
+        self, subject: Subject
+    ) -> None:
+        subject.enqueue("email", backoff=AT_ONCE, unique_key="k")
+        late = lapse(subject)
+        subject.engine.rescue()
+        (ended,) = subject.engine.finish([late], results={late.id: "done"})
+        assert (ended.status, subject.existing_job(late.id).result) == ("accepted", "done")
+        assert not subject.enqueue("email", unique_key="k").duplicate, "its key is free"
+
+    def test_but_not_for_a_request_that_came_since(self, subject: Subject) -> None:
+        subject.enqueue("email", {"n": 1}, backoff=AT_ONCE, unique_key="k")
+        late = lapse(subject)
+        subject.engine.rescue()
+        subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="replace")
+        (ended,) = subject.engine.finish([late])
+        assert ended.status == "lost"
+        assert subject.take_one().payload == {"n": 2}
+
+    def test_nor_for_a_delivery_that_has_given_the_job_back(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        subject.engine.hand_back([job])
+        (ended,) = subject.engine.finish([job])
+        assert (ended.status, subject.existing_job(job.id).state) == ("lost", "queued")
+
+    @pytest.mark.parametrize("word", WORDS)
+    def test_a_word_after_another_take_is_lost_and_writes_nothing(
+        self, subject: Subject, word: str
+    ) -> None:
+        subject.enqueue("email", backoff=AT_ONCE)
+        stale = lapse(subject)
+        subject.engine.rescue()
+        current = subject.take_one()
+        (ended,) = WORDS[word](subject, [stale])
+        assert (ended.status, ended.fence, ended.state) == ("lost", stale.fence, "running")
+        assert subject.existing_job(current.id) == current
+        (ended,) = subject.engine.finish([current])
+        assert ended.status == "accepted"
+
+    @pytest.mark.parametrize("word", WORDS)
+    def test_a_word_with_a_fence_of_the_future_is_lost(self, subject: Subject, word: str) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        (ended,) = WORDS[word](subject, [Delivery(job.id, job.fence + 1)])
+        assert ended.status == "lost"
+        assert subject.existing_job(job.id) == job
+
+    @pytest.mark.parametrize("word", WORDS)
+    @pytest.mark.parametrize("first", ["stale", "current"])
+    def test_two_deliveries_of_one_job_in_one_call_are_told_apart(
+        self, subject: Subject, word: str, first: str
+    ) -> None:
+        """A worker that lost a job and took it again may have both end at once."""
+        subject.enqueue("email", backoff=AT_ONCE)
+        stale = lapse(subject)
+        subject.engine.rescue()
+        current = subject.take_one()
+        both = [stale, current] if first == "stale" else [current, stale]
+        ended = WORDS[word](subject, both)
+        assert {item.fence: item.status for item in ended} == {
+            stale.fence: "lost",
+            current.fence: "accepted",
+        }
+        assert [item.fence for item in ended] == [job.fence for job in both]
+
+    def test_a_replayed_job_keeps_its_fence(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        stale = subject.take_one()
+        subject.cancel(stale.id)
+        subject.replay(stale.id)
+        current = subject.take_one()
+        assert current.fence == stale.fence + 1
+        assert subject.engine.finish([stale])[0].status == "lost"
+
+    def test_a_finish_is_not_already_where_a_later_delivery_finished(
+        self, subject: Subject
+    ) -> None:
+        subject.enqueue("email", backoff=AT_ONCE)
+        stale = lapse(subject)
+        subject.engine.rescue()
+        subject.engine.finish([subject.take_one()])
+        (ended,) = subject.engine.finish([stale])
+        assert (ended.status, ended.state) == ("lost", "completed")
+
+
+class TestHeartbeats:
+    """A heartbeat extends the lease of the delivery that has the fence."""
+
+    def test_it_counts_from_now(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one(lease=MINUTE)
+        assert job.lease_until == subject.clock.now + MINUTE
+        subject.clock.advance(30 * SECOND)
+        (beat,) = subject.engine.heartbeat([job], lease=MINUTE)
+        assert (beat.id, beat.fence, beat.lost) == (job.id, job.fence, False)
+        assert beat.lease_until == subject.clock.now + MINUTE
+        assert subject.existing_job(job.id).lease_until == beat.lease_until
+
+    def test_what_beats_is_not_rescued(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one(lease=MINUTE)
+        for _ in range(5):
+            subject.clock.advance(MINUTE - SECOND)
+            assert not subject.engine.heartbeat([job], lease=MINUTE)[0].lost
+            assert subject.engine.rescue().total == 0
+
+    def test_it_revives_a_lease_that_nobody_else_has_noticed(self, subject: Subject) -> None:
+        """The fence alone decides."""
+        subject.enqueue("email")
+        job = lapse(subject)
+        assert not subject.engine.heartbeat([job], lease=MINUTE)[0].lost
+        assert subject.engine.rescue().total == 0
+
+    def test_a_lost_delivery_is_told(self, subject: Subject) -> None:
+        subject.enqueue("email", backoff=AT_ONCE)
+        stale = lapse(subject)
+        subject.engine.rescue()
+        assert subject.engine.heartbeat([stale], lease=MINUTE)[0].lost
+        current = subject.take_one()
+        beats = subject.engine.heartbeat([stale, current], lease=MINUTE)
+        assert [beat.lost for beat in beats] == [True, False]
+
+    def test_a_finished_delivery_is_told(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        subject.engine.finish([job])
+        assert subject.engine.heartbeat([job], lease=MINUTE)[0].lost
+
+
+class TestRescue:
+    """A lease that ended is a failure, "lease expired"."""
+
+    def test_a_lapsed_delivery_goes_back_by_its_backoff(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", backoff=Fixed(HOUR))
+        lapse(subject)
+        rescued = subject.engine.rescue()
+        assert (rescued.requeued, rescued.buried, rescued.expired) == (1, 0, 0)
+        job = subject.existing_job(answer.id)
+        assert (job.state, job.attempt, job.fence) == ("queued", 1, 1)
+        assert job.run_at == subject.clock.now + HOUR
+        assert job.error is not None
+        assert job.error["message"] == "lease expired"
+        assert (job.worker, job.lease_until) == (None, None)
+
+    def test_a_lease_ends_at_its_last_moment_and_not_before(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        subject.take_one(lease=MINUTE)
+        subject.clock.advance(MINUTE - MICROSECOND)
+        assert subject.engine.rescue().total == 0
+        subject.clock.advance(MICROSECOND)
+        assert subject.engine.rescue().total == 1
+
+    def test_the_last_attempt_buries(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", max_attempts=1)
+        lapse(subject)
+        rescued = subject.engine.rescue()
+        assert (rescued.requeued, rescued.buried) == (0, 1)
+        job = subject.existing_job(answer.id)
+        assert (job.state, job.reason) == ("dead", "lease expired")
+
+    def test_a_rescue_with_nothing_to_do_does_nothing(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        subject.enqueue("email", queue="other")
+        subject.take_one("other")
+        assert subject.engine.rescue().total == 0
+
+    def test_it_serves_every_tenant_and_queue(self, subject: Subject) -> None:
+        subject.tenant("acme").enqueue("email", queue="one", backoff=AT_ONCE)
+        subject.enqueue("email", queue="two", backoff=AT_ONCE)
+        assert len(subject.take(["one", "two"], limit=2, lease=SECOND)) == 2
+        subject.clock.advance(SECOND)
+        assert subject.engine.rescue().requeued == 2
+
+
+class TestPoison:
+    """Five deliveries in a row whose worker vanished bury a job, whatever attempts remain."""
+
+    def test_the_fifth_is_its_end(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)
+        for _ in range(4):
+            lapse(subject)
+            subject.engine.rescue()
+            assert subject.existing_job(answer.id).state == "queued"
+        lapse(subject)
+        assert subject.engine.rescue().buried == 1
+        job = subject.existing_job(answer.id)
+        assert (job.state, job.reason, job.attempt) == ("dead", "poison", 5)
+
+    @pytest.mark.parametrize("word", ["retry", "defer"])
+    def test_only_in_a_row(self, subject: Subject, word: str) -> None:
+        answer = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)
+        for _ in range(4):
+            lapse(subject)
+            subject.engine.rescue()
+        WORDS[word](subject, [subject.take_one()])
+        subject.clock.advance(SECOND)
+        for _ in range(4):
+            lapse(subject)
+            subject.engine.rescue()
+        assert subject.existing_job(answer.id).state == "queued"
+
+    def test_a_delivery_that_was_handed_back_says_nothing(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)
+        for _ in range(4):
+            lapse(subject)
+            subject.engine.rescue()
+        subject.engine.hand_back([subject.take_one()])
+        lapse(subject)
+        subject.engine.rescue()
+        assert subject.existing_job(answer.id).reason == "poison"
+
+
+class TestExpiry:
+    """`expires_at` bounds a job's whole life."""
+
+    @pytest.mark.parametrize("scope", ["queued", "active"])
+    def test_an_expired_holder_stands_in_nobodys_way(self, subject: Subject, scope: Any) -> None:
+        """A newcomer must not be answered with a job that will never run."""
+        old = subject.enqueue(
+            "email", unique_key="k", unique_while=scope, expires_at=subject.clock.now + HOUR
+        )
+        assert subject.enqueue("email", unique_key="k").duplicate
+        subject.clock.advance(HOUR)
+        new = subject.enqueue("email", unique_key="k")
+        assert not new.duplicate
+        assert (subject.existing_job(old.id).state, subject.existing_job(old.id).reason) == (
+            "dead",
+            "expired",
+        )
+        assert subject.take_one().id == new.id
+
+    def test_past_it_a_waiting_job_is_not_taken_and_is_buried(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
+        subject.clock.advance(HOUR)
+        assert subject.take() == []
+        assert subject.engine.rescue().expired == 1
+        job = subject.existing_job(answer.id)
+        assert (job.state, job.reason) == ("dead", "expired")
+
+    def test_until_then_it_runs(self, subject: Subject) -> None:
+        subject.enqueue("email", expires_at=subject.clock.now + HOUR)
+        subject.clock.advance(HOUR - MICROSECOND)
+        assert subject.engine.rescue().total == 0
+        assert len(subject.take()) == 1
+
+    def test_endless_defers_come_to_an_end(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
+        for _ in range(4):
+            subject.engine.defer([subject.take_one()], after=HOUR / 4)
+            subject.clock.advance(HOUR / 4)
+        assert subject.take() == []
+        subject.engine.rescue()
+        assert subject.existing_job(answer.id).reason == "expired"
+
+    def test_a_job_that_is_scheduled_past_it_is_buried_too(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", backoff=Fixed(DAY), expires_at=subject.clock.now + HOUR)
+        subject.engine.retry([subject.take_one()])
+        subject.clock.advance(HOUR)
+        subject.engine.rescue()
+        assert subject.existing_job(answer.id).reason == "expired"
+
+    def test_a_running_delivery_may_still_finish(self, subject: Subject) -> None:
+        subject.enqueue("email", expires_at=subject.clock.now + HOUR)
+        job = subject.take_one(lease=DAY)
+        subject.clock.advance(2 * HOUR)
+        assert subject.engine.rescue().total == 0
+        assert subject.engine.finish([job])[0].status == "accepted"
+
+    def test_an_expired_job_frees_its_key(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k", expires_at=subject.clock.now + HOUR)
+        subject.clock.advance(HOUR)
+        subject.engine.rescue()
+        assert subject.enqueue("email", unique_key="k").inserted

@@ -1,0 +1,287 @@
+"""Looking at jobs: get, find, paging; and what other tenants may not see, or do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from onefold.errors import InvalidInput, JobNotFound
+from onefold.model.job import NewJob
+from onefold_contract.cases.common import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    bury,
+    complete,
+    stored,
+)
+
+if TYPE_CHECKING:
+    from onefold.model.job import Page
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestErase", "TestFind", "TestGet", "TestPaging", "TestTenants"]
+
+NEVER_THERE: Final = "01890000-0000-7000-8000-000000000000"
+
+
+def ids(page: Page) -> list[str]:
+    """The ids of a page."""
+    return [job.id for job in page]
+
+
+class TestGet:
+    """One job by its id."""
+
+    def test_a_job_that_never_was_is_none(self, subject: Subject) -> None:
+        assert subject.get(NEVER_THERE) is None
+
+    def test_an_id_may_be_spelled_as_uuids_may(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        assert subject.existing_job(answer.id.upper()).id == answer.id
+
+    def test_a_job_that_has_not_changed_equals_itself(self, subject: Subject) -> None:
+        job_id = subject.enqueue("email", {"to": 42}, delay=HOUR).id
+        first = subject.existing_job(job_id)
+        subject.clock.advance(2 * HOUR)
+        again = subject.existing_job(job_id)
+        assert (first, hash(first)) == (again, hash(again))
+        assert {first} == {*subject.find().jobs}
+        subject.take_one()
+        assert subject.existing_job(job_id) != first
+        assert first != job_id
+
+    def test_status_is_what_users_mean(self, subject: Subject) -> None:
+        scheduled = subject.enqueue("email", delay=HOUR, queue="later")
+        assert subject.existing_job(scheduled.id).status == "scheduled"
+        subject.clock.advance(HOUR)
+        assert subject.existing_job(scheduled.id).status == "ready"
+        job = subject.take_one("later")
+        assert subject.existing_job(job.id).status == "running"
+        subject.engine.retry([job], after=HOUR)
+        assert subject.existing_job(job.id).status == "retrying"
+
+
+class TestFind:
+    """Filters; several together must all hold."""
+
+    def test_without_filters_everything_is_found_in_order(self, subject: Subject) -> None:
+        made = [subject.enqueue("email").id for _ in range(3)]
+        assert ids(subject.find()) == made
+        assert ids(subject.find(newest_first=True)) == made[::-1]
+
+    def test_by_status(self, subject: Subject) -> None:
+        made: dict[str, str] = {}
+        for status in ("running", "retrying", "completed", "dead", "cancelled"):
+            made[status] = subject.enqueue("email", queue=status).id
+        subject.take_one("running")
+        subject.engine.retry([subject.take_one("retrying")], after=HOUR)
+        complete(subject, "completed")
+        bury(subject, "dead")
+        subject.cancel(made["cancelled"])
+        made["scheduled"] = subject.enqueue("email", delay=HOUR).id
+        made["ready"] = subject.enqueue("email").id
+        for status, job_id in made.items():
+            assert ids(subject.find(status=status)) == [job_id], status
+        queued = {made["retrying"], made["scheduled"], made["ready"]}
+        assert set(ids(subject.find(status="queued"))) == queued
+        ended = subject.find(status=["completed", "dead", "cancelled"])
+        assert set(ids(ended)) == {made["completed"], made["dead"], made["cancelled"]}
+
+    def test_by_queue_kind_and_key(self, subject: Subject) -> None:
+        email = subject.enqueue("email", queue="fast", unique_key="k")
+        letter = subject.enqueue("letter", queue="slow", unique_key="k")
+        assert ids(subject.find(queue="slow")) == [letter.id]
+        assert ids(subject.find(kind="email")) == [email.id]
+        assert ids(subject.find(unique_key="k")) == [email.id, letter.id]
+        assert ids(subject.find(unique_key="k", kind="letter")) == [letter.id]
+        assert ids(subject.find(kind="email", queue="slow")) == []
+
+    def test_by_reason_and_type_of_error(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        subject.engine.bury([subject.take_one()], reason="bounced", error=KeyError("x"))
+        second = subject.enqueue("email", max_attempts=1)
+        subject.engine.retry([subject.take_one()], error=ValueError("x"))
+        assert ids(subject.find(reason="bounced")) == [first.id]
+        assert ids(subject.find(reason="failed")) == [second.id]
+        assert ids(subject.find(error_type="builtins.ValueError")) == [second.id]
+
+    def test_by_time_half_open(self, subject: Subject) -> None:
+        start = subject.clock.now
+        made: list[str] = []
+        for _ in range(3):
+            made.append(subject.enqueue("email").id)
+            subject.clock.advance(HOUR)
+        page = subject.find(created_from=start + HOUR, created_before=start + 2 * HOUR)
+        assert ids(page) == [made[1]]
+
+    def test_pruned_jobs_are_not_found(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k", unique_for=2 * DAY)
+        complete(subject)
+        subject.clock.advance(DAY)
+        subject.engine.prune()
+        assert ids(subject.find()) == []
+
+
+class TestPaging:
+    """Cursors go through everything once, in both directions."""
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+    def test_pages_together_are_everything_once(
+        self, subject: Subject, size: int, newest_first: Any
+    ) -> None:
+        made = [answer.id for answer in subject.enqueue_many([NewJob("email")] * 7)]
+        found: list[str] = []
+        after = None
+        while True:
+            page = subject.find(limit=size, after=after, newest_first=newest_first)
+            assert len(page) <= size
+            found += ids(page)
+            after = page.next
+            if after is None:
+                break
+        assert found == (made[::-1] if newest_first else made)
+
+    def test_a_cursor_keeps_its_place_while_jobs_come(self, subject: Subject) -> None:
+        made = [subject.enqueue("email").id for _ in range(4)]
+        page = subject.find(limit=2)
+        newest = subject.enqueue("email").id
+        subject.delete(made[1])
+        assert ids(subject.find(after=page.next)) == [made[2], made[3], newest]
+
+    def test_filters_hold_on_every_page(self, subject: Subject) -> None:
+        for n in range(6):
+            subject.enqueue("email" if n % 2 else "letter")
+        page = subject.find(kind="email", limit=2)
+        rest = subject.find(kind="email", limit=2, after=page.next)
+        assert {job.kind for job in [*page, *rest]} == {"email"}
+        assert (len(page), len(rest), rest.next) == (2, 1, None)
+
+    def test_a_full_last_page_has_no_next(self, subject: Subject) -> None:
+        for _ in range(2):
+            subject.enqueue("email")
+        assert subject.find(limit=2).next is None
+
+    @pytest.mark.parametrize(
+        ("field", "options"),
+        [
+            ("limit", {"limit": 0}),
+            ("limit", {"limit": 1.5}),
+            ("after", {"after": "not a cursor"}),
+            ("status", {"status": "sleeping"}),
+            ("status", {"status": ["ready", "dead"]}),
+            ("created_from", {"created_from": "naive"}),
+        ],
+    )
+    def test_a_bad_question_names_the_field(
+        self, subject: Subject, field: str, options: dict[str, Any]
+    ) -> None:
+        if options.get("created_from"):
+            options = {"created_from": subject.clock.now.replace(tzinfo=None)}
+        with pytest.raises(InvalidInput) as caught:
+            subject.find(**options)
+        assert caught.value.field == field
+
+
+class TestTenants:
+    """A tenant sees, and changes, nothing of another's."""
+
+    @pytest.mark.parametrize("other", ["", "umbrella"])
+    def test_another_tenant_is_refused(self, subject: Subject, other: str) -> None:
+        acme = subject.tenant("acme")
+        stranger = subject.tenant(other) if other else subject
+        answer = acme.enqueue("email", unique_key="k")
+        before = acme.existing_job(answer.id)
+        assert stranger.get(answer.id) is None
+        assert ids(stranger.find()) == []
+        with pytest.raises(JobNotFound):
+            stranger.cancel(answer.id)
+        with pytest.raises(JobNotFound):
+            stranger.replay(answer.id)
+        with pytest.raises(JobNotFound):
+            stranger.duplicates(answer.id)
+        assert stranger.delete(answer.id) is False
+        assert acme.existing_job(answer.id) == before
+
+    def test_workers_serve_all_tenants(self, subject: Subject) -> None:
+        for name in ("acme", "umbrella"):
+            subject.tenant(name).enqueue("email")
+        subject.enqueue("email")
+        taken = subject.take(limit=5)
+        assert {job.tenant for job in taken} == {"acme", "umbrella", ""}
+
+    def test_a_stranger_cannot_end_a_running_jobs_life(self, subject: Subject) -> None:
+        subject.tenant("acme").enqueue("email", unique_key="k")
+        job = subject.take_one()
+        assert subject.tenant("umbrella").delete(job.id) is False
+        assert not subject.engine.heartbeat([job], lease=MINUTE)[0].lost
+
+
+class TestErase:
+    """Stored payloads and answers are customer data: erase forgets them, keys included."""
+
+    def test_a_tenant_is_forgotten_and_nobody_else(self, subject: Subject) -> None:
+        acme, umbrella = subject.tenant("acme"), subject.tenant("umbrella")
+        for owner in (acme, umbrella, subject):
+            owner.enqueue("email", {"secret": 1}, unique_key="k", idempotency_key="K")
+            owner.enqueue("email", {"secret": 2})
+        erased = subject.erase(tenant="acme")
+        assert (erased.jobs, erased.claims) == (2, 1)
+        assert stored(acme) == 0
+        assert stored(umbrella) == stored(subject) == 2
+        assert acme.enqueue("email", unique_key="k", idempotency_key="K").inserted
+        assert umbrella.enqueue("email", {"secret": 1}, idempotency_key="K").duplicate
+
+    def test_a_key_is_forgotten_with_all_that_it_names(self, subject: Subject) -> None:
+        held = subject.enqueue("email", unique_key="user:1")
+        published = subject.enqueue("email", idempotency_key="user:1")
+        other = subject.enqueue("email", unique_key="user:2")
+        erased = subject.erase(key="user:1")
+        assert (erased.jobs, erased.claims) == (2, 1)
+        assert subject.get(held.id) is None
+        assert subject.get(published.id) is None
+        assert subject.get(other.id) is not None
+        assert subject.enqueue("email", unique_key="user:1").inserted
+        assert subject.enqueue("email", idempotency_key="user:1").inserted
+
+    def test_a_tenant_erases_only_its_own_key(self, subject: Subject) -> None:
+        acme = subject.tenant("acme")
+        mine = acme.enqueue("email", unique_key="k")
+        theirs = subject.enqueue("email", unique_key="k")
+        assert acme.erase(key="k").jobs == 1
+        assert acme.get(mine.id) is None
+        assert subject.get(theirs.id) is not None
+
+    def test_tombstones_and_counts_go_too(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k", unique_for=2 * DAY)
+        subject.enqueue("email", unique_key="k")
+        complete(subject)
+        subject.clock.advance(DAY + SECOND)
+        subject.engine.prune()
+        assert subject.erase(key="k").jobs == 1
+        again = subject.enqueue("email", unique_key="k")
+        assert again.inserted
+        assert subject.duplicates(again.id).count == 0
+
+    def test_the_worker_of_an_erased_job_has_lost_it(self, subject: Subject) -> None:
+        subject.tenant("acme").enqueue("email")
+        job = subject.take_one(lease=MINUTE)
+        subject.erase(tenant="acme")
+        assert subject.engine.finish([job])[0].status == "lost"
+
+    @pytest.mark.parametrize("options", [{}, {"key": "k", "tenant": "acme"}])
+    def test_it_must_be_told_exactly_what(self, subject: Subject, options: Any) -> None:
+        subject.enqueue("email", unique_key="k")
+        with pytest.raises(InvalidInput):
+            subject.erase(**options)
+        assert stored(subject) == 1
+
+    def test_a_tenant_cannot_erase_another(self, subject: Subject) -> None:
+        subject.tenant("umbrella").enqueue("email")
+        with pytest.raises(InvalidInput) as caught:
+            subject.tenant("acme").erase(tenant="umbrella")
+        assert caught.value.field == "tenant"
+        assert stored(subject.tenant("umbrella")) == 1

@@ -1,0 +1,212 @@
+"""Rule 9, `keep`, `raise` and `replace`: what an enqueue does about a holder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onefold.errors import AlreadyEnqueued
+from onefold.model.job import Enqueued
+from onefold.model.retry import Fixed
+from onefold_contract.cases.common import AT_ONCE, HOUR, MINUTE, SECOND, complete, stored
+
+if TYPE_CHECKING:
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestDebounce", "TestKeep", "TestRaise", "TestReplace"]
+
+
+class TestKeep:
+    """Rule 9, `keep`, which is the default."""
+
+    def test_the_holder_stays_as_it_is(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k", priority=1)
+        before = subject.existing_job(first.id)
+        subject.enqueue(
+            "email", {"to": 2}, unique_key="k", priority=9, delay=HOUR, on_duplicate="keep"
+        )
+        assert subject.existing_job(first.id) == before
+
+
+class TestRaise:
+    """Rule 9, `raise`: a duplicate is an error, and nothing of the call is stored."""
+
+    def test_a_duplicate_is_an_error_that_names_the_holder(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k")
+        with pytest.raises(AlreadyEnqueued) as caught:
+            subject.enqueue("email", unique_key="k", on_duplicate="raise")
+        assert (caught.value.key, caught.value.holder_id) == ("k", first.id)
+        assert caught.value.evidence["state"] == "queued"
+        assert (caught.value.item, str(caught.value)[:11]) == (None, "The key 'k'"), "of one call"
+        assert stored(subject) == 1
+
+    def test_a_new_job_is_none(self, subject: Subject) -> None:
+        assert subject.enqueue("email", unique_key="k", on_duplicate="raise").inserted
+
+    def test_nothing_stays_even_where_the_caller_catches_it_and_commits(
+        self, subject: Subject
+    ) -> None:
+        """Rule 5."""
+        first = subject.enqueue("email", unique_key="k")
+        with pytest.raises(AlreadyEnqueued):
+            subject.committing_errors().enqueue(
+                "email", unique_key="k", idempotency_key="publish", on_duplicate="raise"
+            )
+        assert stored(subject) == 1
+        assert subject.duplicates(first.id).count == 0
+        assert subject.enqueue("email", idempotency_key="publish").inserted
+
+
+class TestReplace:
+    """Rule 9, `replace`: a holder that is still queued takes the newcomer's request."""
+
+    def test_a_queued_holder_takes_payload_priority_and_time(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k", priority=1)
+        run_at = subject.clock.now + HOUR
+        answer = subject.enqueue(
+            "email", {"to": 2}, unique_key="k", priority=2, run_at=run_at, on_duplicate="replace"
+        )
+        assert answer == Enqueued(first.id, duplicate=True, state="queued", replaced=True)
+        job = subject.existing_job(first.id)
+        assert (job.payload, job.priority, job.run_at) == ({"to": 2}, 2, run_at)
+        assert stored(subject) == 1
+
+    def test_a_scheduled_holder_can_be_made_to_run_now(self, subject: Subject) -> None:
+        subject.enqueue("email", {"to": 1}, unique_key="k", delay=HOUR)
+        subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
+        assert subject.take_one().payload == {"to": 2}
+
+    def test_the_holder_keeps_its_queue_and_its_scope(self, subject: Subject) -> None:
+        """Rule 2."""
+        first = subject.enqueue("email", unique_key="k", queue="here", unique_while="exists")
+        subject.enqueue(
+            "email",
+            {"to": 2},
+            unique_key="k",
+            queue="there",
+            unique_while="queued",
+            on_duplicate="replace",
+        )
+        job = complete(subject, "here")
+        assert job.payload == {"to": 2}
+        assert subject.enqueue("email", unique_key="k").id == first.id
+
+    def test_the_replaced_request_is_what_later_ones_are_compared_with(
+        self, subject: Subject
+    ) -> None:
+        """Rule 8."""
+        subject.enqueue("email", {"to": 1}, unique_key="k")
+        subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
+        assert not subject.enqueue("email", {"to": 2}, unique_key="k").mismatch
+        assert subject.enqueue("email", {"to": 1}, unique_key="k").mismatch
+
+    def test_a_holder_of_another_kind_takes_the_kind_too(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k", across_kinds=True)
+        subject.enqueue(
+            "letter", {"street": 2}, unique_key="k", across_kinds=True, on_duplicate="replace"
+        )
+        job = subject.existing_job(first.id)
+        assert (job.kind, job.payload) == ("letter", {"street": 2})
+
+    def test_a_running_holder_is_kept(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k")
+        subject.take_one()
+        answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
+        assert answer == Enqueued(first.id, duplicate=True, state="running", mismatch=True)
+        assert subject.existing_job(first.id).payload == {"to": 1}
+
+    def test_an_ended_holder_is_kept(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k", unique_while="exists")
+        complete(subject)
+        answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
+        assert answer == Enqueued(first.id, duplicate=True, state="completed", mismatch=True)
+        assert subject.existing_job(first.id).payload == {"to": 1}
+
+    def test_without_a_holder_it_is_a_plain_enqueue(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", unique_key="k", on_duplicate="replace")
+        assert answer == Enqueued(answer.id)
+
+    def test_a_retrying_holder_starts_a_new_generation(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k", backoff=Fixed(HOUR))
+        subject.engine.retry([subject.take_one()])
+        before = subject.existing_job(first.id)
+        assert (before.attempt, before.generation) == (1, 0)
+
+        answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
+        job = subject.existing_job(first.id)
+        assert answer.replaced
+        assert (job.payload, job.attempt, job.generation) == ({"to": 2}, 0, 1)
+        assert job.fence == before.fence
+
+    def test_a_retrying_holders_backoff_is_not_shortened(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k", backoff=Fixed(HOUR))
+        subject.engine.retry([subject.take_one()])
+        due = subject.existing_job(first.id).run_at
+        subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
+        assert subject.existing_job(first.id).run_at == due
+        subject.enqueue("email", {"to": 3}, unique_key="k", on_duplicate="replace")
+        assert subject.existing_job(first.id).run_at == due, "nor by the next one"
+
+    def test_a_retrying_holder_can_be_put_off_for_longer(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", backoff=Fixed(MINUTE))
+        subject.engine.retry([subject.take_one()])
+        subject.enqueue("email", unique_key="k", delay=HOUR, on_duplicate="replace")
+        assert subject.existing_job(first.id).run_at == subject.clock.now + HOUR
+
+    def test_a_new_generation_has_all_its_attempts(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", max_attempts=2, backoff=AT_ONCE)
+        subject.engine.retry([subject.take_one()])
+        subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
+        subject.engine.retry([subject.take_one()])
+        assert subject.existing_job(first.id).state == "queued"
+        subject.engine.retry([subject.take_one()])
+        assert subject.existing_job(first.id).state == "dead"
+
+    def test_a_holder_whose_key_is_free_is_not_touched(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k", unique_while="queued")
+        subject.engine.hand_back([subject.take_one()])
+        answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
+        assert answer.inserted
+        assert subject.existing_job(first.id).payload == {"to": 1}
+
+
+class TestDebounce:
+    """Rule 9: `replace` with a delay, bounded by `max_wait`."""
+
+    def test_each_request_puts_the_job_off(self, subject: Subject) -> None:
+        first = subject.enqueue(
+            "index", {"n": 0}, unique_key="k", delay=MINUTE, unique_while="queued"
+        )
+        for n in range(1, 4):
+            subject.clock.advance(30 * SECOND)
+            subject.enqueue("index", {"n": n}, unique_key="k", delay=MINUTE, on_duplicate="replace")
+            assert subject.existing_job(first.id).run_at == subject.clock.now + MINUTE
+        assert subject.take() == []
+        subject.clock.advance(MINUTE)
+        assert subject.take_one().payload == {"n": 3}
+
+    def test_but_not_for_longer_than_the_newcomer_says(self, subject: Subject) -> None:
+        created = subject.clock.now
+        first = subject.enqueue("index", {"n": 0}, unique_key="k", delay=MINUTE)
+        for n in range(1, 5):
+            subject.clock.advance(30 * SECOND)
+            subject.enqueue(
+                "index",
+                {"n": n},
+                unique_key="k",
+                delay=MINUTE,
+                on_duplicate="replace",
+                max_wait=2 * MINUTE,
+            )
+            bound = min(subject.clock.now + MINUTE, created + 2 * MINUTE)
+            assert subject.existing_job(first.id).run_at == bound
+        assert subject.take_one().payload == {"n": 4}
+
+    def test_a_bound_that_has_passed_runs_it_now(self, subject: Subject) -> None:
+        subject.enqueue("index", unique_key="k", delay=HOUR)
+        subject.clock.advance(MINUTE)
+        subject.enqueue(
+            "index", {"n": 1}, unique_key="k", delay=HOUR, on_duplicate="replace", max_wait=SECOND
+        )
+        assert subject.take_one().payload == {"n": 1}

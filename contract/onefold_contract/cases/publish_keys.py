@@ -1,0 +1,320 @@
+"""Publish keys: this publish, once, whatever became of the job."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onefold.errors import AlreadyEnqueued, KeyReused
+from onefold.model.job import Enqueued, NewJob
+from onefold.model.retention import Retention
+from onefold_contract.cases.common import (
+    DAY,
+    HOUR,
+    MICROSECOND,
+    MOMENTS,
+    bury,
+    complete,
+    stored,
+)
+
+if TYPE_CHECKING:
+    from onefold_contract.subject import Subject
+
+__all__ = [
+    "TestPublishKeys",
+    "TestPublishKeysAndUniqueKeys",
+    "TestPublishKeysExpire",
+    "TestPublishKeysInBatches",
+]
+
+
+def publish(subject: Subject, payload: Any = None, key: str = "K", **options: Any) -> Enqueued:
+    """One publish operation."""
+    return subject.enqueue("pay", payload or {"order": 1}, idempotency_key=key, **options)
+
+
+class TestPublishKeys:
+    """A publish key identifies the publish operation."""
+
+    @pytest.mark.parametrize("moment", MOMENTS)
+    def test_it_is_known_in_every_state_of_the_job(self, subject: Subject, moment: str) -> None:
+        first = publish(subject)
+        assert first == Enqueued(first.id)
+        MOMENTS[moment](subject)
+        state = subject.existing_job(first.id).state
+        assert publish(subject) == Enqueued(first.id, duplicate=True, state=state)
+        assert stored(subject) == 1
+
+    def test_it_is_known_when_the_job_is_pruned(self, subject: Subject) -> None:
+        first = publish(subject, retention=Retention(completed=HOUR))
+        complete(subject)
+        subject.clock.advance(HOUR)
+        subject.engine.prune()
+        assert subject.get(first.id) is None
+        assert publish(subject) == Enqueued(first.id, duplicate=True, state=None)
+
+    def test_it_is_known_when_no_record_was_kept(self, subject: Subject) -> None:
+        first = publish(subject, retention=Retention(completed=timedelta(0)))
+        complete(subject)
+        assert publish(subject) == Enqueued(first.id, duplicate=True, state=None)
+
+    @pytest.mark.parametrize(
+        "request_", [{"payload": {"order": 2}}, {"kind": "refund", "payload": {"order": 1}}]
+    )
+    def test_another_request_under_it_is_the_same_job_and_flagged(
+        self, subject: Subject, request_: Any
+    ) -> None:
+        first = publish(subject)
+        asked: dict[str, Any] = {"kind": "pay", "idempotency_key": "K", **request_}
+        assert subject.enqueue(**asked) == Enqueued(first.id, duplicate=True, mismatch=True)
+        with pytest.raises(KeyReused) as caught:
+            subject.enqueue(**asked, on_mismatch="raise")
+        assert (caught.value.key, caught.value.status) == ("K", 422)
+        assert subject.existing_job(first.id).payload == {"order": 1}
+        assert stored(subject) == 1
+
+    def test_the_same_request_is_no_error(self, subject: Subject) -> None:
+        first = publish(subject)
+        assert publish(subject, on_mismatch="raise").id == first.id
+
+    def test_another_priority_or_time_is_the_same_request(self, subject: Subject) -> None:
+        publish(subject)
+        assert not publish(subject, priority=3, delay=HOUR).mismatch
+
+    def test_it_is_per_queue(self, subject: Subject) -> None:
+        publish(subject, queue="one")
+        assert publish(subject, queue="two").inserted
+        assert publish(subject, queue="one").duplicate
+
+    def test_it_is_per_tenant(self, subject: Subject) -> None:
+        first = publish(subject.tenant("acme"))
+        assert publish(subject.tenant("umbrella")).inserted
+        assert publish(subject).inserted
+        assert publish(subject.tenant("acme")).id == first.id
+
+    def test_it_is_across_kinds(self, subject: Subject) -> None:
+        first = publish(subject)
+        assert subject.enqueue("refund", {"order": 1}, idempotency_key="K").id == first.id
+
+    def test_it_is_no_unique_key(self, subject: Subject) -> None:
+        publish(subject)
+        assert subject.enqueue("pay", {"order": 1}, unique_key="K").inserted
+
+    def test_a_replayed_job_is_still_the_one(self, subject: Subject) -> None:
+        first = publish(subject)
+        bury(subject)
+        subject.replay(first.id)
+        assert publish(subject) == Enqueued(first.id, duplicate=True)
+
+
+class TestPublishKeysAndUniqueKeys:
+    """The publish key is looked at first; the unique key only if it is new."""
+
+    def test_a_known_key_is_answered_before_the_unique_key_is_looked_at(
+        self, subject: Subject
+    ) -> None:
+        first = publish(subject, unique_key="u")
+        complete(subject)
+        second = publish(subject, key="K2", unique_key="u")
+        assert second.inserted
+        assert publish(subject, unique_key="u").id == first.id
+
+    def test_a_new_key_whose_unique_key_is_held_stands_for_the_holder(
+        self, subject: Subject
+    ) -> None:
+        holder = subject.enqueue("pay", {"order": 1}, unique_key="u")
+        assert publish(subject, unique_key="u") == Enqueued(holder.id, duplicate=True)
+        complete(subject)
+        assert publish(subject, unique_key="u") == Enqueued(
+            holder.id, duplicate=True, state="completed"
+        )
+        assert stored(subject) == 1
+
+    def test_two_publishes_may_stand_for_one_holder(self, subject: Subject) -> None:
+        first = publish(subject, unique_key="u")
+        assert publish(subject, key="K2", unique_key="u").id == first.id
+        complete(subject)
+        for key in ("K", "K2"):
+            assert publish(subject, key=key, unique_key="u").id == first.id
+
+    def test_it_is_compared_by_what_was_published_under_it(self, subject: Subject) -> None:
+        subject.enqueue("pay", {"order": 1}, unique_key="u")
+        assert publish(subject, {"order": 2}, unique_key="u").mismatch
+        assert not publish(subject, {"order": 2}, unique_key="u").mismatch
+        assert publish(subject, {"order": 1}, unique_key="u").mismatch
+
+    def test_raise_takes_a_new_key_back(self, subject: Subject) -> None:
+        subject.enqueue("pay", {"order": 1}, unique_key="u")
+        with pytest.raises(AlreadyEnqueued):
+            publish(subject.committing_errors(), unique_key="u", on_duplicate="raise")
+        complete(subject)
+        assert publish(subject, unique_key="u", on_duplicate="raise").inserted
+
+    def test_raise_does_not_raise_for_the_same_publish(self, subject: Subject) -> None:
+        """A retry of a publish that succeeded has succeeded."""
+        first = publish(subject, unique_key="u", on_duplicate="raise")
+        again = publish(subject, unique_key="u", on_duplicate="raise")
+        assert (again.id, again.duplicate) == (first.id, True)
+
+    def test_a_repeated_replace_replaces_once(self, subject: Subject) -> None:
+        holder = subject.enqueue("pay", {"order": 0}, unique_key="u")
+        assert publish(subject, unique_key="u", on_duplicate="replace").replaced
+        subject.enqueue("pay", {"order": 2}, unique_key="u", on_duplicate="replace")
+        again = publish(subject, unique_key="u", on_duplicate="replace")
+        assert again == Enqueued(holder.id, duplicate=True)
+        assert subject.existing_job(holder.id).payload == {"order": 2}
+
+    def test_a_repeated_rerun_triggers_once(self, subject: Subject) -> None:
+        subject.enqueue("pay", {"order": 0}, unique_key="u")
+        job = subject.take_one()
+        publish(subject, unique_key="u", on_duplicate="rerun")
+        subject.engine.finish([job])
+        second = subject.take_one()
+        publish(subject, unique_key="u", on_duplicate="rerun")
+        subject.engine.finish([second])
+        assert stored(subject) == 2
+
+
+class TestPublishKeysExpire:
+    """24 hours by default, and never before the job has ended."""
+
+    def test_after_a_day_it_is_forgotten(self, subject: Subject) -> None:
+        first = publish(subject)
+        complete(subject)
+        subject.clock.advance(DAY - MICROSECOND)
+        assert publish(subject).id == first.id
+        subject.clock.advance(MICROSECOND)
+        assert publish(subject).inserted
+
+    def test_the_publish_that_took_it_over_is_remembered(self, subject: Subject) -> None:
+        publish(subject)
+        complete(subject)
+        subject.clock.advance(DAY)
+        second = publish(subject, {"order": 2})
+        assert publish(subject, {"order": 2}) == Enqueued(second.id, duplicate=True)
+        complete(subject)
+        subject.clock.advance(DAY - MICROSECOND)
+        assert publish(subject, {"order": 2}).id == second.id
+
+    @pytest.mark.parametrize("moment", ["queued", "running", "retrying", "deferred"])
+    def test_it_is_not_forgotten_before_the_job_has_ended(
+        self, subject: Subject, moment: str
+    ) -> None:
+        first = publish(subject)
+        MOMENTS[moment](subject)
+        subject.clock.advance(10 * DAY)
+        subject.engine.sweep()
+        assert publish(subject).id == first.id
+
+    def test_it_is_forgotten_when_a_late_job_ends(self, subject: Subject) -> None:
+        publish(subject)
+        subject.clock.advance(10 * DAY)
+        complete(subject)
+        assert publish(subject).inserted
+
+    def test_a_publish_may_be_remembered_for_another_time(self, subject: Subject) -> None:
+        first = publish(subject, idempotency_for=3 * DAY)
+        complete(subject)
+        subject.clock.advance(3 * DAY - MICROSECOND)
+        subject.engine.prune()
+        subject.engine.sweep()
+        assert publish(subject).id == first.id
+        subject.clock.advance(MICROSECOND)
+        assert publish(subject).inserted
+
+    def test_a_sweep_forgets_what_is_over_and_nothing_else(self, subject: Subject) -> None:
+        publish(subject)
+        complete(subject)
+        publish(subject, key="waiting")
+        subject.clock.advance(DAY)
+        fresh = publish(subject, key="fresh", queue="other")
+        assert subject.engine.sweep() == 1
+        assert publish(subject, key="fresh", queue="other").id == fresh.id
+        assert publish(subject, key="waiting").duplicate
+        assert publish(subject).inserted
+
+    def test_the_holder_it_stands_for_counts(self, subject: Subject) -> None:
+        """Recorded for a holder, it is kept until that holder has ended."""
+        holder = subject.enqueue("pay", {"order": 1}, unique_key="u")
+        publish(subject, unique_key="u")
+        subject.clock.advance(2 * DAY)
+        subject.engine.sweep()
+        assert publish(subject).id == holder.id
+
+
+class TestPublishKeysInBatches:
+    """Each item of a batch has its own."""
+
+    def test_known_and_new_keys_are_answered_each_for_itself(self, subject: Subject) -> None:
+        known = publish(subject)
+        answers = subject.enqueue_many(
+            [
+                NewJob("pay", {"order": 2}, idempotency_key="K2"),
+                NewJob("pay", {"order": 1}, idempotency_key="K"),
+                NewJob("pay", {"order": 3}),
+            ]
+        )
+        assert [answer.duplicate for answer in answers] == [False, True, False]
+        assert answers[1].id == known.id
+        assert publish(subject, {"order": 2}, key="K2").id == answers[0].id
+
+    def test_a_batch_sent_again_is_the_same_batch(self, subject: Subject) -> None:
+        batch = [NewJob("pay", {"order": n}, idempotency_key=f"K{n}") for n in range(5)]
+        first, again = subject.enqueue_many(batch), subject.enqueue_many(batch)
+        assert [answer.id for answer in again] == [answer.id for answer in first]
+        assert (again.inserted, again.skipped) == (0, 5)
+
+    def test_one_key_twice_in_a_batch_is_one_publish(self, subject: Subject) -> None:
+        answers = subject.enqueue_many(
+            [
+                NewJob("pay", {"order": 1}, idempotency_key="K"),
+                NewJob("pay", {"order": 1}, idempotency_key="K"),
+                NewJob("pay", {"order": 2}, idempotency_key="K"),
+            ]
+        )
+        assert len({answer.id for answer in answers}) == 1
+        assert [answer.duplicate for answer in answers] == [False, True, True]
+        assert [answer.mismatch for answer in answers] == [False, False, True]
+        assert stored(subject) == 1
+
+    def test_one_known_key_twice_in_a_batch(self, subject: Subject) -> None:
+        known = publish(subject)
+        answers = subject.enqueue_many(
+            [
+                NewJob("pay", {"order": 1}, idempotency_key="K"),
+                NewJob("pay", {"order": 2}, idempotency_key="K"),
+            ]
+        )
+        assert [answer.id for answer in answers] == [known.id] * 2
+        assert [answer.mismatch for answer in answers] == [False, True]
+
+    def test_two_publishes_of_one_unique_key_in_a_batch(self, subject: Subject) -> None:
+        answers = subject.enqueue_many(
+            [
+                NewJob("pay", {"order": 1}, unique_key="u", idempotency_key="K1"),
+                NewJob("pay", {"order": 1}, unique_key="u", idempotency_key="K2"),
+            ]
+        )
+        assert answers[0].id == answers[1].id
+        complete(subject)
+        for key in ("K1", "K2"):
+            assert publish(subject, key=key, unique_key="u").id == answers[0].id
+
+    def test_one_key_twice_whose_unique_key_is_held(self, subject: Subject) -> None:
+        holder = subject.enqueue("pay", {"order": 1}, unique_key="u")
+        answers = subject.enqueue_many(
+            [NewJob("pay", {"order": 1}, unique_key="u", idempotency_key="K")] * 2
+        )
+        assert [answer.id for answer in answers] == [holder.id] * 2
+        assert [answer.duplicate for answer in answers] == [True, True]
+
+    def test_a_key_that_is_over_is_taken_over_in_a_batch(self, subject: Subject) -> None:
+        old = publish(subject)
+        complete(subject)
+        subject.clock.advance(DAY)
+        answers = subject.enqueue_many([NewJob("pay", {"order": 1}, idempotency_key="K")] * 2)
+        assert [answer.duplicate for answer in answers] == [False, True]
+        assert answers[0].id == answers[1].id != old.id

@@ -1,0 +1,431 @@
+"""Sending ended jobs round again: the second half of rule 7, and the table of states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from onefold.errors import Gone, JobNotFound, WrongState
+from onefold.model.job import Enqueued
+from onefold.model.retention import Retention
+from onefold_contract.cases.common import (
+    AT_ONCE,
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    bury,
+    complete,
+    stored,
+)
+
+if TYPE_CHECKING:
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestReplay", "TestReplayMany", "TestReplayedKeys"]
+
+NEVER_THERE: Final = "01890000-0000-7000-8000-000000000000"
+
+
+class TestReplay:
+    """A dead or cancelled job goes round again under its own id; a completed one needs `fresh`."""
+
+    def test_a_dead_letter_is_queued_with_all_its_attempts(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1})
+        taken = bury(subject)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        job = subject.existing_job(first.id)
+        assert (job.state, job.attempt, job.fence) == ("queued", 0, taken.fence)
+        assert job.ended_at is None
+        again = subject.take_one()
+        assert (again.id, again.payload, again.fence) == (first.id, {"to": 1}, taken.fence + 1)
+
+    def test_a_cancelled_job_too(self, subject: Subject) -> None:
+        first = subject.enqueue("email", delay=HOUR)
+        subject.cancel(first.id)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        assert subject.take_one().id == first.id, "a replay runs now"
+
+    def test_a_completed_job_is_refused(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        complete(subject)
+        with pytest.raises(WrongState) as caught:
+            subject.replay(first.id)
+        assert caught.value.job_id == first.id
+        assert "fresh" in str(caught.value)
+        assert subject.existing_job(first.id).state == "completed"
+
+    def test_a_completed_job_runs_again_where_it_is_asked_for_afresh(
+        self, subject: Subject
+    ) -> None:
+        first = subject.enqueue("email")
+        complete(subject)
+        assert subject.replay(first.id, fresh=True) == Enqueued(first.id)
+        job = subject.existing_job(first.id)
+        assert (job.state, job.generation) == ("queued", 1), "new steps, new run.key"
+
+    def test_a_replay_forgets_the_earlier_result(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        job = subject.take_one()
+        subject.engine.finish([job], results={job.id: "done"})
+        subject.replay(first.id, fresh=True)
+        assert subject.existing_job(first.id).result is None
+
+    def test_a_plain_replay_is_the_same_generation(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        bury(subject)
+        subject.replay(first.id)
+        assert subject.existing_job(first.id).generation == 0
+
+    def test_the_second_of_two_replays_is_a_duplicate(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        assert subject.replay(first.id) == Enqueued(first.id, duplicate=True)
+        subject.take_one()
+        assert subject.replay(first.id) == Enqueued(first.id, duplicate=True, state="running")
+        assert stored(subject) == 1
+
+    def test_a_job_that_never_was_is_not_found(self, subject: Subject) -> None:
+        with pytest.raises(JobNotFound):
+            subject.replay(NEVER_THERE)
+
+    def test_another_tenants_job_is_not_found(self, subject: Subject) -> None:
+        first = subject.tenant("acme").enqueue("email")
+        bury(subject)
+        with pytest.raises(JobNotFound):
+            subject.tenant("umbrella").replay(first.id)
+        with pytest.raises(JobNotFound):
+            subject.replay(first.id)
+
+    def test_a_pruned_job_is_not_found(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        bury(subject)
+        subject.clock.advance(30 * DAY)
+        subject.engine.prune()
+        with pytest.raises(JobNotFound):
+            subject.replay(first.id)
+
+    def test_a_tombstone_is_gone(self, subject: Subject) -> None:
+        first = subject.enqueue(
+            "email", unique_key="k", unique_for=HOUR, retention=Retention(dead=SECOND * 0)
+        )
+        bury(subject)
+        with pytest.raises(Gone):
+            subject.replay(first.id)
+
+    def test_a_poisoned_job_starts_counting_anew(self, subject: Subject) -> None:
+        first = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)
+        for _ in range(5):
+            subject.take_one(lease=SECOND)
+            subject.clock.advance(SECOND)
+            subject.engine.rescue()
+        assert subject.existing_job(first.id).reason == "poison"
+        subject.replay(first.id)
+        subject.take_one(lease=SECOND)
+        subject.clock.advance(SECOND)
+        subject.engine.rescue()
+        assert subject.existing_job(first.id).state == "queued"
+
+    def test_an_expired_job_can_run_again(self, subject: Subject) -> None:
+        first = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
+        subject.clock.advance(HOUR)
+        subject.engine.rescue()
+        assert subject.existing_job(first.id).state == "dead"
+        subject.replay(first.id)
+        assert subject.take_one().id == first.id
+
+    def test_a_replayed_job_is_not_pruned_by_its_earlier_end(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        bury(subject)
+        subject.replay(first.id)
+        subject.clock.advance(31 * DAY)
+        subject.engine.prune()
+        assert subject.existing_job(first.id).state == "queued"
+
+
+class TestReplayedKeys:
+    """Rule 7: what a replay does about the job's key."""
+
+    @pytest.mark.parametrize("options", [{}, {"unique_while": "exists"}, {"unique_for": HOUR}])
+    def test_a_replayed_job_holds_its_key(self, subject: Subject, options: Any) -> None:
+        first = subject.enqueue("email", unique_key="k", **options)
+        bury(subject)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        assert subject.enqueue("email", unique_key="k").id == first.id
+
+    def test_a_key_that_a_newer_job_holds_is_answered_with_that_job(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k")
+        bury(subject)
+        before = subject.existing_job(first.id)
+        newer = subject.enqueue("email", {"to": 2}, unique_key="k")
+        assert subject.replay(first.id) == Enqueued(newer.id, duplicate=True, state="queued")
+        subject.take_one()
+        assert subject.replay(first.id) == Enqueued(newer.id, duplicate=True, state="running")
+        assert subject.existing_job(first.id) == before, "the dead letter stays where it is"
+
+    def test_it_can_be_replayed_once_the_newer_job_has_ended(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        subject.enqueue("email", unique_key="k")
+        complete(subject)
+        assert subject.replay(first.id) == Enqueued(first.id)
+
+    def test_a_completed_job_whose_key_is_held_stays_too(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k")
+        complete(subject)
+        newer = subject.enqueue("email", unique_key="k")
+        assert subject.replay(first.id, fresh=True).id == newer.id
+        assert subject.existing_job(first.id).state == "completed"
+
+    def test_a_queued_key_that_a_take_gave_up_is_never_taken_again(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="queued")
+        bury(subject)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        assert subject.enqueue("email", unique_key="k", unique_while="queued").inserted
+
+    def test_nor_does_it_stand_in_the_way_of_its_replay(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="queued")
+        bury(subject)
+        newer = subject.enqueue("email", unique_key="k", unique_while="queued")
+        assert subject.replay(first.id) == Enqueued(first.id)
+        assert subject.enqueue("email", unique_key="k").id == newer.id
+
+    def test_a_queued_key_of_a_job_that_was_never_taken_is_held_again(
+        self, subject: Subject
+    ) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="queued")
+        subject.cancel(first.id)
+        subject.replay(first.id)
+        assert subject.enqueue("email", unique_key="k").id == first.id
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"unique_for": HOUR},
+            {},
+            {"unique_while": "exists"},
+            {"unique_while": "active", "unique_for": HOUR},
+        ],
+        ids=["unique_for", "active", "exists", "both"],
+    )
+    def test_a_key_handed_to_a_successor_is_answered_with_the_successor(
+        self, subject: Subject, options: Any
+    ) -> None:
+        first = subject.enqueue("email", {"n": 1}, unique_key="k", **options)
+        taken = subject.take_one()
+        subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="rerun", **options)
+        subject.engine.bury([taken], reason="broken")
+        successor = subject.enqueue("email", {"n": 2}, unique_key="k")
+        assert successor.duplicate
+        assert successor.id != first.id
+        assert subject.replay(first.id) == Enqueued(successor.id, duplicate=True)
+        assert subject.existing_job(first.id).state == "dead", "it stays where it is"
+
+    def test_a_window_that_a_newcomer_took_over_is_answered_with_the_newcomer(
+        self, subject: Subject
+    ) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        bury(subject)
+        subject.clock.advance(HOUR)
+        newer = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        assert not newer.duplicate
+        assert subject.replay(first.id) == Enqueued(newer.id, duplicate=True)
+        subject.delete(newer.id)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        assert not subject.enqueue("email", unique_key="k").duplicate, "its window is over"
+
+    def test_a_replay_frees_what_it_only_reserved(self, subject: Subject) -> None:
+        """The key is the job's again, and nothing else is left in the table."""
+        first = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        subject.replay(first.id)
+        complete(subject)
+        assert stored(subject) == 1
+        assert subject.enqueue("email", unique_key="k").inserted
+
+
+class TestReplayMany:
+    """Bulk replay, by filter, safe to repeat."""
+
+    def test_all_dead_letters_go_round_again(self, subject: Subject) -> None:
+        ids = [subject.enqueue("email", {"n": n}).id for n in range(3)]
+        subject.engine.bury(subject.take(limit=3), reason="broken")
+        subject.cancel(subject.enqueue("email").id)
+        answers = subject.replay_many()
+        assert sorted(answer.id for answer in answers) == sorted(ids)
+        assert (answers.inserted, answers.skipped) == (3, 0)
+        assert len(subject.find(status="queued")) == 3
+        assert len(subject.find(status="cancelled")) == 1, "only dead letters, unless told"
+
+    def test_a_repeat_finds_nothing_more_to_do(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        bury(subject)
+        assert subject.replay_many().inserted == 1
+        assert len(subject.replay_many()) == 0
+
+    def test_filters_say_which(self, subject: Subject) -> None:
+        by_filter: dict[str, Any] = {
+            "queue": "slow",
+            "kind": "letter",
+            "reason": "no such user",
+            "error_type": "builtins.KeyError",
+            "unique_key": "k",
+        }
+        ids = {
+            "queue": subject.enqueue("email", queue="slow").id,
+            "kind": subject.enqueue("letter").id,
+            "unique_key": subject.enqueue("email", unique_key="k").id,
+        }
+        subject.engine.bury(subject.take(["default", "slow"], limit=3), reason="broken")
+        ids["reason"] = subject.enqueue("email").id
+        subject.engine.bury([subject.take_one()], reason="no such user")
+        ids["error_type"] = subject.enqueue("email").id
+        subject.engine.bury([subject.take_one()], error=KeyError("user"), reason="broken")
+        for name, wanted in by_filter.items():
+            options: Any = {name: wanted}
+            assert [answer.id for answer in subject.replay_many(**options)] == [ids[name]], name
+
+    def test_time_filters_too(self, subject: Subject) -> None:
+        early = subject.enqueue("email")
+        subject.clock.advance(HOUR)
+        subject.enqueue("email")
+        subject.engine.bury(subject.take(limit=2), reason="broken")
+        answers = subject.replay_many(created_before=early_end(subject))
+        assert [answer.id for answer in answers] == [early.id]
+
+    def test_cancelled_jobs_on_request(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        subject.cancel(first.id)
+        assert [answer.id for answer in subject.replay_many(status="cancelled")] == [first.id]
+
+    def test_completed_jobs_only_afresh(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        complete(subject)
+        assert len(subject.replay_many(status="completed")) == 0
+        answers = subject.replay_many(status="completed", fresh=True)
+        assert [answer.id for answer in answers] == [first.id]
+
+    def test_a_limit_bounds_it(self, subject: Subject) -> None:
+        for _ in range(3):
+            subject.enqueue("email")
+        subject.engine.bury(subject.take(limit=3), reason="broken")
+        assert subject.replay_many(limit=2).inserted == 2
+        assert len(subject.find(status="dead")) == 1
+
+    def test_a_limit_leaves_a_place_to_go_on_from(self, subject: Subject) -> None:
+        """Behind letters that stay where they are, since somebody has their key."""
+        for _ in range(2):
+            subject.enqueue("email", unique_key="k")
+            bury(subject)
+        subject.enqueue("email", unique_key="k")
+        free = subject.enqueue("email", {"n": 1}, queue="slow")
+        subject.engine.bury(subject.take(["slow"]), reason="broken")
+        first = subject.replay_many(limit=2)
+        assert (first.inserted, first.skipped) == (0, 2)
+        rest = subject.replay_many(limit=2, after=first.next)
+        assert ([answer.id for answer in rest], rest.next) == ([free.id], None)
+
+    def test_of_two_dead_letters_with_one_key_one_goes(self, subject: Subject) -> None:
+        """Rule 7: the other is answered with it, and stays."""
+        first = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        second = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        answers = subject.replay_many()
+        assert (answers.inserted, answers.skipped) == (1, 1)
+        (gone,) = [answer.id for answer in answers if answer.inserted]
+        assert [answer.id for answer in answers] == [gone, gone]
+        states = {subject.existing_job(first.id).state, subject.existing_job(second.id).state}
+        assert states == {"dead", "queued"}
+        assert subject.enqueue("email", unique_key="k").id == gone
+
+    def test_an_older_job_takes_the_key_of_a_younger_one_whose_window_is_over(
+        self, subject: Subject
+    ) -> None:
+        """As one replay after the other would: the younger one has lost its key by then."""
+        older = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        younger = subject.enqueue("email", unique_key="k", unique_for=MINUTE)
+        bury(subject)
+        subject.clock.advance(MINUTE)
+
+        answers = subject.replay_many()
+
+        assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
+        assert subject.existing_job(younger.id).state == "dead"
+        assert subject.enqueue("email", unique_key="k").id == older.id
+
+    def test_a_younger_job_takes_the_key_of_an_older_one_whose_window_is_over(
+        self, subject: Subject
+    ) -> None:
+        older = subject.enqueue("email", unique_key="k", unique_for=MINUTE)
+        bury(subject)
+        subject.clock.advance(MINUTE)
+        younger = subject.enqueue("email", unique_key="k")
+        bury(subject)
+
+        answers = subject.replay_many()
+
+        assert list(answers) == [Enqueued(older.id), Enqueued(younger.id)]
+        assert subject.enqueue("email", unique_key="k").id == younger.id
+
+    def test_all_go_whose_windows_are_over(self, subject: Subject) -> None:
+        ids: list[str] = []
+        for _ in range(3):
+            ids.append(subject.enqueue("email", unique_key="k", unique_for=MINUTE).id)
+            bury(subject)
+            subject.clock.advance(MINUTE)
+
+        assert list(subject.replay_many()) == [Enqueued(job_id) for job_id in ids]
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_letters_are_told_how_the_holder_stands_in_their_turn(self, subject: Subject) -> None:
+        older = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        holder = subject.enqueue("email", unique_key="k", unique_while="exists")
+        bury(subject)
+
+        answers = subject.replay_many()
+
+        assert list(answers) == [
+            Enqueued(holder.id, duplicate=True, state="dead"),
+            Enqueued(holder.id),
+        ]
+        assert subject.existing_job(older.id).state == "dead"
+
+    def test_a_holder_that_has_expired_is_buried_and_replayed_in_its_turn(
+        self, subject: Subject
+    ) -> None:
+        older = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        expired = subject.enqueue("email", unique_key="k", expires_at=subject.clock.now + MINUTE)
+        subject.clock.advance(MINUTE)
+
+        answers = subject.replay_many(status=["queued", "dead"])
+
+        assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
+        assert subject.existing_job(expired.id).reason == "expired"
+
+    def test_letters_whose_key_is_held_stay(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k")
+        bury(subject)
+        newer = subject.enqueue("email", unique_key="k")
+        other = subject.enqueue("email", queue="other")
+        bury(subject, "other")
+        answers = {answer.id: answer.duplicate for answer in subject.replay_many()}
+        assert answers == {newer.id: True, other.id: False}
+        assert subject.existing_job(first.id).state == "dead"
+
+    def test_tenants_replay_only_their_own(self, subject: Subject) -> None:
+        subject.tenant("acme").enqueue("email")
+        bury(subject)
+        assert len(subject.replay_many()) == 0
+        assert len(subject.tenant("umbrella").replay_many()) == 0
+        assert subject.tenant("acme").replay_many().inserted == 1
+
+
+def early_end(subject: Subject) -> Any:
+    """A moment between the first job and the second."""
+    return subject.clock.now - MINUTE

@@ -1,0 +1,407 @@
+"""Rule 9, `rerun`: a running holder gets one successor. No trigger is lost, none is stale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from onefold.model.job import Enqueued, NewJob
+from onefold.model.retention import Retention
+from onefold.model.retry import Fixed
+from onefold_contract.cases.common import (
+    AT_ONCE,
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    complete,
+    kept,
+    stored,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.model.job import Job
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestEndings", "TestRerun", "TestSuccessors"]
+
+
+def _rescue(subject: Subject, _job: Job) -> object:
+    subject.clock.advance(MINUTE)
+    return subject.engine.rescue()
+
+
+ENDINGS: Final[dict[str, Callable[[Subject, Job], object]]] = {
+    "finish": lambda subject, job: subject.engine.finish([job]),
+    "finish and take": lambda subject, job: subject.engine.finish_and_take(
+        [job], ["other"], worker="worker", lease=MINUTE
+    ),
+    "bury": lambda subject, job: subject.engine.bury([job], reason="broken"),
+    "last failure": lambda subject, job: subject.engine.retry([job]),
+    "rescue": _rescue,
+    "cancel": lambda subject, job: subject.cancel(job.id),
+    "delete": lambda subject, job: subject.delete(job.id),
+}
+
+SCOPES: Final[dict[str, Any]] = {
+    "active": {},
+    "exists": {"unique_while": "exists"},
+    "unique_for": {"unique_for": HOUR},
+    "active and unique_for": {"unique_while": "active", "unique_for": HOUR},
+    "exists and unique_for": {"unique_while": "exists", "unique_for": HOUR},
+}
+
+
+def trigger(subject: Subject, n: int, **options: Any) -> Enqueued:
+    """One request to run the job again."""
+    return subject.enqueue("index", {"n": n}, unique_key="k", on_duplicate="rerun", **options)
+
+
+def successor(subject: Subject, holder_id: str) -> Job:
+    """The one job that followed the holder."""
+    (job,) = [job for job in kept(subject, "k") if job.id != holder_id]
+    return job
+
+
+class TestRerun:
+    """Rule 9: what `rerun` answers, and what it does to a holder that is not running."""
+
+    def test_without_a_holder_it_is_a_plain_enqueue(self, subject: Subject) -> None:
+        answer = trigger(subject, 1)
+        assert answer == Enqueued(answer.id)
+
+    def test_a_queued_holder_takes_the_new_payload(self, subject: Subject) -> None:
+        first = trigger(subject, 1)
+        assert trigger(subject, 2) == Enqueued(first.id, duplicate=True, replaced=True)
+        assert subject.existing_job(first.id).payload == {"n": 2}
+        complete(subject)
+        assert stored(subject) == 1, "nobody was running, so nobody follows"
+
+    def test_a_queued_holder_is_not_put_off(self, subject: Subject) -> None:
+        first = trigger(subject, 1)
+        trigger(subject, 2, delay=HOUR)
+        assert subject.existing_job(first.id).run_at == subject.clock.now
+
+    def test_a_running_holder_is_the_answer(self, subject: Subject) -> None:
+        first = trigger(subject, 1)
+        subject.take_one()
+        assert trigger(subject, 2) == Enqueued(first.id, duplicate=True, state="running")
+        assert subject.existing_job(first.id).payload == {"n": 1}
+        assert stored(subject) == 1, "the successor waits for the end"
+
+    def test_a_retrying_holder_takes_the_payload_and_keeps_its_backoff(
+        self, subject: Subject
+    ) -> None:
+        first = trigger(subject, 1, backoff=Fixed(HOUR))
+        subject.engine.retry([subject.take_one()])
+        assert trigger(subject, 2).replaced
+        job = subject.existing_job(first.id)
+        assert (job.payload, job.attempt, job.generation) == ({"n": 2}, 0, 1)
+        assert job.run_at == subject.clock.now + HOUR
+
+    def test_a_running_job_that_gave_its_key_up_is_no_holder(self, subject: Subject) -> None:
+        trigger(subject, 1, unique_while="queued")
+        subject.take_one()
+        assert trigger(subject, 2, unique_while="queued").inserted
+
+    @pytest.mark.parametrize("scope", ["exists", "unique_for"])
+    def test_an_ended_holder_is_kept_and_a_different_request_is_flagged(
+        self, subject: Subject, scope: str
+    ) -> None:
+        """Rule 8: nothing will be done about this request, so its difference is told."""
+        first = trigger(subject, 1, **SCOPES[scope])
+        complete(subject)
+        assert trigger(subject, 2) == Enqueued(
+            first.id, duplicate=True, state="completed", mismatch=True
+        )
+        assert stored(subject) == 1
+
+    def test_keep_leaves_no_successor(self, subject: Subject) -> None:
+        trigger(subject, 1)
+        job = subject.take_one()
+        subject.enqueue("index", {"n": 2}, unique_key="k")
+        subject.engine.finish([job])
+        assert stored(subject) == 1
+
+
+class TestEndings:
+    """Rule 9: the successor comes however the holder ends, whatever its scope."""
+
+    @pytest.mark.parametrize("scope", SCOPES)
+    @pytest.mark.parametrize("ending", ENDINGS)
+    def test_the_newest_request_follows_and_has_the_key(
+        self, subject: Subject, ending: str, scope: str
+    ) -> None:
+        first = trigger(subject, 1, max_attempts=1, **SCOPES[scope])
+        job = subject.take_one()
+        for n in (2, 3, 4):
+            assert trigger(subject, n, **SCOPES[scope]).id == first.id
+        ENDINGS[ending](subject, job)
+
+        follower = successor(subject, first.id)
+        assert (follower.payload, follower.state, follower.attempt) == ({"n": 4}, "queued", 0)
+        assert subject.enqueue("index", {"n": 4}, unique_key="k").id == follower.id
+        assert subject.take_one().id == follower.id
+
+    @pytest.mark.parametrize("ending", ENDINGS)
+    def test_there_is_only_one_successor(self, subject: Subject, ending: str) -> None:
+        first = trigger(subject, 1, max_attempts=1)
+        job = subject.take_one()
+        trigger(subject, 2)
+        ENDINGS[ending](subject, job)
+        follower = successor(subject, first.id)
+        subject.engine.finish([subject.take_one()])
+        assert successor(subject, first.id).id == follower.id
+        assert subject.take() == []
+
+    def test_a_poisoned_holder_has_a_successor_too(self, subject: Subject) -> None:
+        first = trigger(subject, 1, max_attempts=100, backoff=AT_ONCE)
+        subject.take_one(lease=SECOND)
+        trigger(subject, 2)
+        for _ in range(4):
+            subject.clock.advance(SECOND)
+            subject.engine.rescue()
+            subject.take_one(lease=SECOND)
+        subject.clock.advance(SECOND)
+        subject.engine.rescue()
+        assert subject.existing_job(first.id).reason == "poison"
+        assert successor(subject, first.id).payload == {"n": 2}
+
+    def test_a_holder_that_expires_while_it_waits_has_one_too(self, subject: Subject) -> None:
+        first = trigger(subject, 1, expires_at=subject.clock.now + HOUR, backoff=Fixed(DAY))
+        job = subject.take_one()
+        trigger(subject, 2)
+        subject.engine.retry([job])
+        subject.clock.advance(HOUR)
+        subject.engine.rescue()
+        assert subject.existing_job(first.id).reason == "expired"
+        assert successor(subject, first.id).payload == {"n": 2}
+
+    @pytest.mark.parametrize("scope", ["active", "unique_for"])
+    def test_a_record_that_is_not_kept_hands_its_key_over_too(
+        self, subject: Subject, scope: str
+    ) -> None:
+        """Rule 11: no tombstone may stand in the successor's way."""
+        first = trigger(subject, 1, retention=Retention(completed=SECOND * 0), **SCOPES[scope])
+        job = subject.take_one()
+        trigger(subject, 2)
+        subject.engine.finish([job])
+        assert subject.get(first.id) is None
+        (follower,) = kept(subject, "k")
+        assert subject.enqueue("index", {"n": 2}, unique_key="k").id == follower.id
+
+    def test_a_repeated_finish_makes_no_second_successor(self, subject: Subject) -> None:
+        trigger(subject, 1)
+        job = subject.take_one()
+        trigger(subject, 2)
+        subject.engine.finish([job])
+        complete(subject)
+        (again,) = subject.engine.finish([job])
+        assert again.status == "already"
+        assert stored(subject) == 2
+
+
+class TestSuccessors:
+    """Rule 9: none is lost on the way, and none is stale."""
+
+    @pytest.mark.parametrize("way", ["retry", "defer", "hand back", "rescue"])
+    def test_the_successor_waits_while_the_holder_goes_round(
+        self, subject: Subject, way: str
+    ) -> None:
+        first = trigger(subject, 1, backoff=AT_ONCE)
+        job = subject.take_one()
+        trigger(subject, 2)
+        match way:
+            case "retry":
+                subject.engine.retry([job])
+            case "defer":
+                subject.engine.defer([job], after=SECOND * 0)
+            case "hand back":
+                subject.engine.hand_back([job])
+            case _:
+                _rescue(subject, job)
+        assert stored(subject) == 1
+        assert complete(subject).payload == {"n": 1}
+        assert successor(subject, first.id).payload == {"n": 2}
+
+    def test_a_newer_trigger_on_the_queued_holder_takes_the_successors_place(
+        self, subject: Subject
+    ) -> None:
+        """Rerun, retry, rerun: what waited is stale, and must not follow."""
+        trigger(subject, 1, backoff=AT_ONCE)
+        job = subject.take_one()
+        trigger(subject, 2)
+        subject.engine.retry([job])
+        trigger(subject, 3)
+        assert complete(subject).payload == {"n": 3}
+        assert stored(subject) == 1
+
+    def test_a_replacement_of_the_queued_holder_does_so_too(self, subject: Subject) -> None:
+        trigger(subject, 1, backoff=AT_ONCE)
+        job = subject.take_one()
+        trigger(subject, 2)
+        subject.engine.retry([job])
+        subject.enqueue("index", {"n": 3}, unique_key="k", on_duplicate="replace")
+        assert complete(subject).payload == {"n": 3}
+        assert stored(subject) == 1
+
+    def test_it_keeps_the_window_of_its_predecessor(self, subject: Subject) -> None:
+        """A key that was promised for an hour is not free after seconds."""
+        first = trigger(subject, 1, unique_for=HOUR)
+        job = subject.take_one()
+        trigger(subject, 2, unique_while="queued")
+        subject.engine.finish([job])
+        complete(subject)
+        follower = successor(subject, first.id)
+
+        subject.clock.advance(HOUR - SECOND)
+        assert subject.enqueue("index", {"n": 3}, unique_key="k").id == follower.id
+        subject.clock.advance(SECOND)
+        assert subject.enqueue("index", {"n": 3}, unique_key="k").inserted
+
+    @pytest.mark.parametrize("narrow", ["queued", "active"])
+    def test_it_keeps_the_wider_scope_of_its_predecessor(
+        self, subject: Subject, narrow: str
+    ) -> None:
+        first = trigger(subject, 1, unique_while="exists")
+        job = subject.take_one()
+        trigger(subject, 2, unique_while=narrow)
+        subject.engine.finish([job])
+        complete(subject)
+
+        answer = subject.enqueue("index", {"n": 3}, unique_key="k")
+        assert answer.id == successor(subject, first.id).id
+
+    def test_its_own_window_and_scope_count_where_they_are_wider(self, subject: Subject) -> None:
+        trigger(subject, 1, unique_for=SECOND)
+        job = subject.take_one()
+        trigger(subject, 2, unique_for=HOUR)
+        subject.engine.finish([job])
+        complete(subject)
+
+        subject.clock.advance(MINUTE)
+        assert subject.enqueue("index", {"n": 3}, unique_key="k").duplicate
+
+    def test_a_chain_of_successors_forgets_no_promise(self, subject: Subject) -> None:
+        trigger(subject, 1, unique_for=HOUR)
+        for n in (2, 3):
+            job = subject.take_one()
+            trigger(subject, n, unique_while="queued")
+            subject.engine.finish([job])
+        complete(subject)
+
+        assert subject.enqueue("index", {"n": 4}, unique_key="k").duplicate
+
+    def test_a_successor_can_have_one_of_its_own(self, subject: Subject) -> None:
+        first = trigger(subject, 1)
+        job = subject.take_one()
+        trigger(subject, 2)
+        subject.engine.finish([job])
+        second = subject.take_one()
+        assert trigger(subject, 3).id == second.id
+        subject.engine.finish([second])
+        payloads = [job.payload["n"] for job in kept(subject, "k")]
+        assert sorted(payloads) == [1, 2, 3]
+        assert subject.existing_job(first.id).state == "completed"
+
+    @pytest.mark.parametrize("ending", ["cancel", "delete"])
+    def test_a_holder_that_ends_while_it_waits_has_its_successor(
+        self, subject: Subject, ending: str
+    ) -> None:
+        first = trigger(subject, 1)
+        job = subject.take_one()
+        trigger(subject, 2)
+        subject.engine.retry([job], after=HOUR)
+        ENDINGS[ending](subject, job)
+        assert successor(subject, first.id).payload == {"n": 2}
+
+    @pytest.mark.parametrize("scope", ["active", "exists", "active and unique_for"])
+    def test_a_holder_that_handed_its_key_over_is_replayed_as_its_successor(
+        self, subject: Subject, scope: str
+    ) -> None:
+        """Rule 7: the successor is the newer job that has the key."""
+        first = trigger(subject, 1, **SCOPES[scope])
+        job = subject.take_one()
+        trigger(subject, 2, **SCOPES[scope])
+        subject.engine.bury([job], reason="broken")
+        follower = successor(subject, first.id)
+        assert subject.replay(first.id) == Enqueued(follower.id, duplicate=True)
+        assert subject.existing_job(first.id).state == "dead"
+
+    def test_a_holder_that_is_replayed_later_has_its_scope_again(self, subject: Subject) -> None:
+        first = trigger(subject, 1, unique_while="exists")
+        job = subject.take_one()
+        trigger(subject, 2, unique_while="exists")
+        subject.engine.bury([job], reason="broken")
+        subject.delete(successor(subject, first.id).id)
+        assert subject.replay(first.id) == Enqueued(first.id)
+        complete(subject)
+        assert subject.enqueue("index", unique_key="k").id == first.id
+
+    def test_it_is_the_whole_request(self, subject: Subject) -> None:
+        first = trigger(subject, 1)
+        job = subject.take_one()
+        run_at, expires_at = subject.clock.now + HOUR, subject.clock.now + DAY
+        trigger(
+            subject,
+            2,
+            queue="slow",
+            priority=7,
+            max_attempts=3,
+            run_at=run_at,
+            expires_at=expires_at,
+            unique_while="exists",
+            retention=Retention(completed=MINUTE),
+        )
+        subject.engine.finish([job])
+        follower = successor(subject, first.id)
+        assert (follower.queue, follower.priority, follower.max_attempts) == ("slow", 7, 3)
+        assert (follower.run_at, follower.expires_at) == (run_at, expires_at)
+        subject.clock.advance(HOUR)
+        complete(subject, "slow")
+        assert subject.enqueue("index", unique_key="k").id == follower.id, "its scope is its own"
+        subject.clock.advance(MINUTE)
+        subject.engine.prune()
+        assert subject.enqueue("index", unique_key="k").inserted, "and so is its retention"
+
+    def test_its_delay_counts_from_the_trigger(self, subject: Subject) -> None:
+        first = trigger(subject, 1)
+        job = subject.take_one(lease=DAY)
+        due = subject.clock.now + HOUR
+        trigger(subject, 2, delay=HOUR)
+        subject.clock.advance(MINUTE)
+        subject.engine.finish([job])
+        assert successor(subject, first.id).run_at == due
+
+    def test_its_window_holds_from_the_moment_it_stands(self, subject: Subject) -> None:
+        first = trigger(subject, 1)
+        job = subject.take_one(lease=DAY)
+        trigger(subject, 2, unique_for=HOUR)
+        subject.clock.advance(MINUTE)
+        subject.engine.finish([job])
+        follower = successor(subject, first.id)
+        complete(subject)
+        subject.clock.advance(HOUR - MINUTE - SECOND)
+        assert subject.enqueue("index", unique_key="k").id == follower.id
+
+    def test_of_a_batch_the_last_request_follows(self, subject: Subject) -> None:
+        first = trigger(subject, 1)
+        job = subject.take_one()
+        answers = subject.enqueue_many(
+            [NewJob("index", {"n": n}, unique_key="k") for n in (2, 3)], on_duplicate="rerun"
+        )
+        assert [answer.id for answer in answers] == [first.id] * 2
+        subject.engine.finish([job])
+        assert successor(subject, first.id).payload == {"n": 3}
+
+    def test_tenants_have_successors_of_their_own(self, subject: Subject) -> None:
+        acme = subject.tenant("acme")
+        first = trigger(acme, 1)
+        job = subject.take_one()
+        trigger(acme, 2)
+        subject.engine.finish([job])
+        assert successor(acme, first.id).tenant == "acme"
+        assert stored(subject) == 0

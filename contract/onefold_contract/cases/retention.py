@@ -1,0 +1,270 @@
+"""Rule 11: how long records stay, and that no prune reopens a key that promised longer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from onefold.errors import ConflictingOptions, Gone
+from onefold.model.job import Enqueued
+from onefold.model.retention import Retention
+from onefold_contract.cases.common import (
+    DAY,
+    HOUR,
+    MICROSECOND,
+    MINUTE,
+    SECOND,
+    bury,
+    complete,
+    stored,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestDelete", "TestRetention", "TestTombstones"]
+
+NOTHING: Final = SECOND * 0
+
+
+def _cancel(subject: Subject) -> object:
+    return subject.cancel(subject.take_one().id)
+
+
+OUTCOMES: Final[dict[str, Callable[[Subject], object]]] = {
+    "completed": complete,
+    "dead": bury,
+    "cancelled": _cancel,
+}
+DEFAULTS: Final[dict[str, timedelta]] = {
+    "completed": DAY,
+    "dead": 30 * DAY,
+    "cancelled": 7 * DAY,
+}
+
+
+def retention(outcome: str, duration: timedelta) -> Retention:
+    """How long a job with this outcome stays."""
+    given: Any = {outcome: duration}
+    return Retention(**given)
+
+
+class TestRetention:
+    """Finished jobs stay as long as they were told to, by outcome."""
+
+    @pytest.mark.parametrize("outcome", OUTCOMES)
+    def test_by_default_as_long_as_the_table_says(self, subject: Subject, outcome: str) -> None:
+        answer = subject.enqueue("email")
+        OUTCOMES[outcome](subject)
+        subject.clock.advance(DEFAULTS[outcome] - MICROSECOND)
+        subject.engine.prune()
+        assert subject.existing_job(answer.id).state == outcome
+        subject.clock.advance(MICROSECOND)
+        assert subject.engine.prune().deleted == 1
+        assert subject.get(answer.id) is None
+
+    @pytest.mark.parametrize("outcome", OUTCOMES)
+    def test_a_job_may_say_so_itself(self, subject: Subject, outcome: str) -> None:
+        answer = subject.enqueue("email", retention=retention(outcome, MINUTE))
+        OUTCOMES[outcome](subject)
+        subject.clock.advance(MINUTE - MICROSECOND)
+        subject.engine.prune()
+        assert subject.get(answer.id) is not None
+        subject.clock.advance(MICROSECOND)
+        subject.engine.prune()
+        assert subject.get(answer.id) is None
+
+    @pytest.mark.parametrize("outcome", OUTCOMES)
+    def test_a_retention_of_nothing_keeps_no_record(self, subject: Subject, outcome: str) -> None:
+        answer = subject.enqueue("email", retention=retention(outcome, NOTHING))
+        OUTCOMES[outcome](subject)
+        assert subject.get(answer.id) is None
+        assert stored(subject) == 0
+
+    def test_other_outcomes_keep_their_default(self, subject: Subject) -> None:
+        answer = subject.enqueue("email", retention=Retention(completed=NOTHING))
+        bury(subject)
+        subject.clock.advance(29 * DAY)
+        subject.engine.prune()
+        assert subject.existing_job(answer.id).state == "dead"
+
+    def test_it_counts_from_the_end(self, subject: Subject) -> None:
+        answer = subject.enqueue("email")
+        subject.clock.advance(3 * DAY)
+        complete(subject)
+        subject.clock.advance(DAY - SECOND)
+        subject.engine.prune()
+        assert subject.get(answer.id) is not None
+
+    def test_unfinished_jobs_are_never_pruned(self, subject: Subject) -> None:
+        waiting = subject.enqueue("email", delay=DAY, retention=Retention(completed=NOTHING))
+        subject.enqueue("email")
+        running = subject.take_one()
+        subject.clock.advance(1000 * DAY)
+        assert subject.engine.prune().total == 0
+        assert subject.existing_job(waiting.id).state == "queued"
+        assert subject.existing_job(running.id).state == "running"
+
+    @pytest.mark.parametrize("outcome", OUTCOMES)
+    def test_a_key_held_by_existence_is_free_when_the_record_goes(
+        self, subject: Subject, outcome: str
+    ) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="exists")
+        OUTCOMES[outcome](subject)
+        subject.clock.advance(DEFAULTS[outcome])
+        assert subject.enqueue("email", unique_key="k").id == first.id, "the record is still there"
+        subject.engine.prune()
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    @pytest.mark.parametrize("outcome", OUTCOMES)
+    @pytest.mark.parametrize("window", [None, HOUR])
+    def test_existence_without_a_record_is_refused(
+        self, subject: Subject, outcome: str, window: timedelta | None
+    ) -> None:
+        with pytest.raises(ConflictingOptions) as caught:
+            subject.enqueue(
+                "email",
+                unique_key="k",
+                unique_while="exists",
+                unique_for=window,
+                retention=retention(outcome, NOTHING),
+            )
+        assert caught.value.field == "retention"
+        assert stored(subject) == 0
+
+
+class TestTombstones:
+    """Rule 11: a key that is promised for longer than its record is held by a tombstone."""
+
+    def test_a_window_outlives_the_pruned_record(self, subject: Subject) -> None:
+        first = subject.enqueue("email", {"to": 1}, unique_key="k", unique_for=2 * DAY)
+        complete(subject)
+        subject.clock.advance(DAY)
+        pruned = subject.engine.prune()
+        assert (pruned.deleted, pruned.stripped) == (0, 1)
+        assert subject.get(first.id) is None
+        assert stored(subject) == 0
+        again = subject.enqueue("email", {"to": 1}, unique_key="k")
+        assert again == Enqueued(first.id, duplicate=True, state="completed")
+
+    def test_it_still_tells_another_request_apart(self, subject: Subject) -> None:
+        """Rule 8."""
+        self._bury_deep(subject)
+        assert subject.enqueue("email", {"to": 2}, unique_key="k").mismatch
+
+    def test_a_record_that_is_not_kept_becomes_one_at_once(self, subject: Subject) -> None:
+        first = self._bury_deep(subject)
+        assert subject.get(first.id) is None
+        assert subject.enqueue("email", {"to": 1}, unique_key="k").id == first.id
+
+    def test_it_falls_when_its_window_ends(self, subject: Subject) -> None:
+        self._bury_deep(subject)
+        subject.clock.advance(HOUR - MICROSECOND)
+        assert subject.engine.prune().total == 0
+        assert subject.enqueue("email", unique_key="k").duplicate
+        subject.clock.advance(MICROSECOND)
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_a_prune_then_removes_it(self, subject: Subject) -> None:
+        self._bury_deep(subject)
+        subject.clock.advance(HOUR)
+        assert subject.engine.prune().deleted == 1
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_existence_with_a_window_holds_until_the_later_ends(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="exists", unique_for=2 * DAY)
+        complete(subject)
+        subject.clock.advance(DAY)
+        subject.engine.prune()
+        assert subject.enqueue("email", unique_key="k").id == first.id, "by its window"
+        subject.clock.advance(DAY)
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_a_window_shorter_than_the_record_makes_no_tombstone(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="exists", unique_for=HOUR)
+        complete(subject)
+        subject.clock.advance(DAY - SECOND)
+        subject.engine.prune()
+        assert subject.enqueue("email", unique_key="k").id == first.id, "by its existence"
+        subject.clock.advance(SECOND)
+        assert subject.engine.prune().deleted == 1
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_an_active_scope_does_not_survive_in_a_tombstone(self, subject: Subject) -> None:
+        self._bury_deep(subject, unique_while="active")
+        subject.clock.advance(HOUR)
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    @pytest.mark.parametrize("on_duplicate", ["replace", "rerun"])
+    def test_it_cannot_be_given_another_request(self, subject: Subject, on_duplicate: Any) -> None:
+        """Rule 9."""
+        first = self._bury_deep(subject)
+        answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate=on_duplicate)
+        assert answer == Enqueued(first.id, duplicate=True, state="completed", mismatch=True)
+        assert stored(subject) == 0
+
+    def test_it_cannot_run_again(self, subject: Subject) -> None:
+        first = self._bury_deep(subject)
+        with pytest.raises(Gone):
+            subject.replay(first.id, fresh=True)
+        assert len(subject.replay_many(status="completed", fresh=True)) == 0
+
+    def test_it_holds_nothing_of_the_job_but_its_key(self, subject: Subject) -> None:
+        first = self._bury_deep(subject)
+        assert first.id not in {job.id for job in subject.find()}
+        assert len(subject.find(unique_key="k")) == 0
+
+    def _bury_deep(self, subject: Subject, **options: Any) -> Enqueued:
+        first = subject.enqueue(
+            "email",
+            {"to": 1},
+            unique_key="k",
+            unique_for=HOUR,
+            retention=Retention(completed=NOTHING),
+            **options,
+        )
+        complete(subject)
+        return first
+
+
+class TestDelete:
+    """Rule 11: an operator's delete frees the key, explicitly."""
+
+    @pytest.mark.parametrize("options", [{}, {"unique_while": "exists"}, {"unique_for": DAY}])
+    @pytest.mark.parametrize("moment", ["queued", "running", *OUTCOMES])
+    def test_it_removes_the_job_and_frees_its_key(
+        self, subject: Subject, moment: str, options: Any
+    ) -> None:
+        first = subject.enqueue("email", unique_key="k", **options)
+        if moment == "running":
+            subject.take_one()
+        elif moment in OUTCOMES:
+            OUTCOMES[moment](subject)
+        assert subject.delete(first.id) is True
+        assert subject.get(first.id) is None
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_a_tombstone_gives_its_key_up_too(self, subject: Subject) -> None:
+        first = subject.enqueue(
+            "email", unique_key="k", unique_for=DAY, retention=Retention(completed=NOTHING)
+        )
+        complete(subject)
+        subject.delete(first.id)
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_what_is_not_there_cannot_be_deleted(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        assert subject.delete(first.id) is True
+        assert subject.delete(first.id) is False
+
+    def test_the_worker_of_a_deleted_job_has_lost_it(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        job = subject.take_one()
+        subject.delete(job.id)
+        (ended,) = subject.engine.finish([job])
+        assert (ended.status, ended.state) == ("lost", None)
+        assert subject.engine.heartbeat([job], lease=MINUTE)[0].lost

@@ -1,0 +1,202 @@
+"""For how long a key is held: every scope, alone and together with a window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from onefold_contract.cases.common import (
+    DAY,
+    HOUR,
+    MICROSECOND,
+    MINUTE,
+    MOMENTS,
+    SECOND,
+    bury,
+    complete,
+    kept,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestHoldersScope", "TestKeysNeverReturn", "TestScopes", "TestWindows"]
+
+WAITING: Final = {"queued"}
+ACTIVE: Final = {"queued", "running", "retrying", "deferred", "handed back", "rescued"}
+ALWAYS: Final = set(MOMENTS)
+NEVER: Final[set[str]] = set()
+
+WHILE: Final[dict[str, set[str]]] = {"queued": WAITING, "active": ACTIVE, "exists": ALWAYS}
+
+
+class TestScopes:
+    """`unique_while` and `unique_for`: at every moment of a job's life, is its key held?"""
+
+    @pytest.mark.parametrize("moment", MOMENTS)
+    @pytest.mark.parametrize("scope", ["default", *WHILE])
+    def test_a_key_is_held_in_the_states_of_its_scope(
+        self, subject: Subject, scope: str, moment: str
+    ) -> None:
+        options: Any = {} if scope == "default" else {"unique_while": scope}
+        self._check(subject, options, moment, held=moment in WHILE.get(scope, ACTIVE))
+
+    @pytest.mark.parametrize("moment", MOMENTS)
+    @pytest.mark.parametrize("scope", ["none", *WHILE])
+    def test_a_window_holds_it_in_every_state(
+        self, subject: Subject, scope: str, moment: str
+    ) -> None:
+        options: Any = {} if scope == "none" else {"unique_while": scope}
+        self._check(subject, {**options, "unique_for": HOUR}, moment, held=True)
+
+    @pytest.mark.parametrize("moment", MOMENTS)
+    @pytest.mark.parametrize("scope", ["none", *WHILE])
+    def test_after_the_window_the_states_of_the_scope_decide(
+        self, subject: Subject, scope: str, moment: str
+    ) -> None:
+        """Given together, they hold until the later of the two ends."""
+        options: Any = {} if scope == "none" else {"unique_while": scope}
+        self._check(
+            subject,
+            {**options, "unique_for": HOUR},
+            moment,
+            held=moment in WHILE.get(scope, NEVER),
+            later=HOUR,
+        )
+
+    def _check(
+        self, subject: Subject, options: Any, moment: str, *, held: bool, later: Any = None
+    ) -> None:
+        first = subject.enqueue("email", unique_key="k", **options)
+        MOMENTS[moment](subject)
+        if later is not None:
+            subject.clock.advance(later)
+        second = subject.enqueue("email", unique_key="k")
+        assert second.duplicate is held
+        assert (second.id == first.id) is held
+        assert len(kept(subject, "k")) == (1 if held else 2)
+
+
+class TestWindows:
+    """`unique_for`: from the enqueue on, half open, no buckets."""
+
+    def test_it_is_over_at_its_last_moment_and_not_before(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        subject.clock.advance(HOUR - MICROSECOND)
+        assert subject.enqueue("email", unique_key="k").id == first.id
+        subject.clock.advance(MICROSECOND)
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_it_counts_from_the_enqueue_and_not_from_the_end(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        subject.clock.advance(HOUR - MINUTE)
+        complete(subject)
+        subject.clock.advance(MINUTE)
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_duplicates_do_not_prolong_it(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        for _ in range(2):
+            subject.clock.advance(HOUR / 2 - SECOND)
+            assert subject.enqueue("email", unique_key="k", unique_for=HOUR).duplicate
+        subject.clock.advance(2 * SECOND)
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    def test_a_new_holder_has_a_window_of_its_own(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        subject.clock.advance(HOUR)
+        second = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        subject.clock.advance(HOUR - SECOND)
+        assert subject.enqueue("email", unique_key="k").id == second.id
+
+    def test_the_job_whose_window_is_over_still_runs(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        subject.clock.advance(HOUR)
+        second = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        taken = subject.take(limit=5)
+        assert {job.id for job in taken} == {first.id, second.id}
+        assert [ended.status for ended in subject.engine.finish(taken)] == ["accepted"] * 2
+
+
+class TestHoldersScope:
+    """Rule 2: the holder's scope decides, never the newcomer's."""
+
+    def test_a_newcomer_with_a_narrow_scope_meets_a_wide_holder(self, subject: Subject) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="exists")
+        complete(subject)
+        assert subject.enqueue("email", unique_key="k", unique_while="queued").id == first.id
+
+    def test_a_newcomer_with_a_wide_scope_does_not_widen_the_holders(
+        self, subject: Subject
+    ) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="queued")
+        assert subject.enqueue("email", unique_key="k", unique_while="exists").id == first.id
+        subject.take_one()
+        assert subject.enqueue("email", unique_key="k", unique_while="exists").inserted
+
+    def test_a_newcomers_window_means_nothing_to_a_holder(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k")
+        assert subject.enqueue("email", unique_key="k", unique_for=DAY).duplicate
+        complete(subject)
+        assert subject.enqueue("email", unique_key="k", unique_for=DAY).inserted
+
+
+def _rescue(subject: Subject, _job: Any) -> object:
+    subject.clock.advance(HOUR)
+    return subject.engine.rescue()
+
+
+RETURNS: Final[dict[str, Callable[[Subject, Any], object]]] = {
+    "retry": lambda subject, job: subject.engine.retry([job]),
+    "defer": lambda subject, job: subject.engine.defer([job], after=SECOND),
+    "hand back": lambda subject, job: subject.engine.hand_back([job]),
+    "rescue": _rescue,
+}
+
+
+class TestKeysNeverReturn:
+    """Rule 7: going back to the queue never fails on the key, and never takes a key back."""
+
+    @pytest.mark.parametrize("way", RETURNS)
+    def test_a_job_goes_back_beside_the_one_that_has_its_key_now(
+        self, subject: Subject, way: str
+    ) -> None:
+        first = subject.enqueue("email", unique_key="k", unique_while="queued")
+        job = subject.take_one()
+        second = subject.enqueue("email", unique_key="k", unique_while="queued")
+        assert second.inserted
+        RETURNS[way](subject, job)
+        assert subject.existing_job(first.id).state == "queued"
+        assert subject.enqueue("email", unique_key="k").id == second.id
+
+    @pytest.mark.parametrize("way", RETURNS)
+    def test_a_job_goes_back_without_the_key_that_the_take_gave_up(
+        self, subject: Subject, way: str
+    ) -> None:
+        subject.enqueue("email", unique_key="k", unique_while="queued")
+        RETURNS[way](subject, subject.take_one())
+        assert subject.enqueue("email", unique_key="k").inserted
+
+    @pytest.mark.parametrize("way", RETURNS)
+    def test_an_active_key_is_kept_all_the_way(self, subject: Subject, way: str) -> None:
+        first = subject.enqueue("email", unique_key="k")
+        RETURNS[way](subject, subject.take_one())
+        assert subject.enqueue("email", unique_key="k").id == first.id
+
+    def test_a_window_that_ended_while_the_job_ran_is_not_taken_back(
+        self, subject: Subject
+    ) -> None:
+        subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        job = subject.take_one(lease=DAY)
+        subject.clock.advance(HOUR)
+        second = subject.enqueue("email", unique_key="k", unique_for=HOUR)
+        subject.engine.retry([job])
+        assert subject.enqueue("email", unique_key="k").id == second.id
+
+    def test_a_dead_letter_frees_an_active_key(self, subject: Subject) -> None:
+        subject.enqueue("email", unique_key="k")
+        bury(subject)
+        assert subject.enqueue("email", unique_key="k").inserted

@@ -1,0 +1,265 @@
+"""Shards: what holds however many there are. With one, all of it is simply so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from onefold.model.claim import Won
+from onefold.model.job import NewJob
+from onefold_contract.cases.common import DAY, HOUR, MINUTE, SECOND, foremost, spread, stored
+
+if TYPE_CHECKING:
+    from onefold.model.job import Job
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestAllShards", "TestShardOrder", "TestTurns"]
+
+
+def taken_one_by_one(subject: Subject) -> list[Job]:
+    """Everything that is due, by takes of one."""
+    taken: list[Job] = []
+    while found := subject.take():
+        taken += found
+    return taken
+
+
+class TestTurns:
+    """Takes go round the shards, and none waits for another to be empty."""
+
+    def test_as_many_takes_as_there_are_shards_visit_each_of_them(self, subject: Subject) -> None:
+        spread(subject, each=2)
+        for _ in range(2):
+            visited = [subject.take_one().shard for _ in range(subject.shards)]
+            assert sorted(visited) == list(range(subject.shards))
+
+    def test_calls_between_the_takes_do_not_use_up_a_turn(self, subject: Subject) -> None:
+        """Else a worker that takes and finishes would only ever ask every other shard first."""
+        spread(subject, each=2)
+        visited: list[int] = []
+        for _ in range(subject.shards):
+            job = subject.take_one()
+            subject.engine.heartbeat([job], lease=MINUTE)
+            subject.engine.finish([job])
+            visited.append(job.shard)
+        assert sorted(visited) == list(range(subject.shards))
+
+    def test_takes_of_other_queues_do_not_use_up_a_turn(self, subject: Subject) -> None:
+        """Else two queues, asked in turn, would share the shards out between them."""
+        spread(subject, each=2)
+        visited: list[int] = []
+        for _ in range(subject.shards):
+            visited.append(subject.take_one().shard)
+            assert subject.take(["other"]) == []
+        assert sorted(visited) == list(range(subject.shards))
+
+    def test_finish_and_take_goes_round_too(self, subject: Subject) -> None:
+        spread(subject, each=2)
+        running: list[Job] = []
+        visited: list[int] = []
+        for _ in range(subject.shards):
+            _, running = subject.engine.finish_and_take(running, worker="worker", lease=MINUTE)
+            visited += [job.shard for job in running]
+        assert sorted(visited) == list(range(subject.shards))
+
+    def test_a_shard_that_is_never_empty_starves_no_other(self, subject: Subject) -> None:
+        jobs = spread(subject, each=2)
+        endless = jobs[0].shard
+        others = {job.id for job in jobs if job.shard != endless}
+        on_others = Counter(job.shard for job in jobs if job.shard != endless)
+        for _ in range(subject.shards * max(on_others.values(), default=0)):
+            job = subject.take_one()
+            subject.engine.finish([job])
+            others.discard(job.id)
+            if job.shard == endless:
+                # The same key, and so the same shard; and better than all that waits there.
+                subject.enqueue("email", unique_key=job.unique_key, priority=-1)
+        assert others == set()
+
+    def test_a_shard_with_little_to_give_leaves_room_for_the_next(self, subject: Subject) -> None:
+        jobs = spread(subject, each=1)
+        taken = subject.take(limit=len(jobs) + 1)
+        assert {job.id for job in taken} == {job.id for job in jobs}
+        assert len(taken) == len(jobs)
+
+    def test_the_limit_of_a_queue_is_one_for_all_shards(self, subject: Subject) -> None:
+        spread(subject, each=5)
+        assert len(subject.take({"default": 2}, limit=100)) == 2
+        assert len(subject.take({"other": 5, "default": 3}, limit=100)) == 3
+
+
+class TestShardOrder:
+    """Priority, run_at and id, strictly within a shard."""
+
+    def test_every_shard_gives_its_own_in_order(self, subject: Subject) -> None:
+        jobs = [
+            subject.existing_job(
+                subject.enqueue(
+                    "email",
+                    unique_key=f"{n}",
+                    priority=n * 7 % 5,
+                    run_at=subject.clock.now - n * 11 % 3 * MINUTE,
+                ).id
+            )
+            for n in range(12 * subject.shards)
+        ]
+        jobs.sort(key=lambda job: (job.priority, job.run_at, job.id))
+        taken = taken_one_by_one(subject)
+        assert Counter(job.id for job in taken) == Counter(job.id for job in jobs)
+        for shard in range(subject.shards):
+            due = [job.id for job in jobs if job.shard == shard]
+            assert [job.id for job in taken if job.shard == shard] == due
+
+    def test_one_take_answers_in_the_order_in_which_its_jobs_are_to_run(
+        self, subject: Subject
+    ) -> None:
+        jobs = [
+            subject.existing_job(subject.enqueue("email", unique_key=f"{n}", priority=-n).id)
+            for n in range(5 * subject.shards)
+        ]
+        order = [job.id for job in jobs[::-1]]
+        for limit in (3, 3, len(jobs)):
+            taken = subject.take(limit=limit)
+            assert [job.id for job in taken] == foremost(subject, order, taken)
+            gone = {job.id for job in taken}
+            order = [job_id for job_id in order if job_id not in gone]
+        assert order == []
+
+
+class TestAllShards:
+    """What is asked of many jobs or keys is done on every shard, once."""
+
+    def test_a_batch_over_all_shards_is_answered_in_order(self, subject: Subject) -> None:
+        held = spread(subject, each=2)
+        keys = [job.unique_key or "" for job in held]
+        mixed = [key for old in keys for key in (f"new {old}", old, f"new {old}")]
+        answers = subject.enqueue_many([NewJob("email", unique_key=key) for key in mixed])
+        assert [subject.existing_job(answer.id).unique_key for answer in answers] == mixed
+        assert [answer.duplicate for answer in answers] == [False, True, True] * len(keys)
+        assert stored(subject) == 2 * len(keys)
+
+    def test_a_key_is_looked_for_where_it_is_held(self, subject: Subject) -> None:
+        for job in spread(subject, each=2):
+            again = subject.enqueue("email", unique_key=job.unique_key)
+            assert (again.id, again.duplicate) == (job.id, True)
+
+    def test_a_publish_key_finds_its_job_on_any_other_shard(self, subject: Subject) -> None:
+        published = {
+            f"publish {n}": subject.enqueue(
+                "email", unique_key=f"k {n}", idempotency_key=f"publish {n}"
+            ).id
+            for n in range(4 * subject.shards)
+        }
+        jobs = subject.take(limit=1000)
+        subject.engine.finish(jobs)
+        again = subject.enqueue_many([NewJob("email", idempotency_key=key) for key in published])
+        assert [answer.id for answer in again] == list(published.values())
+        assert {answer.state for answer in again} == {"completed"}
+
+    def test_a_publish_key_stands_for_a_holder_on_any_other_shard(self, subject: Subject) -> None:
+        for job in spread(subject, each=2):
+            key = f"publish {job.unique_key}"
+            held = subject.enqueue("email", unique_key=job.unique_key, idempotency_key=key)
+            subject.cancel(job.id)
+            assert held.id == job.id
+            assert subject.enqueue("email", idempotency_key=key).id == job.id
+
+    def test_a_sweep_asks_for_the_jobs_of_publish_keys_on_every_shard(
+        self, subject: Subject
+    ) -> None:
+        jobs = spread(subject, each=2)
+        keyed = [
+            subject.enqueue("email", unique_key=f"p {n}", idempotency_key=f"p {n}", queue="keyed")
+            for n in range(len(jobs))
+        ]
+        subject.clock.advance(2 * DAY)
+        assert subject.engine.sweep() == 0
+        subject.engine.finish(subject.take(["keyed"], limit=len(keyed)))
+        assert subject.engine.sweep() == len(keyed)
+
+    def test_every_delivery_is_finished_retried_and_rescued(self, subject: Subject) -> None:
+        jobs = spread(subject, each=2, max_attempts=8)
+        taken = subject.take(limit=len(jobs))
+        beats = subject.engine.heartbeat(taken, lease=HOUR)
+        assert [beat.lost for beat in beats] == [False] * len(jobs)
+        ended = subject.engine.retry(taken, after=SECOND)
+        assert [(item.id, item.status) for item in ended] == [(j.id, "accepted") for j in taken]
+        subject.clock.advance(SECOND)
+        assert len(subject.take(limit=len(jobs), lease=SECOND)) == len(jobs)
+        subject.clock.advance(SECOND)
+        assert subject.engine.rescue().requeued == len(jobs)
+        subject.clock.advance(DAY)
+        finished = subject.engine.finish(subject.take(limit=len(jobs)))
+        assert [item.status for item in finished] == ["accepted"] * len(jobs)
+
+    def test_every_successor_is_stored_when_its_holder_ends(self, subject: Subject) -> None:
+        jobs = spread(subject, each=2)
+        taken = subject.take(limit=len(jobs))
+        newer = [NewJob("email", {"n": 2}, unique_key=job.unique_key) for job in taken]
+        answers = subject.enqueue_many(newer, on_duplicate="rerun")
+        assert [answer.id for answer in answers] == [job.id for job in taken]
+        subject.engine.finish(taken)
+        successors = subject.take(limit=1000)
+        assert {job.unique_key for job in successors} == {job.unique_key for job in jobs}
+        assert [job.payload for job in successors] == [{"n": 2}] * len(jobs)
+
+    def test_every_queued_holder_takes_the_newer_request(self, subject: Subject) -> None:
+        jobs = spread(subject, each=2)
+        newer = [NewJob("email", {"n": 2}, unique_key=job.unique_key) for job in jobs]
+        answers = subject.enqueue_many(newer, on_duplicate="replace")
+        assert [answer.id for answer in answers] == [job.id for job in jobs]
+        assert {answer.replaced for answer in answers} == {True}
+        assert [subject.existing_job(job.id).payload for job in jobs] == [{"n": 2}] * len(jobs)
+
+    def test_every_dead_letter_goes_round_again(self, subject: Subject) -> None:
+        jobs = spread(subject, each=2)
+        subject.engine.bury(subject.take(limit=len(jobs)), reason="broken")
+        first = subject.replay_many(status="dead", limit=1)
+        rest = subject.replay_many(status="dead")
+        assert (first.inserted, rest.inserted) == (1, len(jobs) - 1)
+        assert len(subject.take(limit=1000)) == len(jobs)
+
+    def test_pages_have_every_job_once_and_in_order(self, subject: Subject) -> None:
+        made = sorted(job.id for job in spread(subject, each=3))
+        for newest_first, expected in ((False, made), (True, made[::-1])):
+            found: list[str] = []
+            after: str | None = None
+            while True:
+                page = subject.find(limit=2, after=after, newest_first=newest_first)
+                found += [job.id for job in page]
+                after = page.next
+                if after is None:
+                    break
+            assert found == expected
+
+    def test_chores_tidy_every_shard(self, subject: Subject) -> None:
+        jobs = spread(subject, each=2)
+        for job in jobs:
+            subject.enqueue("email", unique_key=job.unique_key)
+        assert subject.engine.fold() == len(jobs)
+        subject.engine.finish(subject.take(limit=len(jobs)))
+        subject.clock.advance(2 * DAY)
+        assert subject.engine.prune().deleted == len(jobs)
+        assert stored(subject) == 0
+
+    def test_claims_of_every_shard_are_kept_apart_and_swept(self, subject: Subject) -> None:
+        keys = [f"claim {n}" for n in range(6 * subject.shards)]
+        for key in keys:
+            answer = subject.claim("scope", key, retention=HOUR)
+            assert isinstance(answer, Won)
+            subject.settle(answer.claim, key)
+        for key in keys:
+            replayed = subject.claim("scope", key)
+            assert getattr(replayed, "result", None) == key
+        subject.clock.advance(HOUR)
+        assert subject.engine.sweep() == len(keys)
+
+    def test_erase_forgets_a_tenant_everywhere(self, subject: Subject) -> None:
+        acme = subject.tenant("acme")
+        others = len(spread(subject, each=1))
+        jobs = spread(acme, each=2)
+        for job in jobs:
+            acme.enqueue("email", unique_key=job.unique_key, idempotency_key=job.unique_key)
+        erased = subject.erase(tenant="acme")
+        assert (erased.jobs, erased.claims) == (len(jobs), len(jobs))
+        assert (stored(acme), stored(subject)) == (0, others)

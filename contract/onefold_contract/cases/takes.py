@@ -1,0 +1,140 @@
+"""Taking jobs: which, in what order, and for how long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from onefold_contract.cases.common import HOUR, MICROSECOND, MINUTE, SECOND, foremost, stored
+
+if TYPE_CHECKING:
+    from onefold_contract.subject import Subject
+
+__all__ = ["TestTakeOrder", "TestTakes"]
+
+
+class TestTakes:
+    """queued → running: the attempt is charged, the fence grows, the lease begins."""
+
+    def test_a_taken_job_says_all_that_a_worker_needs(self, subject: Subject) -> None:
+        answer = subject.tenant("acme").enqueue("email", {"to": 1}, max_attempts=3)
+        (job,) = subject.take(worker="alpha", lease=MINUTE)
+        assert (job.id, job.tenant, job.kind, job.payload) == (
+            answer.id,
+            "acme",
+            "email",
+            {"to": 1},
+        )
+        assert (job.state, job.attempt, job.max_attempts, job.fence) == ("running", 1, 3, 1)
+        assert (job.worker, job.lease_until) == ("alpha", subject.clock.now + MINUTE)
+        assert subject.tenant("acme").existing_job(answer.id) == job
+
+    def test_a_job_is_taken_once(self, subject: Subject) -> None:
+        subject.enqueue("email")
+        assert len(subject.take(limit=5)) == 1
+        assert subject.take(limit=5) == []
+
+    def test_an_empty_queue_gives_nothing(self, subject: Subject) -> None:
+        assert subject.take() == []
+
+    def test_other_queues_are_left_alone(self, subject: Subject) -> None:
+        subject.enqueue("email", queue="other")
+        assert subject.take() == []
+
+    def test_a_job_that_is_scheduled_waits_for_its_time(self, subject: Subject) -> None:
+        subject.enqueue("email", delay=HOUR)
+        assert subject.find(status="scheduled").jobs[0].run_at == subject.clock.now + HOUR
+        subject.clock.advance(HOUR - MICROSECOND)
+        assert subject.take() == []
+        subject.clock.advance(MICROSECOND)
+        assert len(subject.take()) == 1
+
+    def test_a_time_that_has_passed_is_now(self, subject: Subject) -> None:
+        subject.enqueue("email", run_at=subject.clock.now - HOUR)
+        assert len(subject.take()) == 1
+
+    def test_the_limit_bounds_it(self, subject: Subject) -> None:
+        for _ in range(5):
+            subject.enqueue("email")
+        assert len(subject.take(limit=3)) == 3
+        assert len(subject.take(limit=3)) == 2
+        assert stored(subject) == 5
+
+
+class TestTakeOrder:
+    """Priority, lower first; then run_at; then id. Queues in the order given.
+
+    What one take answers is in that order, whatever shards it is from. What it leaves for the next
+    one is only promised within a shard.
+    """
+
+    def test_a_lower_priority_runs_first(self, subject: Subject) -> None:
+        for priority in (5, -3, 0, 32767, -32768):
+            subject.enqueue("email", priority=priority)
+        taken = subject.take(limit=10)
+        assert [job.priority for job in taken] == [-32768, -3, 0, 5, 32767]
+
+    def test_of_one_priority_the_longest_due_runs_first(self, subject: Subject) -> None:
+        now = subject.clock.now
+        for minutes in (1, 3, 2):
+            subject.enqueue("email", {"due": minutes}, run_at=now - minutes * MINUTE)
+        taken = subject.take(limit=10)
+        assert [job.payload["due"] for job in taken] == [3, 2, 1]
+
+    def test_of_one_moment_the_first_asked_for_runs_first(self, subject: Subject) -> None:
+        ids = [subject.enqueue("email").id for _ in range(5)]
+        first = subject.take(limit=3)
+        assert len(first) == 3
+        assert [job.id for job in first] == foremost(subject, ids, first)
+        left = [job_id for job_id in ids if job_id not in {job.id for job in first}]
+        assert [job.id for job in subject.take(limit=3)] == left
+
+    def test_jobs_of_a_better_priority_that_are_not_due_do_not_stand_in_the_way(
+        self, subject: Subject
+    ) -> None:
+        subject.enqueue("email", {"n": 1}, priority=-5, delay=HOUR)
+        subject.enqueue("email", {"n": 2}, priority=-4, delay=HOUR)
+        subject.enqueue("email", {"n": 3}, priority=3)
+        assert [job.payload["n"] for job in subject.take(limit=3)] == [3]
+
+    def test_priority_goes_before_time(self, subject: Subject) -> None:
+        subject.enqueue("email", {"n": 1}, priority=1, run_at=subject.clock.now - HOUR)
+        subject.enqueue("email", {"n": 0}, priority=0)
+        assert [job.payload["n"] for job in subject.take(limit=2)] == [0, 1]
+
+    def test_queues_are_served_in_the_order_given(self, subject: Subject) -> None:
+        made = {
+            (queue, n): subject.enqueue("email", queue=queue, priority=n).id
+            for queue in ("slow", "fast")
+            for n in (1, 0)
+        }
+        taken = subject.take(["fast", "slow"], limit=3)
+        order = [made[place] for place in (("fast", 0), ("fast", 1), ("slow", 0), ("slow", 1))]
+        assert len(taken) == 3
+        assert [job.id for job in taken] == foremost(subject, order, taken)
+
+    def test_each_queue_gives_no_more_than_its_own_limit(self, subject: Subject) -> None:
+        for queue in ("a", "b", "c"):
+            for _ in range(4):
+                subject.enqueue("email", queue=queue)
+        taken = subject.take({"a": 1, "b": 3, "c": 4}, limit=6)
+        queues = [job.queue for job in taken]
+        given = Counter(queues)
+        assert len(taken) == 6
+        assert (given["a"] <= 1, given["b"] <= 3, given["c"] <= 4) == (True, True, True)
+        assert queues == sorted(queues)
+        if subject.shards == 1:
+            assert queues == ["a", "b", "b", "b", "c", "c"]
+
+    def test_an_empty_queue_leaves_room_for_the_next(self, subject: Subject) -> None:
+        subject.enqueue("email", queue="b")
+        assert len(subject.take({"a": 5, "b": 5}, limit=5)) == 1
+
+    def test_a_retried_job_keeps_its_place_by_its_time(self, subject: Subject) -> None:
+        first = subject.enqueue("email")
+        subject.engine.retry([subject.take_one()], after=SECOND)
+        second = subject.enqueue("email")
+        subject.clock.advance(MINUTE)
+        third = subject.enqueue("email")
+        taken = [job.id for job in subject.take(limit=3)]
+        assert taken == [second.id, first.id, third.id]
