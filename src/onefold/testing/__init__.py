@@ -3,6 +3,8 @@
     clock = Clock()
     onefold = Onefold("sqlite:///test.db", clock=clock)
     clock.advance(timedelta(hours=1))
+
+The contract suite of Onefold is a distribution of its own, `onefold-contract`.
 """
 
 from onefold.testing.clock import Clock
