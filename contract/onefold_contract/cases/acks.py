@@ -1,4 +1,4 @@
-"""Pushed deliveries: they wait for their ack, and a word about one counts once."""
+"""Pushed deliveries: they wait for their ack, and each ack, nack or defer counts once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pushed(subject: Subject, *, dead: bool = False, max_attempts: int = 8) -> Jo
 
 
 class TestParking:
-    """A delivery that the receiver has accepted waits, and is not taken for lost."""
+    """A delivery that the receiver has accepted waits; its lease does not expire."""
 
     def test_it_waits_and_says_so(self, subject: Subject) -> None:
         job = pushed(subject)
@@ -100,7 +100,7 @@ class TestParking:
 
 
 class TestAcks:
-    """An ack completes the delivery that it is about."""
+    """An ack completes its delivery."""
 
     @pytest.mark.parametrize("named", [True, False], ids=["fence", "no fence"])
     def test_an_ack_completes_the_job(self, subject: Subject, *, named: bool) -> None:
@@ -399,7 +399,7 @@ class TestCallbacks:
 
 
 class TestAckTimeouts:
-    """An ack that does not come is a failure of the attempt, or the end of the job."""
+    """A missing ack fails the attempt, or ends the job."""
 
     def test_when_the_next_ack_is_late_can_be_asked(self, subject: Subject) -> None:
         subject.enqueue("email")

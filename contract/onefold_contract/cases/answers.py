@@ -1,4 +1,4 @@
-"""What an enqueue answers, and where keys meet: rules 1, 2, 3, 4, 8 and 12 of uniqueness."""
+"""What an enqueue returns, and which keys collide: rules 1, 2, 3, 4, 8 and 12 of uniqueness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TestAnswers", "TestLostAnswers", "TestMismatch", "TestNameSpaces", "
 
 
 class TestAnswers:
-    """Rules 3 and 4: the answer is the job that stands for the request, new or not."""
+    """Rules 3 and 4: an enqueue returns the job for the request, new or existing."""
 
     def test_a_new_job_is_answered_as_inserted(self, subject: Subject) -> None:
         answer = subject.enqueue("email", {"to": 1}, unique_key="welcome:1")
@@ -107,7 +107,7 @@ class TestAnswers:
 
 
 class TestLostAnswers:
-    """Rule 12: the same request sent again, because its answer was lost, is the same job."""
+    """Rule 12: a request that is sent again after a lost response is the same job."""
 
     def test_a_repeated_insert_finds_its_own_job_and_calls_it_new(self, subject: Subject) -> None:
         first, again = subject.enqueue_resent([NewJob("email", unique_key="k")])
@@ -176,7 +176,7 @@ class TestNameSpaces:
         )
 
     def test_keys_are_compared_by_their_bytes(self, subject: Subject) -> None:
-        """No collation, no normal form, no trimming: what looks alike is not the same."""
+        """Keys are compared byte by byte: no collation, no normalization, no trimming."""
         keys = ["straße", "strasse", "STRASSE", "e\u0301", "\u00e9", "a", "a ", " a", "a\n"]
         answers = [subject.enqueue("email", unique_key=key) for key in keys]
         assert all(answer.inserted for answer in answers)
@@ -195,7 +195,7 @@ class TestNameSpaces:
 
 
 class TestMismatch:
-    """Rule 8: the same key with another request is flagged, or refused."""
+    """Rule 8: the same key with another request is flagged or rejected."""
 
     def test_another_payload_under_the_same_key_is_flagged(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k")
@@ -238,7 +238,7 @@ class TestMismatch:
 
 
 class TestPayloads:
-    """A payload comes back as it was given, on every database and through every driver."""
+    """A payload is returned as it was given, on every database and with every driver."""
 
     @pytest.mark.parametrize(
         "payload",

@@ -126,7 +126,7 @@ def name(case: object) -> str | None:
 
 
 class TestBadInput:
-    """Nothing of a bad request is stored, and the error says which field was bad."""
+    """A bad request stores nothing, and the error names the field."""
 
     @pytest.mark.parametrize("field", BAD)
     def test_the_field_is_named(self, subject: Subject, field: str) -> None:
@@ -300,7 +300,7 @@ class TestBadQuestions:
 
 
 class TestGoodEdges:
-    """What is just within bounds is accepted."""
+    """Values at the limits are accepted."""
 
     def test_results_by_any_spelling_of_an_id(self, subject: Subject) -> None:
         for spell in (str.upper, UUID):

@@ -1,4 +1,4 @@
-"""Rule 5: `enqueue_many` answers per item, in order, and is all or nothing."""
+"""Rule 5: `enqueue_many` returns one result per item, in order, and stores all or nothing."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class TestBatches:
 
 
 class TestAllOrNothing:
-    """Rule 5: an error leaves nothing of the call behind, and names the item."""
+    """Rule 5: after an error nothing of the call is stored, and the error names the item."""
 
     def test_raise_meeting_a_holder_stores_nothing(self, subject: Subject) -> None:
         known = subject.enqueue("digest", unique_key="known")

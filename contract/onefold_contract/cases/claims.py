@@ -1,4 +1,4 @@
-"""Claims: a key taken, settled or given back. The five answers have a suite of their own."""
+"""Claims: a key is taken, settled or released."""
 
 from __future__ import annotations
 

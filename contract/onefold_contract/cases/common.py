@@ -1,4 +1,4 @@
-"""What the contract's modules share."""
+"""Helpers that several modules of cases use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stored(subject: Subject) -> int:
 def foremost(subject: Subject, order: Sequence[str], taken: Sequence[Job]) -> list[str]:
     """The first of `order`, as many of each shard as were taken: with one shard, the first of all.
 
-    Which shard a take asks first is not promised: the order is strict within a shard.
+    A take may start at any shard: the order is strict within a shard only.
     """
     left = Counter(job.shard for job in taken)
     found: list[str] = []
@@ -52,7 +52,7 @@ def foremost(subject: Subject, order: Sequence[str], taken: Sequence[Job]) -> li
 
 
 def spread(subject: Subject, *, each: int = 2, **options: Any) -> list[Job]:
-    """Enqueue jobs with a key each, until there are so many on every shard."""
+    """Enqueue jobs with one key each, until every shard has at least `each` of them."""
     found: list[Job] = []
     on_shard: Counter[int] = Counter()
     for number in count():

@@ -107,7 +107,7 @@ class TestFinish:
         assert len(taken) == 1
 
     def test_what_a_finish_makes_can_be_taken_by_the_same_call(self, subject: Subject) -> None:
-        """A rerun's successor need not wait for the next look."""
+        """The successor of a rerun is taken at once."""
         subject.enqueue("index", {"n": 1}, unique_key="k")
         job = subject.take_one()
         subject.enqueue("index", {"n": 2}, unique_key="k", on_duplicate="rerun")

@@ -1,4 +1,4 @@
-"""How deliveries end together: different words in one call, and what a rescue tells."""
+"""Deliveries that end together: different endings in one call, and what a rescue returns."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MICROS_OF_A_MINUTE: Final = 60_000_000
 
 
 def ending(job: Job, event: Event, **options: Any) -> Ending:
-    """A word about a taken job."""
+    """One ending of a job that was taken."""
     return Ending(Delivery(job.id, job.fence), event, **options)
 
 
 class TestMixedEndings:
-    """A worker's batch ends in many ways, and in one transaction."""
+    """The deliveries of a batch end in different ways, in one transaction."""
 
     def test_every_delivery_has_a_word_of_its_own(self, subject: Subject) -> None:
         for number in range(5):
@@ -136,7 +136,7 @@ class TestMixedEndings:
 
 
 class TestRescued:
-    """A rescue names the jobs it moved, for whoever must hear of them."""
+    """A rescue returns the jobs that it moved, so that callers can report them."""
 
     def test_it_tells_which_were_buried_and_which_go_round_again(self, subject: Subject) -> None:
         again = subject.tenant("acme").enqueue("email", queue="mail", backoff=AT_ONCE)

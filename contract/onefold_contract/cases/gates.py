@@ -1,4 +1,4 @@
-"""Holds: a held queue gives nothing, then one job at a time, until one goes well."""
+"""Holds: a held queue gives no jobs, then one job at a time, until one succeeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["TestHolds", "TestHoldsByAWorker", "TestProbes"]
 
 
 class TestHolds:
-    """Nobody is given a job of a held queue."""
+    """A held queue gives no jobs."""
 
     def test_a_held_queue_gives_nothing(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 3)
@@ -158,10 +158,10 @@ class TestHolds:
 
 
 class TestProbes:
-    """When a hold is over, one job goes first."""
+    """After a hold, one job is taken as a probe."""
 
     def held(self, subject: Subject, queue: str, size: int = 9) -> None:
-        """A queue whose hold is over, and that nobody has opened."""
+        """A queue whose hold has ended, and that has not been opened."""
         fill(subject, queue, size)
         subject.engine.hold(queue, after=MINUTE, why="backpressure")
         subject.clock.advance(MINUTE)
@@ -286,7 +286,7 @@ class TestProbes:
 
 
 class TestHoldsByAWorker:
-    """A worker that is pressed holds the whole queue with its defer."""
+    """A worker can hold the whole queue with a defer."""
 
     def test_the_queue_is_held_for_as_long_as_the_job_is_deferred(
         self, subject: Subject, queue: str

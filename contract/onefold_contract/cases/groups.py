@@ -23,12 +23,12 @@ __all__ = ["TestGroups", "TestOrder", "queue"]
 
 @pytest.fixture
 def queue() -> str:
-    """A queue of the test's own: what is said about a queue stays."""
+    """A queue that only this test uses: settings of a queue outlive a reset."""
     return f"queue {uuid4().hex}"
 
 
 def fill(subject: Subject, queue: str, size: int, group: str | None = None) -> list[str]:
-    """Enqueue so many jobs, each with a key, so that they are on all shards; answers with ids."""
+    """Enqueue `size` jobs, with a key each, so that they spread over all shards; return ids."""
     jobs = [
         NewJob("email", queue=queue, group_key=group, unique_key=f"{queue} {group} {uuid4().hex}")
         for _ in range(size)
@@ -42,7 +42,7 @@ def groups(jobs: Sequence[Job]) -> list[str | None]:
 
 
 class TestGroups:
-    """Jobs with a group are taken in the one order, and no group stands in another's way."""
+    """Jobs with a group are taken in order, and no group blocks another."""
 
     def test_a_plain_take_leaves_jobs_with_a_group_alone(
         self, subject: Subject, queue: str
@@ -134,7 +134,7 @@ class TestGroups:
 
 
 class TestOrder:
-    """The jobs of an ordered group run one at a time, in the order of their enqueueing."""
+    """The jobs of an ordered group run one at a time, in the order in which they were enqueued."""
 
     def test_one_at_a_time_and_in_order(self, subject: Subject, queue: str) -> None:
         subject.set_limits(queue, ordered=True)

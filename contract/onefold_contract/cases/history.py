@@ -1,4 +1,4 @@
-"""The history of a job, and what an operator does with dead letters."""
+"""The history of a job, and operations on dead letters."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def outcomes(subject: Subject, job_id: str) -> list[str]:
 
 
 def lapse(subject: Subject) -> None:
-    """Take the one job and vanish."""
+    """Take the one job and let its lease expire."""
     subject.take_one(lease=SECOND)
     subject.clock.advance(SECOND)
     subject.engine.rescue()
 
 
 class TestAttempts:
-    """Every delivery is told: who had the job, for how long, and how it ended."""
+    """Every delivery is recorded: its worker, its duration and its ending."""
 
     def test_a_job_that_was_never_taken_has_no_history(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
@@ -227,7 +227,7 @@ class TestAttempts:
 
 
 class TestFoundByTheirEnd:
-    """Dead letters are looked for by when they died, and by what they were tagged with."""
+    """Dead letters are found by time of death and by tag."""
 
     def test_by_the_time_of_their_end_half_open(self, subject: Subject) -> None:
         start = subject.clock.now
@@ -263,7 +263,7 @@ class TestFoundByTheirEnd:
 
 
 class TestDropped:
-    """Dead letters are dropped by filter, and a repeat is safe."""
+    """Dead letters are deleted by filter; repeating the call is safe."""
 
     def test_all_dead_letters_go_and_nothing_else(self, subject: Subject) -> None:
         for _ in range(3):

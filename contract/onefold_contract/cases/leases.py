@@ -1,4 +1,4 @@
-"""Leases and fences: who may speak for a job, and what happens when nobody does."""
+"""Leases and fences: which delivery may end a job, and what happens when a lease expires."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lapse(subject: Subject) -> Job:
 
 
 class TestFences:
-    """The fence alone decides whose word counts."""
+    """The fence alone decides which delivery may end the job."""
 
     def test_a_fence_grows_with_every_take(self, subject: Subject) -> None:
         subject.enqueue("email", backoff=AT_ONCE)
@@ -110,7 +110,7 @@ class TestFences:
     def test_two_deliveries_of_one_job_in_one_call_are_told_apart(
         self, subject: Subject, word: str, first: str
     ) -> None:
-        """A worker that lost a job and took it again may have both end at once."""
+        """A worker that lost a job and took it again may end both deliveries in one call."""
         subject.enqueue("email", backoff=AT_ONCE)
         stale = lapse(subject)
         subject.engine.rescue()
@@ -233,7 +233,7 @@ class TestRescue:
 
 
 class TestPoison:
-    """Five deliveries in a row whose worker vanished bury a job, whatever attempts remain."""
+    """Five expired leases in a row bury a job, even if attempts remain."""
 
     def test_the_fifth_is_its_end(self, subject: Subject) -> None:
         answer = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)
@@ -275,7 +275,7 @@ class TestExpiry:
 
     @pytest.mark.parametrize("scope", ["queued", "active"])
     def test_an_expired_holder_stands_in_nobodys_way(self, subject: Subject, scope: Any) -> None:
-        """A newcomer must not be answered with a job that will never run."""
+        """A new enqueue must not return a job that will never run."""
         old = subject.enqueue(
             "email", unique_key="k", unique_while=scope, expires_at=subject.clock.now + HOUR
         )

@@ -1,4 +1,4 @@
-"""Queues: paused and limited, looked at, and listed."""
+"""Queues: pauses, limits, look and the list of queues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class TestPause:
-    """A paused queue gives nothing to anybody."""
+    """A paused queue gives no jobs."""
 
     def test_a_paused_queue_gives_nothing(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 2)
@@ -86,7 +86,7 @@ class TestPause:
 
 
 class TestConcurrency:
-    """No more run at once than the queue, or the group, may have."""
+    """Concurrency: at most so many jobs of a queue or group run at once."""
 
     def test_a_plain_take_leaves_a_limited_queue_alone(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 3)
@@ -174,7 +174,7 @@ class TestConcurrency:
 
 
 class TestRates:
-    """No more are begun in a time than the queue, or the group, may have."""
+    """Rate: at most so many jobs of a queue or group start in a period."""
 
     def test_a_rate_allows_so_many_at_once_and_then_one_after_the_other(
         self, subject: Subject, queue: str
@@ -248,7 +248,7 @@ class TestRates:
 
 
 class TestLooks:
-    """What an idle worker is told."""
+    """What `look` returns to an idle worker."""
 
     def test_an_empty_queue(self, subject: Subject, queue: str) -> None:
         seen = subject.engine.look([queue])[0]
@@ -288,7 +288,7 @@ class TestLooks:
 
 
 class TestQueueSettings:
-    """What an operator sees, and may say."""
+    """What an operator sees and may set."""
 
     def test_a_queue_that_nobody_has_said_anything_about(
         self, subject: Subject, queue: str

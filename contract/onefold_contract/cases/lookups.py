@@ -1,4 +1,4 @@
-"""Looking at jobs: get, find, paging; and what other tenants may not see, or do."""
+"""Reading jobs: get, find, paging; and the isolation of tenants."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TestGet:
 
 
 class TestFind:
-    """Filters; several together must all hold."""
+    """Filters; a job must match all of them."""
 
     def test_without_filters_everything_is_found_in_order(self, subject: Subject) -> None:
         made = [subject.enqueue("email").id for _ in range(3)]
@@ -187,7 +187,7 @@ class TestPaging:
 
 
 class TestTenants:
-    """A tenant sees, and changes, nothing of another's."""
+    """A tenant neither sees nor changes the data of another tenant."""
 
     @pytest.mark.parametrize("other", ["", "umbrella"])
     def test_another_tenant_is_refused(self, subject: Subject, other: str) -> None:
@@ -221,7 +221,7 @@ class TestTenants:
 
 
 class TestErase:
-    """Stored payloads and answers are customer data: erase forgets them, keys included."""
+    """Stored payloads and results are customer data: erase deletes them, with their keys."""
 
     def test_a_tenant_is_forgotten_and_nobody_else(self, subject: Subject) -> None:
         acme, umbrella = subject.tenant("acme"), subject.tenant("umbrella")

@@ -1,4 +1,4 @@
-"""Rule 9, `keep`, `raise` and `replace`: what an enqueue does about a holder."""
+"""Rule 9, `keep`, `raise` and `replace`: what an enqueue does if its key is held."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["TestDebounce", "TestKeep", "TestRaise", "TestReplace"]
 
 
 class TestKeep:
-    """Rule 9, `keep`, which is the default."""
+    """Rule 9, `keep`, the default."""
 
     def test_the_holder_stays_as_it_is(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", priority=1)
@@ -59,7 +59,7 @@ class TestRaise:
 
 
 class TestReplace:
-    """Rule 9, `replace`: a holder that is still queued takes the newcomer's request."""
+    """Rule 9, `replace`: a holder that is still queued takes the new request."""
 
     def test_a_queued_holder_takes_payload_priority_and_time(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", priority=1)

@@ -1,4 +1,4 @@
-"""Publish keys: this publish, once, whatever became of the job."""
+"""Publish keys: one publish is stored once, even if its job has ended."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TestPublishKeys:
 
 
 class TestPublishKeysAndUniqueKeys:
-    """The publish key is looked at first; the unique key only if it is new."""
+    """The publish key is checked first; the unique key only if the publish key is new."""
 
     def test_a_known_key_is_answered_before_the_unique_key_is_looked_at(
         self, subject: Subject
@@ -154,7 +154,7 @@ class TestPublishKeysAndUniqueKeys:
         assert publish(subject, unique_key="u", on_duplicate="raise").inserted
 
     def test_raise_does_not_raise_for_the_same_publish(self, subject: Subject) -> None:
-        """A retry of a publish that succeeded has succeeded."""
+        """A retry of a successful publish succeeds."""
         first = publish(subject, unique_key="u", on_duplicate="raise")
         again = publish(subject, unique_key="u", on_duplicate="raise")
         assert (again.id, again.duplicate) == (first.id, True)
@@ -179,7 +179,7 @@ class TestPublishKeysAndUniqueKeys:
 
 
 class TestPublishKeysExpire:
-    """24 hours by default, and never before the job has ended."""
+    """A publish key is kept for 24 hours by default, and at least until its job has ended."""
 
     def test_after_a_day_it_is_forgotten(self, subject: Subject) -> None:
         first = publish(subject)
@@ -237,7 +237,7 @@ class TestPublishKeysExpire:
         assert publish(subject).inserted
 
     def test_the_holder_it_stands_for_counts(self, subject: Subject) -> None:
-        """Recorded for a holder, it is kept until that holder has ended."""
+        """A publish key that was recorded for a holder is kept until the holder has ended."""
         holder = subject.enqueue("pay", {"order": 1}, unique_key="u")
         publish(subject, unique_key="u")
         subject.clock.advance(2 * DAY)
@@ -246,7 +246,7 @@ class TestPublishKeysExpire:
 
 
 class TestPublishKeysInBatches:
-    """Each item of a batch has its own."""
+    """Each item of a batch has its own publish key."""
 
     def test_known_and_new_keys_are_answered_each_for_itself(self, subject: Subject) -> None:
         known = publish(subject)

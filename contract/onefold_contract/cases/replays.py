@@ -1,4 +1,4 @@
-"""Sending ended jobs round again: the second half of rule 7, and the table of states."""
+"""Replays of ended jobs: the second half of rule 7, and the table of states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEVER_THERE: Final = "01890000-0000-7000-8000-000000000000"
 
 
 class TestReplay:
-    """A dead or cancelled job goes round again under its own id; a completed one needs `fresh`."""
+    """A dead or cancelled job runs again under its own id; a completed one needs `fresh`."""
 
     def test_a_dead_letter_is_queued_with_all_its_attempts(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1})
@@ -146,7 +146,7 @@ class TestReplay:
 
 
 class TestReplayedKeys:
-    """Rule 7: what a replay does about the job's key."""
+    """Rule 7: what a replay does with the key of the job."""
 
     @pytest.mark.parametrize("options", [{}, {"unique_while": "exists"}, {"unique_for": HOUR}])
     def test_a_replayed_job_holds_its_key(self, subject: Subject, options: Any) -> None:
@@ -237,7 +237,7 @@ class TestReplayedKeys:
         assert not subject.enqueue("email", unique_key="k").duplicate, "its window is over"
 
     def test_a_replay_frees_what_it_only_reserved(self, subject: Subject) -> None:
-        """The key is the job's again, and nothing else is left in the table."""
+        """The job holds its key again, and the table has no other row for it."""
         first = subject.enqueue("email", unique_key="k")
         bury(subject)
         subject.replay(first.id)
@@ -315,7 +315,7 @@ class TestReplayMany:
         assert len(subject.find(status="dead")) == 1
 
     def test_a_limit_leaves_a_place_to_go_on_from(self, subject: Subject) -> None:
-        """Behind letters that stay where they are, since somebody has their key."""
+        """Dead letters whose key is held by another job stay, and do not block later ones."""
         for _ in range(2):
             subject.enqueue("email", unique_key="k")
             bury(subject)
@@ -328,7 +328,7 @@ class TestReplayMany:
         assert ([answer.id for answer in rest], rest.next) == ([free.id], None)
 
     def test_of_two_dead_letters_with_one_key_one_goes(self, subject: Subject) -> None:
-        """Rule 7: the other is answered with it, and stays."""
+        """Rule 7: the replay of the other job returns the holder, and that job stays dead."""
         first = subject.enqueue("email", unique_key="k")
         bury(subject)
         second = subject.enqueue("email", unique_key="k")
@@ -344,7 +344,7 @@ class TestReplayMany:
     def test_an_older_job_takes_the_key_of_a_younger_one_whose_window_is_over(
         self, subject: Subject
     ) -> None:
-        """As one replay after the other would: the younger one has lost its key by then."""
+        """As single replays would: the younger job has lost its key by then."""
         older = subject.enqueue("email", unique_key="k")
         bury(subject)
         younger = subject.enqueue("email", unique_key="k", unique_for=MINUTE)

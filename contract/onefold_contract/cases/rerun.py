@@ -67,7 +67,7 @@ def successor(subject: Subject, holder_id: str) -> Job:
 
 
 class TestRerun:
-    """Rule 9: what `rerun` answers, and what it does to a holder that is not running."""
+    """Rule 9: what `rerun` returns, and what it does if the holder is not running."""
 
     def test_without_a_holder_it_is_a_plain_enqueue(self, subject: Subject) -> None:
         answer = trigger(subject, 1)
@@ -111,7 +111,7 @@ class TestRerun:
     def test_an_ended_holder_is_kept_and_a_different_request_is_flagged(
         self, subject: Subject, scope: str
     ) -> None:
-        """Rule 8: nothing will be done about this request, so its difference is told."""
+        """Rule 8: this request is not run, so the mismatch is reported."""
         first = trigger(subject, 1, **SCOPES[scope])
         complete(subject)
         assert trigger(subject, 2) == Enqueued(
@@ -128,7 +128,7 @@ class TestRerun:
 
 
 class TestEndings:
-    """Rule 9: the successor comes however the holder ends, whatever its scope."""
+    """Rule 9: the successor is stored for every ending and every scope of the holder."""
 
     @pytest.mark.parametrize("scope", SCOPES)
     @pytest.mark.parametrize("ending", ENDINGS)
@@ -184,7 +184,7 @@ class TestEndings:
     def test_a_record_that_is_not_kept_hands_its_key_over_too(
         self, subject: Subject, scope: str
     ) -> None:
-        """Rule 11: no tombstone may stand in the successor's way."""
+        """Rule 11: no tombstone blocks the successor."""
         first = trigger(subject, 1, retention=Retention(completed=SECOND * 0), **SCOPES[scope])
         job = subject.take_one()
         trigger(subject, 2)
@@ -205,7 +205,7 @@ class TestEndings:
 
 
 class TestSuccessors:
-    """Rule 9: none is lost on the way, and none is stale."""
+    """Rule 9: no request to rerun is lost, and none is stale."""
 
     @pytest.mark.parametrize("way", ["retry", "defer", "hand back", "rescue"])
     def test_the_successor_waits_while_the_holder_goes_round(
@@ -230,7 +230,7 @@ class TestSuccessors:
     def test_a_newer_trigger_on_the_queued_holder_takes_the_successors_place(
         self, subject: Subject
     ) -> None:
-        """Rerun, retry, rerun: what waited is stale, and must not follow."""
+        """Rerun, retry, rerun: the first successor is stale and must not run."""
         trigger(subject, 1, backoff=AT_ONCE)
         job = subject.take_one()
         trigger(subject, 2)
@@ -249,7 +249,7 @@ class TestSuccessors:
         assert stored(subject) == 1
 
     def test_it_keeps_the_window_of_its_predecessor(self, subject: Subject) -> None:
-        """A key that was promised for an hour is not free after seconds."""
+        """A key that is held for an hour is not free after seconds."""
         first = trigger(subject, 1, unique_for=HOUR)
         job = subject.take_one()
         trigger(subject, 2, unique_while="queued")
@@ -322,7 +322,7 @@ class TestSuccessors:
     def test_a_holder_that_handed_its_key_over_is_replayed_as_its_successor(
         self, subject: Subject, scope: str
     ) -> None:
-        """Rule 7: the successor is the newer job that has the key."""
+        """Rule 7: the successor is newer and holds the key."""
         first = trigger(subject, 1, **SCOPES[scope])
         job = subject.take_one()
         trigger(subject, 2, **SCOPES[scope])

@@ -1,4 +1,4 @@
-"""Rule 11: how long records stay, and that no prune reopens a key that promised longer."""
+"""Rule 11: how long jobs are kept, and that a prune does not free a key that is held longer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def retention(outcome: str, duration: timedelta) -> Retention:
 
 
 class TestRetention:
-    """Finished jobs stay as long as they were told to, by outcome."""
+    """Finished jobs are kept for the retention of their outcome."""
 
     @pytest.mark.parametrize("outcome", OUTCOMES)
     def test_by_default_as_long_as_the_table_says(self, subject: Subject, outcome: str) -> None:
@@ -138,7 +138,7 @@ class TestRetention:
 
 
 class TestTombstones:
-    """Rule 11: a key that is promised for longer than its record is held by a tombstone."""
+    """Rule 11: a tombstone holds a key that outlives its job."""
 
     def test_a_window_outlives_the_pruned_record(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", unique_for=2 * DAY)
@@ -232,7 +232,7 @@ class TestTombstones:
 
 
 class TestDelete:
-    """Rule 11: an operator's delete frees the key, explicitly."""
+    """Rule 11: a delete by an operator frees the key."""
 
     @pytest.mark.parametrize("options", [{}, {"unique_while": "exists"}, {"unique_for": DAY}])
     @pytest.mark.parametrize("moment", ["queued", "running", *OUTCOMES])

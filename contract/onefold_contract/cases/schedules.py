@@ -1,4 +1,4 @@
-"""Schedules: one job per tick, what becomes of missed ticks, and who may change what."""
+"""Schedules: one job per tick, missed ticks, and changes."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def the_job(subject: Subject, ticked: Ticked) -> Job:
 
 
 def the_schedule(subject: Subject) -> Schedule:
-    """The one that is there."""
+    """The only schedule."""
     (schedule,) = subject.schedules()
     return schedule
 
 
 class TestTicks:
-    """A tick gets one job, when it is due, whoever looks."""
+    """A tick gets one job when it is due, no matter which worker ticks."""
 
     def test_nothing_happens_before_the_tick(self, subject: Subject) -> None:
         made = subject.schedule("hourly", HOURLY, kind="report")
@@ -106,7 +106,7 @@ class TestTicks:
         assert subject.engine.tick().ticks == ()
 
     def test_a_claim_stands_for_the_tick(self, subject: Subject) -> None:
-        """Nobody else can have it, and it is forgotten after a week."""
+        """No other enqueue can use this key, and it is deleted after a week."""
         subject.schedule("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR)
         subject.engine.tick()
@@ -128,7 +128,7 @@ class TestTicks:
 
 
 class TestCatchUp:
-    """What becomes of ticks that nobody was there for."""
+    """Ticks that were missed because no worker ran."""
 
     def test_latest_makes_up_for_the_newest(self, subject: Subject) -> None:
         made = subject.schedule("hourly", HOURLY, kind="report")
@@ -190,7 +190,7 @@ class TestCatchUp:
 
 
 class TestScheduledJobs:
-    """What is said of the jobs of a schedule."""
+    """The options of the jobs of a schedule."""
 
     def test_options_reach_the_job(self, subject: Subject) -> None:
         subject.schedule(
@@ -259,7 +259,7 @@ class TestScheduledJobs:
 
 
 class TestChangedSchedules:
-    """A schedule is made and changed by the same call."""
+    """One call creates and changes a schedule."""
 
     def test_what_was_said_is_answered(self, subject: Subject) -> None:
         made = subject.schedule(
@@ -363,7 +363,7 @@ class TestPausedSchedules:
 
 
 class TestRunNow:
-    """An operator may want a job of the schedule at once."""
+    """`run_now` enqueues a job of the schedule at once."""
 
     def test_it_is_a_job_like_the_others(self, subject: Subject) -> None:
         subject.schedule(
@@ -429,7 +429,7 @@ REFUSED: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 class TestRefusedSchedules:
-    """What cannot be meant is refused by name, and nothing is stored."""
+    """Invalid input is rejected with the name of the field, and nothing is stored."""
 
     @pytest.mark.parametrize("case", REFUSED)
     def test_it_is_refused_by_name(self, subject: Subject, case: str) -> None:

@@ -1,4 +1,4 @@
-"""For how long a key is held: every scope, alone and together with a window."""
+"""How long a key is held: every scope, alone and with a window."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class TestScopes:
 
 
 class TestWindows:
-    """`unique_for`: from the enqueue on, half open, no buckets."""
+    """`unique_for`: a half-open window that starts at the enqueue; no buckets."""
 
     def test_it_is_over_at_its_last_moment_and_not_before(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k", unique_for=HOUR)
@@ -122,7 +122,7 @@ class TestWindows:
 
 
 class TestHoldersScope:
-    """Rule 2: the holder's scope decides, never the newcomer's."""
+    """Rule 2: the scope of the holder decides, not the scope of the new request."""
 
     def test_a_newcomer_with_a_narrow_scope_meets_a_wide_holder(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k", unique_while="exists")
@@ -158,7 +158,7 @@ RETURNS: Final[dict[str, Callable[[Subject, Any], object]]] = {
 
 
 class TestKeysNeverReturn:
-    """Rule 7: going back to the queue never fails on the key, and never takes a key back."""
+    """Rule 7: a job can always return to the queue, and never takes a lost key back."""
 
     @pytest.mark.parametrize("way", RETURNS)
     def test_a_job_goes_back_beside_the_one_that_has_its_key_now(

@@ -1,4 +1,4 @@
-"""Queues of the server: what is said about them, and what a tenant has."""
+"""Queues of the server: their settings, and the queues of tenants."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENDPOINT = "https://example.com/hook"
 
 
 class TestServedQueues:
-    """Make, change, find and remove them."""
+    """Save, find and delete queues."""
 
     def test_a_queue_is_as_it_was_said(self, subject: Subject, queue: str) -> None:
         said = QueueConfiguration(
@@ -280,7 +280,7 @@ class TestServedQueues:
 
 
 class TestQualifiedNames:
-    """Queues of several tenants that are called alike are not the same."""
+    """Queues of different tenants with the same name are different queues."""
 
     def test_they_have_settings_and_jobs_of_their_own(self, subject: Subject, queue: str) -> None:
         names: list[str] = []

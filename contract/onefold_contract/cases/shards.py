@@ -1,4 +1,4 @@
-"""Shards: what holds however many there are. With one, all of it is simply so."""
+"""Shards: rules that hold for any number of shards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def taken_one_by_one(subject: Subject) -> list[Job]:
 
 
 class TestTurns:
-    """Takes go round the shards, and none waits for another to be empty."""
+    """Takes rotate over the shards, and no shard waits until another is empty."""
 
     def test_as_many_takes_as_there_are_shards_visit_each_of_them(self, subject: Subject) -> None:
         spread(subject, each=2)
@@ -34,7 +34,7 @@ class TestTurns:
             assert sorted(visited) == list(range(subject.shards))
 
     def test_calls_between_the_takes_do_not_use_up_a_turn(self, subject: Subject) -> None:
-        """Else a worker that takes and finishes would only ever ask every other shard first."""
+        """Otherwise a worker that takes and finishes would start at every second shard only."""
         spread(subject, each=2)
         visited: list[int] = []
         for _ in range(subject.shards):
@@ -45,7 +45,7 @@ class TestTurns:
         assert sorted(visited) == list(range(subject.shards))
 
     def test_takes_of_other_queues_do_not_use_up_a_turn(self, subject: Subject) -> None:
-        """Else two queues, asked in turn, would share the shards out between them."""
+        """Otherwise two queues that are taken in turn would each see half of the shards first."""
         spread(subject, each=2)
         visited: list[int] = []
         for _ in range(subject.shards):
@@ -72,7 +72,7 @@ class TestTurns:
             subject.engine.finish([job])
             others.discard(job.id)
             if job.shard == endless:
-                # The same key, and so the same shard; and better than all that waits there.
+                # The same key, so the same shard; with a better priority than all that wait there.
                 subject.enqueue("email", unique_key=job.unique_key, priority=-1)
         assert others == set()
 
@@ -127,7 +127,7 @@ class TestShardOrder:
 
 
 class TestAllShards:
-    """What is asked of many jobs or keys is done on every shard, once."""
+    """A call on many jobs or keys runs on every shard, once."""
 
     def test_a_batch_over_all_shards_is_answered_in_order(self, subject: Subject) -> None:
         held = spread(subject, each=2)

@@ -1,4 +1,4 @@
-"""Rule 10: duplicates are counted, and the last ones logged."""
+"""Rule 10: duplicates are counted, and the last ones are recorded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TestSuppressed"]
 
 
 class TestSuppressed:
-    """Rule 10: why was I deduplicated?"""
+    """Rule 10: a caller can see why a request was a duplicate."""
 
     def test_a_job_that_nobody_asked_for_twice_has_suppressed_nothing(
         self, subject: Subject
@@ -94,7 +94,7 @@ class TestSuppressed:
         assert subject.duplicates(holder.id).recent[0].request_id == "again"
 
     def test_those_of_a_job_that_is_gone_leave_nothing_behind(self, subject: Subject) -> None:
-        """Only its publish key remembers it, and nobody would ever tidy its notes."""
+        """Only its publish key refers to the job, so no chore would ever delete the records."""
         subject.enqueue(
             "email", idempotency_key="publish", retention=Retention(completed=SECOND * 0)
         )

@@ -1,4 +1,4 @@
-"""Taking jobs: which, in what order, and for how long."""
+"""Taking jobs: which jobs, in which order, and for how long."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class TestTakes:
 class TestTakeOrder:
     """Priority, lower first; then run_at; then id. Queues in the order given.
 
-    What one take answers is in that order, whatever shards it is from. What it leaves for the next
-    one is only promised within a shard.
+    One take returns its jobs in that order, from all shards. Between takes, the order is strict
+    within a shard only.
     """
 
     def test_a_lower_priority_runs_first(self, subject: Subject) -> None:
