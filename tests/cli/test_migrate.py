@@ -18,7 +18,7 @@ def test_a_sqlite_file_is_migrated_once(onefold_command: Run, tmp_path: Path) ->
     second = onefold_command("migrate", ONEFOLD_DATABASE="sqlite:///app.db")
 
     assert (first.returncode, second.returncode) == (0, 0)
-    assert "Applied 0001 jobs_and_claims." in first.stdout
+    assert "Applied 0001 initial." in first.stdout
     assert "now up to date" in first.stdout
     assert "Applied" not in second.stdout
     assert "up to date" in second.stdout
@@ -32,7 +32,7 @@ def test_a_postgres_schema_is_migrated_once(
 
     first, second = onefold_command(*arguments), onefold_command(*arguments)
 
-    assert "Applied 0001 jobs_and_claims." in first.stdout
+    assert "Applied 0001 initial." in first.stdout
     assert "Applied" not in second.stdout
     with Onefold(postgres_url, schema=postgres_schema) as onefold:
         assert onefold.enqueue("email").inserted

@@ -1,4 +1,4 @@
-"""What the tests of the function share: a schema that has it, and connections of their own."""
+"""A schema with the function, and connections to it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from onefold import Onefold
 
 @pytest.fixture(scope="module")
 def schema(postgres_url: str) -> Iterator[str]:
-    """A migrated schema of a few shards, for one file of tests."""
+    """A migrated schema with three shards, for one file of tests."""
     name = f"from_sql_{uuid4().hex}"
     with Onefold(postgres_url, schema=name, shards=3) as onefold:
         onefold.migrate()
@@ -24,7 +24,7 @@ def schema(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def onefold(postgres_url: str, schema: str) -> Iterator[Onefold]:
-    """The library, on the same schema; the last test's jobs are gone."""
+    """The library on the same schema, without the jobs of the last test."""
     with Onefold(postgres_url, schema=schema) as found:
         found.erase(tenant="")
         yield found
@@ -32,7 +32,7 @@ def onefold(postgres_url: str, schema: str) -> Iterator[Onefold]:
 
 @pytest.fixture
 def connection(postgres_url: str, schema: str) -> Iterator[psycopg.Connection[Any]]:
-    """A caller that finds the function by its search path, as docs advise."""
+    """A caller that has the schema on its search path, as the page advises."""
     with psycopg.connect(postgres_url, autocommit=True) as found:
         path = sql.SQL("set search_path to public, {}").format(sql.Identifier(schema))
         found.execute(path)

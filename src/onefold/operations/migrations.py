@@ -1,6 +1,6 @@
 """Migrations: numbered SQL files per database, each applied once.
 
-What runs them (under a lock, in one transaction) is the business of `databases`.
+`databases` runs them, under a lock and in one transaction.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _COMPATIBLE: Final = re.compile(r"^-- Code of schema (\d+) runs on this one\.$",
 class Migration(msgspec.Struct, frozen=True):
     """One numbered file.
 
-    A file with the line `-- Code of schema 5 runs on this one.` lets processes of an older version
-    go on. Without it, only code that knows the migration runs on what it has changed.
+    The line `-- Code of schema 5 runs on this one.` in a file allows processes whose newest
+    migration is number 5 to use the tables that the file has changed. Without it, they receive
+    `SchemaTooNew`.
     """
 
     number: int
@@ -36,7 +37,7 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def oldest(self) -> int:
-        """The oldest schema whose code runs on what this migration has changed."""
+        """The oldest schema whose code can use the tables after this migration."""
         stated = _COMPATIBLE.search(self.text)
         return int(stated.group(1)) if stated else self.number
 
@@ -58,7 +59,7 @@ def latest(dialect: Dialect) -> int:
 
 
 def pending(dialect: Dialect, found: int, *, schema: str = "onefold") -> list[Migration]:
-    """What a database at schema `found` still needs, in order."""
+    """The migrations that a database at schema `found` still needs, in order."""
     return [
         msgspec.structs.replace(migration, text=in_schema(migration.text, schema))
         for migration in _all(dialect)
@@ -67,23 +68,23 @@ def pending(dialect: Dialect, found: int, *, schema: str = "onefold") -> list[Mi
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Which installation a database is, and how far it has been migrated."""
+    """The installation that a database belongs to, and its schema version."""
 
     installation: str
     version: int = 0
     shards: int = 1
     oldest: int = 0
-    """The oldest schema whose code runs on this one; where it is not stated, no older one does."""
+    """The oldest schema whose code can use this database; 0: only that of `version`."""
 
     def migrated(self, dialect: Dialect) -> Identity:
-        """The identity after everything that is pending has been applied."""
+        """The identity after all pending migrations."""
         if self.version >= latest(dialect):
             return self
         oldest = max(migration.oldest for migration in _all(dialect))
         return msgspec.structs.replace(self, version=latest(dialect), oldest=oldest)
 
     def refuse_other_shards(self, asked: int | None, where: str) -> None:
-        """Raise where a process asks for another number of shards than the database has."""
+        """Raise if a process asks for another number of shards than the database has."""
         if asked is not None and asked != self.shards:
             raise ShardsDiffer(asked=asked, found=self.shards, where=where)
 
@@ -92,7 +93,7 @@ _decoder = msgspec.json.Decoder(Identity)
 
 
 def read_identity(text: str, dialect: Dialect, where: str) -> Identity:
-    """From the JSON that `write_identity` gave; raises where this version cannot run on it."""
+    """Read the JSON of `write_identity`; raises if this version cannot use the database."""
     identity = _decoder.decode(text)
     known, needed = latest(dialect), identity.oldest or identity.version
     if known < needed:
@@ -101,7 +102,7 @@ def read_identity(text: str, dialect: Dialect, where: str) -> Identity:
 
 
 def found_identity(text: str | None, dialect: Dialect, shards: int | None, where: str) -> Identity:
-    """What a database says it is, or what a new one will be."""
+    """The identity of a database, or a new one if it has none."""
     if not text:
         return Identity(new_id(), shards=shards or 1)
     identity = read_identity(text, dialect, where)
@@ -110,7 +111,7 @@ def found_identity(text: str | None, dialect: Dialect, shards: int | None, where
 
 
 def write_identity(identity: Identity) -> str:
-    """As JSON: a row of `meta`, and on PostgreSQL the comment of that table."""
+    """The identity as JSON, for the table `meta` and, on PostgreSQL, the comment of that table."""
     return msgspec.json.encode(identity).decode()
 
 
@@ -121,7 +122,7 @@ def script(
     *,
     schema: str = "onefold",
 ) -> str:
-    """Migrations as one text, to be run in one transaction: by us, or by people (`--sql`)."""
+    """Migrations as one text, for one transaction; also for `onefold migrate --sql`."""
     prefix = f"{quoted(schema)}." if dialect == "postgres" else "onefold_"
     value = "'" + write_identity(identity).replace("'", "''") + "'"
     parts = [

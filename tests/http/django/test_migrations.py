@@ -46,7 +46,7 @@ def test_each_migration_of_onefold_has_one_of_the_same_name_for_django() -> None
 def test_migrate_makes_the_tables(make_project: MakeProject, store: Store) -> None:
     said = make_project().manage("migrate")
 
-    assert "onefold.0001_jobs_and_claims... OK" in said
+    assert "onefold.0001_initial... OK" in said
     with Onefold(store.url) as onefold:
         assert onefold.migrate() == []
         assert onefold.enqueue("email").inserted

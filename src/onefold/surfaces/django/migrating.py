@@ -1,8 +1,8 @@
-"""What the migrations of the app do: bring Onefold's tables up to date, whoever made them.
+"""The operation of the app's migrations: it brings Onefold's tables up to date.
 
-Onefold's own migrations are SQL. Each of them has a migration of the same name here, so that
-`manage.py migrate` knows that there is something to do; whichever comes first applies them all, and
-where `onefold migrate` was there before, none is left.
+Each SQL migration of Onefold has a Django migration with the same name, so that `manage.py migrate`
+knows when something is pending. The first one that runs applies all pending SQL migrations. If
+`onefold migrate` has applied them before, it changes nothing.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class MigrateOnefold(Operation):
-    """Bring Onefold's tables up to date. There is no way back: promises would be forgotten."""
+    """Brings Onefold's tables up to date. It cannot be reversed: the stored keys would be lost."""
 
     reduces_to_sql = False
     reversible = False
-    # Onefold has a transaction of its own for it, under a lock that all who migrate share.
+    # Onefold migrates in a transaction of its own, under a lock that all migrators share.
     atomic = False
 
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
-        """There are no models."""
+        """Change nothing: there are no models."""
 
     def database_forwards(
         self,
@@ -43,7 +43,7 @@ class MigrateOnefold(Operation):
         from_state: ProjectState,
         to_state: ProjectState,
     ) -> None:
-        """On the database that ONEFOLD names, and on no other."""
+        """Migrate the database that the setting ONEFOLD names, and no other."""
         del from_state, to_state
         connection = schema_editor.connection
         settings = read_settings()
@@ -56,12 +56,12 @@ class MigrateOnefold(Operation):
             get_onefold().migrate()
 
     def describe(self) -> str:
-        """For `manage.py migrate --plan`."""
+        """The text for `manage.py migrate --plan`."""
         return "Bring Onefold's tables up to date"
 
 
 def _migrate_here(connection: BaseDatabaseWrapper, shards: int | None) -> None:
-    """Through Django's connection, which alone has a database in memory."""
+    """Migrate through Django's connection: no other connection reaches a database in memory."""
     with transaction.atomic(using=connection.alias):
         beneath: Any = connection.connection
         assert isinstance(beneath, sqlite3.Connection)

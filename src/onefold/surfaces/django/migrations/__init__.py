@@ -1,1 +1,1 @@
-"""Migrations for `manage.py migrate`, one for each of Onefold's own."""
+"""Migrations for `manage.py migrate`: one for each SQL migration of Onefold, with the same name."""

@@ -1,4 +1,4 @@
-"""Onefold's migration of the same name."""
+"""The tables of Onefold."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,8 +10,8 @@ from onefold.surfaces.django.migrating import MigrateOnefold
 
 
 class Migration(migrations.Migration):
-    """Applies everything that is pending."""
+    """Applies all pending migrations of Onefold."""
 
     atomic = False
-    dependencies: ClassVar[Sequence[tuple[str, str]]] = [("onefold", "0004_enqueue_function")]
+    dependencies: ClassVar[Sequence[tuple[str, str]]] = []
     operations: ClassVar[Sequence[Operation]] = [MigrateOnefold()]
