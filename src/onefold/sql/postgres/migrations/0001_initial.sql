@@ -460,7 +460,7 @@ declare
     size integer := octet_length(convert_to(payload, 'UTF8'));
 begin
     if payload is null then
-        perform onefold._reject('payload', $$must not be null; the null of JSON is the text 'null'$$);
+        perform onefold._reject('payload', 'must not be null; the null of JSON is the text ''null''');
     elsif size > 1048576 then
         perform onefold._reject('payload', format('must have at most 1048576 bytes, got %s', size));
     end if;
