@@ -1,7 +1,7 @@
-"""Another company's service: remembers the Idempotency-Key of a charge, and of nothing else.
+"""The service of a third party. It supports the Idempotency-Key of a charge, and no other.
 
-`Partner` is the service, for as long as it is open. `order` and `find` are how a handler talks to
-it, at the address in PARTNER_URL. It can lose answers: the order is executed, the connection dies.
+`Partner` is the service; it runs while it is open. Handlers call it with `order` and `find`, at the
+address in PARTNER_URL. It can lose responses: the order is executed, then the connection is cut.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from typing import Self
 
 REMEMBERS: Final = frozenset({"/charges"})
-"""The doors where a key that was seen before gets the answer that it got then."""
+"""Paths on which a repeated key receives the first response."""
 
 
 class Ordered(NamedTuple):
-    """An effect that this service had."""
+    """An executed order."""
 
     door: str
     key: str
@@ -33,26 +33,26 @@ class Ordered(NamedTuple):
 
 
 class Server(ThreadingHTTPServer):
-    """Each request in a thread of its own."""
+    """Handles each request in its own thread."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that dies before it has read its answer is nothing to be told of."""
+        """Ignore callers that disconnect before they have read the response."""
 
 
 class Partner:
-    """The service, on a port of this machine."""
+    """The service, on a local port."""
 
     def __init__(self) -> None:
-        """Nothing was ordered yet."""
+        """Start without orders."""
         self.ordered: list[Ordered] = []
         self.loses: int = 0
-        """How many answers to orders are lost from now on."""
+        """How many of the next responses are lost."""
         self._mutex = threading.Lock()
         self._server = Server(("127.0.0.1", 0), self._answering())
         self.url: str = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def order(self, door: str, key: str) -> str:
-        """Have the effect, or say what it was."""
+        """Execute the order, or return the receipt of the first one."""
         with self._mutex:
             known = self._find(door, key) if door in REMEMBERS else None
             if known is None:
@@ -61,13 +61,13 @@ class Partner:
             return known
 
     def loses_an_answer(self) -> bool:
-        """True where the answer to an order that was executed does not arrive."""
+        """Whether the response to the executed order is lost."""
         with self._mutex:
             self.loses -= 1
             return self.loses >= 0
 
     def find(self, door: str, key: str) -> str | None:
-        """The receipt of what was ordered with this key."""
+        """Return the receipt of the order with this key."""
         with self._mutex:
             return self._find(door, key)
 
@@ -98,8 +98,8 @@ class Partner:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - so it is called
-                """Nobody reads it."""
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
+                """Log nothing."""
 
         return Answering
 
@@ -120,13 +120,13 @@ class Partner:
 
 
 def order(door: str, cents: int, *, key: str) -> str:
-    """Order something; answers with the receipt."""
+    """Place an order and return the receipt."""
     body = json.dumps({"cents": cents}).encode()
     return str(_asked(Request(_address(door), body, {"Idempotency-Key": key})))
 
 
 def find(door: str, key: str) -> str | None:
-    """Ask what became of an order; None where there was none."""
+    """Return the receipt of an order, or None if it does not exist."""
     return _asked(Request(f"{_address(door)}?{urlencode({'key': key})}"))
 
 

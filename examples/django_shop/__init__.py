@@ -1,11 +1,11 @@
-"""The small shop again, as a project of Django's: four ways in, and one effect.
+"""The same small shop as a Django project: an API, a form, a webhook and a job.
 
-| surface | where | what comes twice |
+| | where | what is repeated |
 |---|---|---|
 | public API | `POST /api/orders` (api.py) | a client's retry after a timeout |
 | form | `POST /orders` (pages.py) | a double click |
-| webhook | `POST /hooks/payments` (hooks.py) | a delivery whose answer was lost |
-| job | `django_shop.mail` (jobs.py) | a worker that died after the work |
+| webhook | `POST /hooks/payments` (hooks.py) | a delivery whose response was lost |
+| job | `django_shop.mail` (jobs.py) | a job whose worker died after the work |
 
-What settings.py has for it: an app, a middleware, and `ONEFOLD`.
+settings.py has an app, a middleware and `ONEFOLD` for it.
 """

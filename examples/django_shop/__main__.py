@@ -16,14 +16,14 @@ from waitress.server import create_server
 
 SETTINGS = "examples.django_shop.settings"
 THREADS = 16
-"""A double click waits for the first one's answer in a thread of its own."""
+"""A double click waits for the first response in its own thread."""
 
 
 def main() -> None:
-    """Migrate, and serve until it is stopped."""
+    """Migrate, and serve until a signal."""
     parser = argparse.ArgumentParser(prog="python -m examples.django_shop", description=__doc__)
     parser.add_argument("--database", help="sqlite:///… or postgresql://…")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes any that is free")
+    parser.add_argument("--port", type=int, default=8000, help="0 chooses a free port")
     given = parser.parse_args()
     if given.database is not None:
         os.environ["SHOP_DATABASE"] = given.database
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def serve(listener: socket.socket) -> None:
-    """Until a signal. The worker is told of it by us alone: a second signal would cut it short."""
+    """Serve until a signal. Only this process stops the worker: a second signal would abort it."""
     signal.signal(signal.SIGTERM, stop)
     command = [sys.executable, "-m", "django", "onefold_worker"]
     with subprocess.Popen(command, process_group=0) as worker:  # noqa: S603 - our own
@@ -47,7 +47,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def stop(number: int, frame: object) -> None:
-    """What Ctrl-C does. Make passes on what its whole group is told: once is enough."""
+    """Stop like Ctrl-C, once: make repeats a signal that the whole process group receives."""
     del frame
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

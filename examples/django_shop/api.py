@@ -1,4 +1,4 @@
-"""The public API: a key in a header, one caller's own. What comes twice is a retry."""
+"""The public API: the key is in a header and belongs to one account. A repeated key is a retry."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ idempotency = Idempotency()
 
 
 ACCOUNTS: Final = {"token-of-ann": "ann", "token-of-bob": "bob"}
-"""Whose token it is. A real shop has a table of them, with digests of the tokens."""
+"""The accounts by token. A real shop has a table, with digests of the tokens."""
 
 
 def account_id(request: HttpRequest) -> str | None:
-    """Whose keys they are: an id, since tokens are secret, and are renewed between tries."""
+    """Return the owner of the keys: an id, because tokens are secret and are renewed."""
     return ACCOUNTS.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
 
 
 def for_clients(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Refuse strangers, before any key is looked at."""
+    """Reject unknown callers before the key is looked up."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if account_id(request) is None:
-            told = {"detail": "Say who you are: Authorization: Bearer token-of-ann"}
-            return JsonResponse(told, status=401)
+            problem = {"detail": "Authenticate with the header Authorization: Bearer token-of-ann"}
+            return JsonResponse(problem, status=401)
         return view(request, *args, **kwargs)
 
     return wrapper

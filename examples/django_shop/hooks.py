@@ -1,4 +1,4 @@
-"""The webhook: its signature proves who sent it, its id that it is the same one again."""
+"""The webhook: the signature proves the sender, and the id identifies repeated deliveries."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ payments = Webhook(
 
 @receives(payments)
 def paid(event: Received, request: HttpRequest) -> None:
-    """`POST /hooks/payments`: `{"order": "…"}` says that it is paid."""
+    """`POST /hooks/payments`: `{"order": "…"}` marks an order as paid."""
     del request
     orders.mark_paid(event.json()["order"])

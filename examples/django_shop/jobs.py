@@ -11,6 +11,6 @@ from onefold.surfaces.django import get_onefold
 
 @get_onefold().job(kind="django_shop.mail")
 def mail(run: Run, order_id: str, subject: str) -> None:
-    """The mail and the job's end are one commit: who takes the job again finds it done."""
+    """Store the mail and complete the job in one commit."""
     with run.transaction(connection):
         Mail.objects.create(order_id=order_id, subject=subject)

@@ -8,7 +8,7 @@ from django.db import models
 
 
 class Order(models.Model):
-    """What somebody wants."""
+    """An order of a customer."""
 
     id: models.UUIDField[UUID, UUID] = models.UUIDField(
         primary_key=True, default=uuid4, editable=False
@@ -23,7 +23,7 @@ class Order(models.Model):
 
 
 class Mail(models.Model):
-    """Stands for a mail server: what is in the table has been sent."""
+    """Replaces a mail server: mails in this table count as sent."""
 
     order: models.ForeignKey[Order, Order] = models.ForeignKey(
         Order, on_delete=models.CASCADE, related_name="mails"

@@ -1,4 +1,4 @@
-"""What is done with orders, in the transaction of whoever calls."""
+"""Orders, handled in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class OrderForm(forms.Form):
-    """What is asked for, in a form or by the API."""
+    """The fields of an order, in the form and in the API."""
 
     product = forms.CharField(max_length=200, initial="tea")
     quantity = forms.IntegerField(min_value=1, max_value=100, initial=1)
 
 
 def place(customer: str, form: OrderForm) -> Order:
-    """Store an order, and have a mail sent: both or none."""
+    """Store an order and enqueue its mail: both or neither."""
     order = Order.objects.create(customer=customer, **form.cleaned_data)
     mail.within(connection).enqueue(str(order.id), "Thank you for your order")
     return order
 
 
 def mark_paid(order_id: str) -> None:
-    """The customer has paid."""
+    """Mark an order as paid."""
     Order.objects.filter(id=order_id).update(state="paid")
     mail.within(connection).enqueue(order_id, "We have your payment")
 
 
 def get(order_id: UUID) -> dict[str, object] | None:
-    """One order, and which mails were sent for it; not whose it is, which is a secret here."""
+    """Return an order and its mails, without the customer, which is a secret here."""
     shown = ("id", "product", "quantity", "state")
     found = Order.objects.filter(id=order_id).values(*shown).first()
     if found is None:

@@ -1,4 +1,4 @@
-"""The form: a key in a hidden field, one session's own. What comes twice is a double click."""
+"""The form: the key is in a hidden field, for one session. A repeated key is a double click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of the project. The secrets are for this machine alone."""
+"""The settings of the project. The secrets are for this machine only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 
 def database(url: str) -> dict[str, Any]:
-    """A URL, as Django has it in DATABASES."""
+    """Convert a URL to an entry of DATABASES."""
     if url.startswith("sqlite:///"):
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": url.removeprefix("sqlite:///"),
-            # Who is going to write says so at once, and waits for its turn.
+            # A transaction takes the write lock at its start, and waits for it.
             "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 30},
         }
     parts = conninfo_to_dict(url)
@@ -38,7 +38,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    # Before whatever reads a body, as the next one does.
+    # Before middleware that reads the body, such as the next one.
     "onefold.surfaces.django.IdempotencyMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
 ]
@@ -53,7 +53,7 @@ TEMPLATES = [
 DATABASES = {
     "default": {
         **database(os.environ.get("SHOP_DATABASE", "sqlite:///django_shop.db")),
-        # Every view is one transaction. Where it has a key, the key and the answer are in it.
+        # Every view is one transaction. If it has a key, the key and the response are part of it.
         "ATOMIC_REQUESTS": True,
     }
 }
@@ -63,7 +63,7 @@ ONEFOLD = {"DATABASE": "default"}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    # What the views guarantee is told with the first request.
+    # The guarantees of the views are logged with the first request.
     "handlers": {"console": {"class": "logging.StreamHandler"}},
     "loggers": {"onefold": {"handlers": ["console"], "level": "INFO"}},
 }

@@ -1,4 +1,4 @@
-"""Where everything is."""
+"""The routes."""
 
 from __future__ import annotations
 

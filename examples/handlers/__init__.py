@@ -1,6 +1,6 @@
-"""Seven ways for a handler to have its effect once, however often its job is run.
+"""Seven patterns for handlers whose effect happens once, even if the job runs several times.
 
-python -m examples.handlers ledger              # enqueue, run a worker, tell what happened
+python -m examples.handlers ledger              # enqueue, run a worker, print the result
 onefold worker examples.handlers:onefold        # a worker for all of them
 
 On SQLite, in `examples.db`; ONEFOLD_DATABASE names another database.

@@ -30,7 +30,7 @@ ENDED: Final = {"completed", "dead", "cancelled"}
 
 
 class Example(Protocol):
-    """What every example has."""
+    """The interface of an example."""
 
     TABLES: Sequence[str]
 
@@ -39,12 +39,12 @@ class Example(Protocol):
         ...
 
     def tell(self) -> list[str]:
-        """What is there now."""
+        """Describe the result, line by line."""
         ...
 
 
 async def main(name: str) -> None:
-    """Enqueue, work until all is done, and tell."""
+    """Enqueue, run a worker until all jobs have ended, and print the result."""
     example = cast("Example", import_module(f"examples.handlers.{name}"))
     onefold.migrate()
     with transaction() as connection:
@@ -59,9 +59,9 @@ async def main(name: str) -> None:
 
 
 async def work(enqueued: list[Enqueued[Any]]) -> None:
-    """Run a worker until these jobs have ended, and say how."""
+    """Run a worker until these jobs have ended, and print how."""
     for answer in enqueued:
-        print(f"enqueued {answer.id}{', which was there' if answer.duplicate else ''}")
+        print(f"enqueued {answer.id}{', a duplicate' if answer.duplicate else ''}")
     async with onefold.worker():
         for job_id in dict.fromkeys(answer.id for answer in enqueued):
             job = await ended(job_id)
@@ -70,7 +70,7 @@ async def work(enqueued: list[Enqueued[Any]]) -> None:
 
 
 async def ended(job_id: str) -> Job:
-    """The job, once it has ended."""
+    """Wait until the job has ended."""
     while True:
         job = await onefold.aget(job_id)
         if job is not None and job.state in ENDED:
@@ -80,5 +80,5 @@ async def ended(job_id: str) -> Job:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in NAMES:  # noqa: PLR2004 - the command, and a name
-        sys.exit(f"Say which example to run: python -m examples.handlers {'|'.join(NAMES)}")
+        sys.exit(f"Name an example: python -m examples.handlers {'|'.join(NAMES)}")
     asyncio.run(main(sys.argv[1]))

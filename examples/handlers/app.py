@@ -1,4 +1,4 @@
-"""What the examples share: one Onefold, and transactions of the application's own."""
+"""Shared by the examples: one `Onefold` object, and the application's own transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ onefold = Onefold(DATABASE)
 
 @contextmanager
 def transaction() -> Generator[Any]:
-    """A connection to the same database, committed at the end of the block, or rolled back."""
+    """Open a connection to the same database; commit at the end of the block, or roll back."""
     if ON_SQLITE:
         with closing(sqlite3.connect(DATABASE.removeprefix("sqlite:///"))) as connection:
             connection.execute("pragma foreign_keys = on")
@@ -34,5 +34,5 @@ def transaction() -> Generator[Any]:
 
 
 def sql(text: str) -> str:
-    """A statement as the driver spells it: sqlite3 has `?` for a parameter, psycopg has `%s`."""
+    """Adapt the parameter style to the driver: `?` for sqlite3, `%s` for psycopg."""
     return text if ON_SQLITE else text.replace("?", "%s")

@@ -1,13 +1,13 @@
-"""A fence around a call, and its result kept: for what must not be called twice.
+"""Fence a call and store its result, so that the call is not made twice.
 
-Choose `run.once` where a second call costs something, or does harm, and what it answered is needed
-again. The first run that comes to the fence makes the call, and its result is stored; a rerun is
-given the result.
+Choose `run.once` if a second call is expensive or harmful, and its result is needed again. The
+first run that reaches the block makes the call, and its result is stored. A rerun receives the
+stored result.
 
-A worker that dies inside of the fence, or an exception, leaves it closed: the call may have been
-executed. `verify=` finds out; without it the job is buried as *unknown*. An exception that means
-that nothing has happened gives the key back: `NotDone`, or one that `not_done=` names. (An unsafe
-`run.step` is the same for a function; a fence is for a piece of code.)
+If a worker dies inside the block, or an exception is raised, the block stays closed, because the
+call may have been executed. `verify=` finds out; without it the job is buried as *unknown*. An
+exception which proves that nothing happened frees the key: `NotDone`, or one listed in
+`not_done=`. (An unsafe `run.step` does the same for a function; `run.once` is for a block.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TABLES: Final = ()
 
 @onefold.job(unique=Unique("parcel_id"), unique_while="exists", store_result=True)
 async def buy_label(run: Run, parcel_id: int) -> str:
-    """Buy a label for a parcel; every call to the carrier makes another one, and costs."""
+    """Buy a label for a parcel. Every call to the carrier buys another label."""
     key = run.key("label")
 
     async def find_label(_: str) -> Done | NotDone:
@@ -41,11 +41,11 @@ async def buy_label(run: Run, parcel_id: int) -> str:
 
 
 def enqueue() -> list[Enqueued[Any]]:
-    """Two parcels, each asked for twice."""
+    """Enqueue two parcels, each twice."""
     return [buy_label.enqueue(parcel_id) for parcel_id in (1, 2, 1, 2)]
 
 
 def tell() -> list[str]:
-    """What is there now."""
+    """Describe the result, line by line."""
     jobs = onefold.find(kind=buy_label.kind)
     return sorted(f"parcel {job.payload['parcel_id']} has {job.result}" for job in jobs)

@@ -1,13 +1,13 @@
-"""Remember what was processed, in the transaction that processes it: exactly once.
+"""Record what was processed, in the transaction that processes it: exactly once.
 
-Choose it wherever the effect is rows in the database that the job is in, above all where they add
-up: balances, stock, counters. Nothing else is as strong, and nothing is as simple.
+Choose it if the effect is rows in the database of the job, especially if they add up: balances,
+stock, counters. It is the strongest pattern, and the simplest.
 
 The job's own record is such a ledger: `run.transaction()` commits your rows and the job's
-completion together, so a run that dies has done nothing, and a run that comes late is rolled back.
+completion together. A run that dies has written nothing, and a late run is rolled back.
 
-Where one message may come as several jobs (a sender that sends twice, two queues), write down the
-message: `within(connection).once(…)` does, and any table with a unique key would.
+If one message may arrive as several jobs (a sender that sends twice, two queues), record the
+message: `within(connection).once(…)` does this, and any table with a unique key works too.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def credit(run: Run, account_id: int, cents: int) -> None:
 
 @onefold.job
 def credit_event(event_id: str, account_id: int, cents: int) -> None:
-    """Credit an account, once per event, whichever job brings it."""
+    """Credit an account, once per event, even if several jobs carry the event."""
     with transaction() as connection, onefold.within(connection).once("credit", event_id) as claim:
         if claim.won:
             connection.execute(sql(CREDIT), [cents, account_id])
 
 
 def enqueue() -> list[Enqueued[Any]]:
-    """One credit asked for twice, and one event that comes as two jobs."""
+    """Enqueue one credit twice, and one event as two jobs."""
     with transaction() as connection:
         connection.execute(
             "insert into account (id, cents) values (1, 0), (2, 0) on conflict do nothing"
@@ -57,7 +57,7 @@ def enqueue() -> list[Enqueued[Any]]:
 
 
 def tell() -> list[str]:
-    """What is there now."""
+    """Describe the result, line by line."""
     with transaction() as connection:
         rows = connection.execute("select id, cents from account order by id")
         return [f"account {account_id} has {cents} cents" for account_id, cents in rows]

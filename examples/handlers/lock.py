@@ -1,12 +1,12 @@
-"""A lock named by the job: for work of many commits that two runs must not do at the same time.
+"""Take a lock named by the job: for work in many commits that two runs must not do at once.
 
-A worker that was paused past its lease may still be at it when the next one begins. Choose
-`run.lock` where the two would get in each other's way. The next one then meets `Busy`, and comes
-back when the lock has ended, without burning an attempt.
+A worker that was paused beyond its lease may still be running when the next one begins. Choose
+`run.lock` if the two would interfere. The second run then receives `Busy`, and the job is deferred
+until the lock has ended, without using up an attempt.
 
-A lock is a lease, and its holder may be paused as well. So each commit looks again whether the lock
-is still held: `within(connection).guard(lock)`. And a lock remembers nothing: a run that has it
-begins by looking at what earlier ones have left.
+A lock is a lease, and its holder may be paused too. So each commit checks that the lock is still
+held: `within(connection).guard(lock)`. A lock stores no progress: a run that has acquired it first
+checks what earlier runs have left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TABLES: Final = (
 
 REGIONS: Final = ("north", "south", "west")
 LEASE: Final = timedelta(seconds=2)
-"""Longer than any part of the work: each of them begins by renewing it."""
+"""Longer than any part of the work: each part starts by renewing the lock."""
 
 
 @onefold.job
@@ -50,7 +50,7 @@ def build_report(run: Run, day: str) -> None:
 
 
 def enqueue() -> list[Enqueued[Any]]:
-    """Two days, each of them asked for while it may be in the making."""
+    """Enqueue two days; the first again while its report may be in progress."""
     return [
         build_report.using(unique_key=day).enqueue(day)
         for day in ("2030-01-01", "2030-01-02", "2030-01-01")
@@ -58,7 +58,7 @@ def enqueue() -> list[Enqueued[Any]]:
 
 
 def tell() -> list[str]:
-    """What is there now."""
+    """Describe the result, line by line."""
     with transaction() as connection:
         rows = connection.execute(
             "select day, count(*) from report join report_line using (day)"

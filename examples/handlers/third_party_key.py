@@ -1,16 +1,16 @@
-"""Give somebody else a key that names the attempt: for effects that happen elsewhere.
+"""Send an idempotency key to a third party: for effects outside the database.
 
-Choose `run.key` where the other side remembers idempotency keys, as Stripe does. The key is the
-same over every attempt and replay of the job, so however often the request is sent, it counts once.
+Choose `run.key` if the third party supports idempotency keys, as Stripe does. The key is the same
+in every attempt and replay of the job, so the request is executed once, even if it is sent again.
 
-Where the other side remembers nothing, but can be asked, send the key along as a reference and make
-it an unsafe step with `verify=`. A call that raises may have been executed: only the answer may be
-lost. So `verify` asks what became of it, in the same attempt, and again in the next attempts while
-it cannot tell. Exceptions that mean that nothing was sent are named by `not_done`. Where the other
-side cannot be asked, leave `verify` out: the job is then buried as *unknown*, for a person to find
-out, and nothing is sent twice.
+If the third party does not support keys but can be queried, send the key as a reference and make
+the call an unsafe step with `verify=`. A call that raised may have been executed, and only the
+response was lost. So `verify` finds out, in the same attempt, and again in the next attempts while
+it cannot tell. `not_done` lists the exceptions which prove that nothing was sent. If the third
+party cannot be queried, leave out `verify`: the job is then buried as *unknown*, for an operator to
+settle, and nothing is sent twice.
 
-The key names the job, so there must be one job for one effect: that is what `unique` is for.
+The key names the job, so there must be one job per effect: `unique` ensures this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLES: Final = (
 
 @onefold.job(unique=Unique("order_id"), unique_while="exists")
 def charge(run: Run, order_id: int, cents: int) -> None:
-    """Charge an order, at a bank that remembers keys."""
+    """Charge an order, at a bank that supports idempotency keys."""
     receipt = partner.order("/charges", cents, key=run.key("charge"))
     with run.transaction() as tx:
         tx.execute(sql("insert into payment values (?, ?)"), [order_id, receipt])
@@ -39,7 +39,7 @@ def charge(run: Run, order_id: int, cents: int) -> None:
 
 @onefold.job(unique=Unique("order_id"), unique_while="exists")
 def refund(run: Run, order_id: int, cents: int) -> None:
-    """Pay an order back, by a bank that remembers no keys, but can be asked."""
+    """Refund an order, at a bank without idempotency keys that can be queried."""
     careful = run.using(unsafe=True, verify=find_transfer, not_done=ConnectionRefusedError)
     receipt = careful.step("transfer", partner.order, "/transfers", cents, key=run.key("transfer"))
     with run.transaction() as tx:
@@ -47,18 +47,18 @@ def refund(run: Run, order_id: int, cents: int) -> None:
 
 
 def find_transfer(key: str) -> Done | NotDone:
-    """What became of a transfer whose outcome is unknown."""
+    """Find out what happened to a transfer whose outcome is unknown."""
     receipt = partner.find("/transfers", key)
     return NotDone() if receipt is None else Done(receipt)
 
 
 def enqueue() -> list[Enqueued[Any]]:
-    """A charge and its refund, each asked for twice."""
+    """Enqueue a charge and its refund, each twice."""
     return [job.enqueue(order_id=1, cents=1990) for job in (charge, refund, charge, refund)]
 
 
 def tell() -> list[str]:
-    """What is there now."""
+    """Describe the result, line by line."""
     with transaction() as connection:
         rows = connection.execute("select order_id, receipt from payment order by receipt")
         return [f"order {order_id}: {receipt}" for order_id, receipt in rows]

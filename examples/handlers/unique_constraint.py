@@ -1,11 +1,11 @@
-"""Let a constraint that the table has anyway say that it is done.
+"""Use a unique constraint of the table: its error means that the work is done.
 
-Choose it where the effect is one row, and the row has a natural key: one welcome gift per user, one
-entry per day. Nothing of Onefold's is needed but the word that such an error is no failure:
-`done_on=is_unique_violation`, whichever driver raised it.
+Choose it if the effect is one row with a natural key: one welcome gift per user, one entry per day.
+The handler only declares that this error is not a failure: `done_on=is_unique_violation`, for any
+driver.
 
-Let the insert be the last thing that the handler does, or put the rest into its transaction: a
-rerun ends with the error, and would never come to what follows.
+Make the insert the last action of the handler, or put the rest into its transaction: a rerun ends
+with the error and does not reach later code.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ TABLES: Final = (
 
 @onefold.job(done_on=is_unique_violation)
 def give_welcome_gift(user_id: int) -> None:
-    """A hundred points, once per user."""
+    """Give a hundred points, once per user."""
     with transaction() as connection:
         connection.execute(sql("insert into gift values (?, 100)"), [user_id])
 
 
 def enqueue() -> list[Enqueued[Any]]:
-    """Two users, each asked for twice."""
+    """Enqueue two users, each twice."""
     return [give_welcome_gift.enqueue(user_id) for user_id in (1, 2, 1, 2)]
 
 
 def tell() -> list[str]:
-    """What is there now."""
+    """Describe the result, line by line."""
     with transaction() as connection:
         rows = connection.execute("select user_id, points from gift order by user_id")
         return [f"user {user_id} has {points} points" for user_id, points in rows]

@@ -1,11 +1,11 @@
-"""Write what is so now, over whatever was there: for state that is derived from other state.
+"""Overwrite a row with the current state: for state that is derived from other state.
 
-Choose it where the effect is a row that says how things are (an index, a cache, a copy), and not
-that something happened. Any number of runs, in any order, end with the same row.
+Choose it if the effect is a row that describes a state (an index, a cache, a copy), not an event.
+Any number of runs, in any order, end with the same row.
 
-Read what you write in the statement that writes it. A payload would carry what was true at the
-enqueue, and a rerun would put it over something newer. And the entity may be gone by the time the
-job runs: that is nobody's failure, and no retry brings it back, so the job cancels itself.
+Read the values in the statement that writes them. A payload contains values from the time of the
+enqueue, and a rerun could overwrite newer ones. The entity may be deleted before the job runs: this
+is not an error, and a retry cannot help, so the job cancels itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ on conflict (product_id) do update set words = excluded.words
 
 @onefold.job
 def index_product(product_id: int) -> None:
-    """Let a product be found by the name that it has now."""
+    """Index a product by its current name."""
     with transaction() as connection:
         written = connection.execute(sql(UPSERT), [product_id]).rowcount
     if not written:
@@ -45,7 +45,7 @@ def index_product(product_id: int) -> None:
 
 
 def enqueue() -> list[Enqueued[Any]]:
-    """A product that is there, asked for twice, and one that is not."""
+    """Enqueue an existing product twice, and one that does not exist."""
     with transaction() as connection:
         connection.execute(
             "insert into product (id, name) values (1, 'Green Tea') on conflict do nothing"
@@ -54,7 +54,7 @@ def enqueue() -> list[Enqueued[Any]]:
 
 
 def tell() -> list[str]:
-    """What is there now."""
+    """Describe the result, line by line."""
     with transaction() as connection:
         rows = connection.execute("select product_id, words from search_entry order by product_id")
         return [f"product {product_id} is found as {words!r}" for product_id, words in rows]

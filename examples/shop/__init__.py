@@ -1,1 +1,1 @@
-"""A small shop: four ways in, and whatever comes twice has one effect."""
+"""A small shop with an API, a form, a webhook and a job. Repeated requests have one effect."""

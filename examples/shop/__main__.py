@@ -18,9 +18,9 @@ def main() -> None:
     parser.add_argument(
         "--database", default=Settings.database, help="sqlite:///… or postgresql://…"
     )
-    parser.add_argument("--port", type=int, default=8000, help="0 takes any that is free")
+    parser.add_argument("--port", type=int, default=8000, help="0 chooses a free port")
     given = parser.parse_args()
-    # What the routes guarantee is told when they start.
+    # The guarantees of the routes are logged at the start.
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     app = create_app(Settings(database=given.database))
     listener = socket.create_server(("127.0.0.1", given.port))

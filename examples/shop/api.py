@@ -1,4 +1,4 @@
-"""The public API: a key in a header, one caller's own. What comes twice is a retry."""
+"""The public API: the key is in a header and belongs to one account. A repeated key is a retry."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class NewOrder(BaseModel):
-    """What is asked for."""
+    """The body of a request."""
 
     product: str = Field(min_length=1)
     quantity: int = Field(gt=0, le=100)
 
 
 class Placed(BaseModel):
-    """What is answered."""
+    """The body of a response."""
 
     id: str
 
 
 ACCOUNTS: Final = {"token-of-ann": "ann", "token-of-bob": "bob"}
-"""Whose token it is. A real shop has a table of them, with digests of the tokens."""
+"""The accounts by token. A real shop has a table, with digests of the tokens."""
 
 
 def account_id(authorization: Annotated[str, Header()] = "") -> str:
-    """Whose keys they are: an id, since tokens are secret, and are renewed between tries."""
+    """Return the owner of the keys: an id, because tokens are secret and are renewed."""
     found = ACCOUNTS.get(authorization.removeprefix("Bearer "))
     if found is None:
-        raise HTTPException(401, "Say who you are: Authorization: Bearer token-of-ann")
+        raise HTTPException(401, "Authenticate with the header Authorization: Bearer token-of-ann")
     return found
 
 

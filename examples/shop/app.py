@@ -1,14 +1,14 @@
-"""The shop: one FastAPI application with all four surfaces.
+"""The shop: one FastAPI application with an API, a form, a webhook and a job.
 
-| surface | where | what comes twice |
+| | where | what is repeated |
 |---|---|---|
 | public API | `POST /api/orders` (api.py) | a client's retry after a timeout |
 | form | `POST /orders` (pages.py) | a double click |
-| webhook | `POST /hooks/payments` (hooks.py) | a delivery whose answer was lost |
-| job | `shop.mail` (shop.py) | a worker that died after the work |
+| webhook | `POST /hooks/payments` (hooks.py) | a delivery whose response was lost |
+| job | `shop.mail` (shop.py) | a job whose worker died after the work |
 
-They share one idea and one table: a key, a unique constraint, and a claim that commits with the
-work.
+All of them use the same mechanism and the same table: a key, a unique constraint, and a claim that
+commits together with the work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Put the shop together; its worker runs inside of it."""
+    """Create the application; it also runs the worker."""
     shop = Shop(settings)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The webhook: its signature proves who sent it, its id that it is the same one again."""
+"""The webhook: the signature proves the sender, and the id identifies repeated deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_hooks(app: FastAPI, shop: Shop) -> None:
-    """`POST /hooks/payments`: `{"order": "…"}` says that it is paid."""
+    """`POST /hooks/payments`: `{"order": "…"}` marks an order as paid."""
     payments = Webhook(
         shop.onefold,
         StandardWebhooks(shop.settings.webhook_secret),

@@ -1,4 +1,4 @@
-"""Orders and mails: two tables, and what is done with them on a connection of the caller's."""
+"""Two tables, orders and mails, and functions that use the caller's connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ mail: Final = Table(
 
 
 async def place(connection: AsyncConnection, customer: str, product: str, quantity: int) -> str:
-    """Store an order; answers with its id."""
+    """Store an order and return its id."""
     order_id = str(uuid4())
     await connection.execute(
         insert(order).values(id=order_id, customer=customer, product=product, quantity=quantity)
@@ -40,17 +40,17 @@ async def place(connection: AsyncConnection, customer: str, product: str, quanti
 
 
 async def mark_paid(connection: AsyncConnection, order_id: str) -> None:
-    """The customer has paid."""
+    """Mark an order as paid."""
     await connection.execute(update(order).where(order.c.id == order_id).values(state="paid"))
 
 
 async def send_mail(connection: AsyncConnection, order_id: str, subject: str) -> None:
-    """Stands for a mail server: what is in the table has been sent."""
+    """Replaces a mail server: mails in this table count as sent."""
     await connection.execute(insert(mail).values(order_id=order_id, subject=subject))
 
 
 async def get(connection: AsyncConnection, order_id: str) -> dict[str, object] | None:
-    """One order, and which mails were sent for it; not whose it is, which is a secret here."""
+    """Return an order and its mails, without the customer, which is a secret here."""
     shown = select(order.c.id, order.c.product, order.c.quantity, order.c.state)
     found = (await connection.execute(shown.where(order.c.id == order_id))).mappings()
     row = found.one_or_none()

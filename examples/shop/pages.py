@@ -1,4 +1,4 @@
-"""The form: a key in a hidden field, one session's own. What comes twice is a double click."""
+"""The form: the key is in a hidden field, for one session. A repeated key is a double click."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUANTITIES: Final = frozenset(map(str, range(1, 101)))
 
 
 def session(request: Request) -> str:
-    """Whose browser it is."""
+    """Return the session of the browser."""
     return request.cookies.get(SESSION, "")
 
 
@@ -32,7 +32,7 @@ def add_pages(app: FastAPI, shop: Shop) -> None:
     keys = forms.FormKeys(shop.settings.form_secret)
     templates = Jinja2Templates(Path(__file__).parent / "templates")
     add_form_keys(templates.env, keys, session=lambda context: context["session"])
-    # A page out of a cache would give one key to two orders.
+    # A cached page would give one key to two orders.
     app.add_middleware(forms.NoStore)
 
     @app.get("/orders", response_class=HTMLResponse)
@@ -51,8 +51,8 @@ def add_pages(app: FastAPI, shop: Shop) -> None:
         quantity: Annotated[str, Form()] = "",
     ) -> Response:
         if not product or quantity not in QUANTITIES:
-            told = {"session": session(request), "wrong": "A product and a quantity, please."}
-            return templates.TemplateResponse(request, "order.html", told, status_code=422)
+            values = {"session": session(request), "wrong": "A product and a quantity, please."}
+            return templates.TemplateResponse(request, "order.html", values, status_code=422)
         order_id = await orders.place(once.connection, session(request), product, int(quantity))
         await shop.mail.within(once.connection).aenqueue(order_id, "Thank you for your order")
         return RedirectResponse(f"/orders/{order_id}", 303)

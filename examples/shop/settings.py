@@ -1,4 +1,4 @@
-"""What a shop needs to know. The secrets are for this machine alone."""
+"""The settings of the shop. The secrets are for this machine only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the data is, and what is signed with what."""
+    """The database and the secrets."""
 
     database: str = "sqlite:///shop.db"
     form_secret: str = "a secret of this example, and of nothing else"  # noqa: S105
@@ -15,7 +15,7 @@ class Settings:
 
     @property
     def sqlalchemy_url(self) -> str:
-        """The same database, as SQLAlchemy spells it."""
+        """The URL of the same database for SQLAlchemy."""
         if self.database.startswith("sqlite:"):
             return self.database.replace("sqlite:", "sqlite+aiosqlite:", 1)
         return self.database.replace("postgresql:", "postgresql+psycopg:", 1)

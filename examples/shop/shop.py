@@ -1,4 +1,4 @@
-"""What the surfaces share: one database, one Onefold on it, and the job that sends mails."""
+"""Shared parts: one database, one `Onefold` object, and the job that sends mails."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Shop:
-    """The parts of the application."""
+    """The shared parts of the application."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is connected yet."""
+        """Connect to nothing yet."""
         self.settings = settings
         self.onefold = Onefold(settings.database)
         self.engine: AsyncEngine = create_async_engine(settings.sqlalchemy_url)
-        # Every route is joined: its rows, its key and its answer are one commit on this engine.
+        # Every route is joined: its rows, its key and its response are one commit on this engine.
         self.idempotency = Idempotency(self.onefold, transaction=self.engine)
 
         @self.onefold.job(kind="shop.mail")
@@ -33,12 +33,12 @@ class Shop:
         self.mail = mail
 
     async def open(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
         await self.onefold.amigrate()
         async with self.engine.begin() as connection:
             await connection.run_sync(orders.tables.create_all)
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections."""
         await self.engine.dispose()
         await self.onefold.aclose()
