@@ -1,5 +1,5 @@
--- End leases at once. The outcome is unknown; the next attempt is treated as the given takeover says, or as
--- the stored one says.
+-- End leases at once. The outcome is unknown. The given takeover, or else the stored one, decides what
+-- the next attempt does.
 update onefold.claim as c
 set
     takeover = coalesce(r.takeover, c.takeover),

@@ -1,5 +1,5 @@
--- Take a chore for :every microseconds, unless somebody has it. One statement, since an idle worker asks
--- again and again.
+-- Take a chore for :every microseconds, unless another worker has it. It is one statement, because idle
+-- workers run it often.
 insert into onefold.claim (
     shard, tenant, surface, scope, key, id, owner, state, takeover, fence, created_at, lease_until
 )

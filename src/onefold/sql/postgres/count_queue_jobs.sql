@@ -1,5 +1,5 @@
--- How many jobs these queues have: due, for later, running, those of them that wait for their ack, and dead
--- ones of the tenant. By the four indexes that have such jobs.
+-- The number of jobs of these queues that are due, scheduled, running, waiting for their ack, and dead
+-- (of the tenant). It reads the four indexes that contain such jobs.
 select
     counted.queue,
     sum(counted.ready)::bigint,

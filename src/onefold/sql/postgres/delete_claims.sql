@@ -1,4 +1,4 @@
--- Forget claims that still have the owner they were seen with.
+-- Delete claims that still have the owner that was read.
 delete from onefold.claim as c
 using unnest(
     :tenant::text[], :surface::text[], :scope::text[], :key::text[],

@@ -1,4 +1,4 @@
--- Forget claims of jobs that are gone, whoever has them.
+-- Delete the claims of deleted jobs, with any owner.
 delete from onefold.claim as c
 using unnest(:tenant::text[], :surface::text[], :scope::text[], :key::text[])
     as r (tenant, surface, scope, key)

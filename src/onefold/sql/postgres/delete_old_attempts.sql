@@ -1,4 +1,4 @@
--- Forget deliveries of jobs that have had very many: all up to the fence that is given with a job.
+-- Delete old deliveries of jobs that have very many: all up to the given fence of each job.
 delete from onefold.attempt as a
 using unnest(:id::text[], :fence::bigint[]) as r (id, fence)
 where

@@ -1,3 +1,3 @@
--- Remove the folded counts of the duplicates of jobs that are gone.
+-- Delete the tallies of the duplicates of deleted jobs.
 delete from onefold.duplicate_tally as t
 where t.shard = (:shard::smallint[])[1] and t.job_id = any((:id::text[])::uuid[])

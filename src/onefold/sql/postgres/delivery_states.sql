@@ -1,4 +1,4 @@
--- How the jobs of some deliveries stand now, tombstones included. Locks nothing.
+-- The current state of the jobs of some deliveries, tombstones included. Locks nothing.
 select j.id::text, j.state, j.fence, j.lease_until
 from onefold.job as j
 where j.shard = (:shard::smallint[])[1] and j.id = any((:id::text[])::uuid[])

@@ -1,4 +1,4 @@
--- The columns of a caller's table, and whether there is a unique constraint over just these.
+-- The columns of a table of the caller, and whether it has a unique constraint on exactly these columns.
 select
     a.attname::text,
     format_type(a.atttypid, a.atttypmod),

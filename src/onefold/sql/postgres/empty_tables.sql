@@ -1,4 +1,4 @@
--- The statements that empty every table of Onefold. The identity and the applied migrations stay.
+-- The statements that empty every table of Onefold, except the identity and the applied migrations.
 select 'delete from ' || c.oid::regclass::text || ';'
 from pg_class as c
 where

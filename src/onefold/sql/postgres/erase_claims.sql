@@ -1,6 +1,6 @@
--- Remove a tenant's claims and the answers stored with them: all, or those under one key, of one surface
--- or of one scope. A scope may go on after a line feed, with what it is for: what belongs to the
--- principal belongs to it on every route. What scopes mean on our own surfaces is no caller's business.
+-- Delete the claims of a tenant, with the stored results: all, or those with one key, of one surface or
+-- of one scope. A scope may consist of a principal, a line feed and a route: an erase by principal
+-- matches it on every route. The scopes of Onefold's own surfaces never match.
 delete from onefold.claim as c
 where
     c.shard = :shard::smallint

@@ -1,4 +1,4 @@
--- Remove everything a tenant's jobs say: all of them, or those under one unique key.
+-- Delete the jobs of a tenant: all, or those with one unique key.
 delete from onefold.job as j
 where
     j.shard = :shard::smallint

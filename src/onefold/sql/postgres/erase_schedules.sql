@@ -1,4 +1,4 @@
--- Remove all schedules of a tenant.
+-- Delete all schedules of a tenant.
 delete from onefold.schedule as s
 where s.shard = :shard::smallint and s.tenant = :tenant::text
 returning s.name

@@ -1,5 +1,5 @@
--- Bury queued holders whose whole life is over, before a rescue does: a newcomer must not be answered with
--- a job that will never run. Locks the rows in (shard, id) order.
+-- Bury queued holders that have expired, before a rescue does: an enqueue must not return a job that
+-- will never run. Locks the rows in (shard, id) order.
 with expired as materialized (
     select j.id
     from onefold.job as j

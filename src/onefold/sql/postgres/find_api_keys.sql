@@ -1,4 +1,4 @@
--- API keys for their operator: all of them, or a tenant's.
+-- API keys for an operator: all, or those of a tenant.
 select
     k.id, k.tenant, k.name, k.scopes, k.rate_count, k.rate_period, k.created_at, k.expires_at,
     k.revoked_at

@@ -1,4 +1,4 @@
--- How the deliveries of one job have ended, the newest last. Served by the primary key.
+-- The ended deliveries of one job, the newest last. Uses the primary key.
 select
     a.attempt, a.fence, a.worker, a.started_at, a.ended_at, a.outcome, a.reason, a.error
 from onefold.attempt as a

@@ -1,4 +1,4 @@
--- The claim that stands for a key. Served by the primary key.
+-- The claim of a key. Uses the primary key.
 select
     c.id::text, c.owner::text, c.state, c.fence, c.fingerprint, c.takeover, c.lease_until,
     c.expires_at, c.result,

@@ -1,5 +1,4 @@
--- The claims that stand for some keys. A key that nobody has is answered with nulls. Served by the
--- primary key.
+-- The claims of some keys. A key without a claim returns nulls. Uses the primary key.
 select
     r.place - 1, c.id::text, c.owner::text, c.state, c.fence, c.fingerprint, c.takeover,
     c.lease_until, c.expires_at, c.result,

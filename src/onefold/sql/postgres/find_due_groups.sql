@@ -1,6 +1,6 @@
--- Jobs of all groups that are due: the longest due and the latest. Where these are few, they are all
--- there is; where they are many, the latest are seldom those of a group with a heap of older ones.
--- So many are written here, since a plan that does not know how few are wanted would sort them all.
+-- Due jobs of all groups: those that are due longest, and the latest. If there are few due jobs, these
+-- are all of them. If there are many, the latest are rarely of a group with many older ones. The number
+-- is written in the text, because a plan for an unknown number would sort all due jobs.
 (
     select j.priority, j.run_at, j.id::text, j.shard, j.group_key
     from onefold.job as j
@@ -18,7 +18,7 @@
                 :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
             )
         )
-        -- Spelled as by take_jobs, for the planner.
+        -- Written as in take_jobs, for the planner.
         and nullif(j.kind = any(:unknown::text[]), true) is not null
     order by j.run_at, j.id
     limit 256

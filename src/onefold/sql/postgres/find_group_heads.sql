@@ -1,4 +1,4 @@
--- The oldest waiting job of each of these groups, and whether it may run now.
+-- The oldest waiting job of each of these groups, and whether it is due.
 select
     head.priority, head.run_at, head.id::text, head.shard, head.group_key,
     head.run_at <= clock.now
@@ -13,7 +13,7 @@ cross join lateral (
         and j.queue = :queue::text
         and j.state = 0
         and j.group_key = g.key
-    -- As job_group_order has it: the order of their enqueueing.
+    -- The expression of job_group_order: the order of enqueues.
     order by substr(cast(j.id as text), 1, 13) || substr(cast(j.id as text), 20)
     limit 1
 ) as head

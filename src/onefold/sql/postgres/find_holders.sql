@@ -1,7 +1,6 @@
--- Who stands in the way of each request: the job with its id (where an earlier try may have stored
--- it), or the holder of its key;
--- and whether that one's time is over: 1 its window's, 2 its own. Served by
--- the primary key and job_unique; the lateral limit keeps it at one probe a request. Locks nothing.
+-- The job that a request meets: the job with its id (an earlier try may have stored it), or the holder
+-- of its key; and whether that job has lost its key: 1 its window is over, 2 it has expired. Uses the
+-- primary key and job_unique; the lateral limit makes it one index lookup per request. Locks nothing.
 select
     r.id, h.id::text, h.state, h.fingerprint, clock.now,
     case

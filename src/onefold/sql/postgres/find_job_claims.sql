@@ -1,5 +1,5 @@
--- The claims that jobs have made for themselves: their steps, and what they did once. Looked up job by
--- job, in the order of the primary key, however many claims of other scopes there are.
+-- The claims that jobs have made: their steps and their once calls. It looks them up job by job, in the
+-- order of the primary key, and reads no claims of other scopes.
 select step.tenant, step.surface, step.scope, step.key
 from
     unnest(:tenant::text[], :scope::text[]) as r (tenant, scope)

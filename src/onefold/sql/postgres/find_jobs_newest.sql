@@ -1,4 +1,4 @@
--- Jobs by filter, newest first. A null filter lets everything through.
+-- Jobs by filter, newest first. A null filter matches everything.
 select
     j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
     j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,

@@ -1,7 +1,7 @@
--- Who has a key of a tenant: a job by its unique key, or a claim of any surface. Kinds, surfaces and scopes
--- are skipped through by a probe each, of job_unique and of the claims' primary key: the key comes last in
--- both, and an index that had it first would be paid for by every claim. What belongs to jobs, schedules
--- and chores is shown to who asks for its surface.
+-- The holders of a key of a tenant: jobs by their unique key, and claims of any surface. One index
+-- lookup per kind, surface and scope, in job_unique and the primary key of claims: the key is the last
+-- column of both, and an index that begins with it would slow down every claim. Claims of jobs,
+-- schedules and chores are returned only if their surface is given.
 with recursive kind (name) as (
     select (
         select min(j.unique_kind)

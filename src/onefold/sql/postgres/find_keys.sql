@@ -1,6 +1,6 @@
--- The keys of a tenant on one surface, for its operator: from a place on, in the order of the primary key.
--- Row by row: a plan that does not know how few are wanted would read them all, and sort them. Where a key
--- is given, the scopes are skipped through by a probe each.
+-- The keys of a tenant on one surface, for an operator: from a position, in the order of the primary
+-- key. Row by row, because a plan for an unknown limit would read and sort all rows. With a given key,
+-- it makes one index lookup per scope.
 with recursive clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
@@ -49,7 +49,7 @@ found (scope, key, place) as (
                 and c.tenant = :tenant::text
                 and c.surface = :surface::text
                 and (c.scope, c.key) > (found.scope, found.key)
-                -- Longer than any scope, of the last character there is. The caller begins with the scope.
+                -- After every scope: longer, and made of the last character.
                 and c.scope <= coalesce(:scope::text, repeat(chr(1114111), 200))
                 and (
                     :state::text is null

@@ -1,5 +1,5 @@
--- Some jobs of a queue that are queued or running, whosever they are. In the
--- order of the three indexes that have them, so that a plan for a few reads no table from its beginning.
+-- Some queued or running jobs of a queue, of all tenants. In the order of the three indexes that contain
+-- them, so that a plan for a few rows does not scan the table.
 select live.id, live.tenant
 from (
     (

@@ -1,4 +1,4 @@
--- The queues of all tenants that have an endpoint, and how they stand.
+-- The queues of all tenants that have an endpoint, with their state.
 select
     s.tenant, s.name, s.settings, s.created_at, s.updated_at, coalesce(q.paused, false), q.held_until,
     q.held_why, coalesce(q.failures, 0)

@@ -1,4 +1,4 @@
--- The queues that somebody has said something about.
+-- The queues that have settings.
 select
     q.name, q.paused, q.declared, q.ordered, q.concurrency, q.rate_count, q.rate_period,
     q.group_concurrency, q.group_rate_count, q.group_rate_period, q.held_until, q.held_why

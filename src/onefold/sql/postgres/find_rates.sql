@@ -1,4 +1,4 @@
--- The buckets of a queue (group '') and of some of its groups; one that is missing is full.
+-- The buckets of a queue (group '') and of some of its groups. A missing bucket is full.
 select r.group_key, r.full_at
 from onefold.rate as r
 where

@@ -1,5 +1,5 @@
--- The best due jobs without a group, of a queue whose limits somebody is counting. The priorities are
--- visited one by one, as by take_jobs.
+-- The first due jobs without a group, of a queue with limits. It visits the priorities one by one, as
+-- take_jobs does.
 with recursive lane (priority) as (
     (
         select j.priority
@@ -48,7 +48,7 @@ cross join lateral (
                 :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
             )
         )
-        -- Spelled as by take_jobs, for the planner.
+        -- Written as in take_jobs, for the planner.
         and nullif(j.kind = any(:unknown::text[]), true) is not null
     order by j.run_at, j.id
     limit :limit::integer

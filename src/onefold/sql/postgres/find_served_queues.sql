@@ -1,5 +1,5 @@
--- The queues of a tenant on the server by name, or the one of that name, and how they stand: the engine's
--- row of the queue is on the same shard.
+-- The queues of a tenant on the server, or the one with the given name, with their state. The row of
+-- `queue` is on the same shard.
 select
     s.tenant, s.name, s.settings, s.created_at, s.updated_at, coalesce(q.paused, false), q.held_until,
     q.held_why, coalesce(q.failures, 0)

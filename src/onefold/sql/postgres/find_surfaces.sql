@@ -1,4 +1,5 @@
--- The surfaces on which a tenant has keys, from one on: a probe of the claims' primary key for each.
+-- The surfaces on which a tenant has keys, from a given one: one lookup in the primary key of claims for
+-- each.
 with recursive surface (name) as (
     select (
         select min(c.surface)

@@ -1,5 +1,5 @@
--- The running jobs of one shard that these takes have leased. Reads the running rows (job_running), of which
--- there are never more than workers can hold. Locks nothing.
+-- The running jobs of one shard that these takes have leased. Reads the running rows (job_running):
+-- their number is limited by the number of workers. Locks nothing.
 select j.id::text, j.fence
 from onefold.job as j
 where

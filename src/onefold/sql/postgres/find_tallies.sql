@@ -1,4 +1,4 @@
--- What has been folded so far of the duplicates of some jobs, locked for the next fold.
+-- The tallies of the duplicates of some jobs, locked for the next fold.
 select t.job_id::text, t.count, t.first_at, t.last_at, t.recent
 from onefold.duplicate_tally as t
 where t.shard = (:shard::smallint[])[1] and t.job_id = any((:id::text[])::uuid[])

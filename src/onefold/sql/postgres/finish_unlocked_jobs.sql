@@ -1,5 +1,5 @@
--- Complete deliveries that still have their fence. Locks the rows in (shard, id) order, and passes over
--- rows that somebody else has locked: finish_jobs comes back for those.
+-- Complete deliveries whose fence is still valid. Locks the rows in (shard, id) order, and skips rows
+-- that other transactions have locked. finish_jobs completes the skipped ones.
 with held as materialized (
     select j.id
     from onefold.job as j
@@ -7,8 +7,8 @@ with held as materialized (
         j.shard = (:shard::smallint[])[1]
         and j.id = any((:id::text[])::uuid[])
         and j.fence = any(:fence::bigint[])
-        -- Running, or given up for lost (and not handed back) but taken by nobody since; or for want of
-        -- an ack.
+        -- Running; or its lease or ack has timed out (it was not handed back), and it was not taken
+        -- since.
         and (
             j.state = 1
             or (j.state = 0 and j.vanished > 0 and j.not_before is not null)
@@ -36,7 +36,7 @@ from
 where
     j.shard = (:shard::smallint[])[1]
     and j.id = any(array(select held.id from held))
-    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    -- As text, so that the planner finds the rows by the array, and not by the join.
     and j.id::text = r.id
     and j.fence = r.fence
 returning j.id::text, j.fence, j.next, j.keep_until <= clock.now

@@ -1,5 +1,5 @@
--- An operator's word about a step that is not over: it is done, or it may run again. Whoever is at it is
--- fenced off.
+-- For an operator: mark a step that has not ended as done, or let it run again. The fence of its attempt
+-- becomes invalid.
 update onefold.claim as c
 set
     owner = :owner::text::uuid,

@@ -1,4 +1,4 @@
--- Whole jobs by id. Served by the primary key. Tombstones are not jobs any more.
+-- Whole jobs by id, without tombstones. Uses the primary key.
 select
     j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,
     j.max_attempts, j.fence, j.lease_until, j.worker, j.payload, j.unique_key, j.unique_kind,

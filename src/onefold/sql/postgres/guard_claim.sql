@@ -1,5 +1,5 @@
--- Is this holder still the holder? The row is locked until the caller's transaction ends, so that nobody
--- can take the key over between this answer and the caller's commit.
+-- Whether this holder still holds the key. The row stays locked until the end of the caller's
+-- transaction, so that no other attempt can take the key over before the caller's commit.
 select c.fence
 from onefold.claim as c
 where

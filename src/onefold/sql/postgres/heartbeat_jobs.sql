@@ -1,7 +1,7 @@
--- Extend the leases of deliveries that still have their fence. HOT: touches no index. Locks the rows in
--- (shard, id) order, and passes over rows that somebody else has locked: one open transaction must not
--- cost all the others their leases.
--- One that waits for its ack has a lease of its own, which a beat that was under way must not shorten.
+-- Extend the leases of deliveries whose fence is still valid. HOT: it updates no index. Locks the rows
+-- in (shard, id) order, and skips rows that other transactions have locked: one open transaction must
+-- not cost all other deliveries their leases. A delivery that waits for its ack has its own lease, which
+-- a late heartbeat must not shorten.
 with held as materialized (
     select j.id
     from onefold.job as j
@@ -25,7 +25,7 @@ from
 where
     j.shard = (:shard::smallint[])[1]
     and j.id = any(array(select held.id from held))
-    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    -- As text, so that the planner finds the rows by the array, and not by the join.
     and j.id::text = r.id
     and j.fence = r.fence
 returning j.id::text, j.fence, j.lease_until

@@ -1,6 +1,6 @@
--- Begin a step of a claim that is still held under its fence, or store one that is over already. One that
--- is there is left out of the answer. The claim's row is shared until the commit, so that nobody takes the
--- claim over meanwhile, and steps that are written at once do not wait for each other.
+-- Begin a step of a claim whose fence is still valid, or store a step that has ended. A step that exists
+-- already is not returned. The claim's row has a shared lock until the commit: no attempt can take the
+-- claim over meanwhile, and concurrent steps do not wait for each other.
 with parent as materialized (
     select p.shard, p.tenant
     from onefold.claim as p

@@ -1,7 +1,7 @@
--- Claim keys; a key that is there already, or whose advisory lock another transaction has, is left out
--- of the answer. A claim that joins a caller's transaction holds the lock as long as that is open, and
--- others share it among themselves, so that whoever meets an open one is told at once. The fence starts
--- at the clock, so that it still grows when a row was swept and its key is claimed again.
+-- Claim keys. A key that exists already, or whose advisory lock another transaction has, is not
+-- returned. A claim in a caller's transaction holds the lock until the end of that transaction; other
+-- claims share the lock. So a claim never waits for an open transaction of a caller. The fence starts at
+-- the clock, so that it still grows if a row was swept and its key is claimed again.
 insert into onefold.claim (
     shard, tenant, surface, scope, key, id, owner, state, takeover, fence, created_at, lease_until,
     settled_at, expires_at, keep, fingerprint, result

@@ -1,4 +1,4 @@
--- Store one new job, as insert_jobs does: without arrays to take apart, in half the time.
+-- Store one new job, as insert_jobs does. Without arrays it takes half the time.
 insert into onefold.job (
     shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, fingerprint,
     unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options,
@@ -13,7 +13,7 @@ select
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
-    -- Wakes workers at the commit.
+    -- Notifies workers at the commit.
     (
         select count(pg_notify(left('onefold.job', 63), ring.queue))
         from unnest(:rings::text[]) as ring (queue)

@@ -1,6 +1,6 @@
--- Store new jobs; a job whose key is held, or whose id is there already, is left out of the answer.
--- Keys are locked in the order of the rows, which the caller has sorted.
--- A column that is the same for all rows is given once; unnest fills up with nulls.
+-- Store new jobs. A job whose key is held, or whose id exists already, is not returned. Keys are locked
+-- in the order of the rows, which the caller has sorted. A column that is the same for all rows is given
+-- once; unnest fills it up with nulls.
 insert into onefold.job (
     shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, fingerprint,
     unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options,
@@ -21,7 +21,7 @@ select
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
-    -- Wakes workers at the commit: one call a queue, not one a row.
+    -- Notifies workers at the commit: one call per queue, not per row.
     (
         select count(pg_notify(left('onefold.job', 63), ring.queue))
         from unnest(:rings::text[]) as ring (queue)

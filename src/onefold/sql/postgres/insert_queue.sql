@@ -1,4 +1,4 @@
--- A row for a queue that nobody has said anything about, to be locked.
+-- Insert a row for a queue without settings, so that it can be locked.
 insert into onefold.queue (shard, name, declared, updated_at)
 values (
     :shard::smallint, :queue::text, true,

@@ -1,4 +1,4 @@
--- Make a queue of the server, unless there is one of that name.
+-- Create a queue of the server, unless one with that name exists.
 insert into onefold.served_queue (shard, tenant, name, settings, created_at, updated_at)
 values (
     :shard::smallint, :tenant::text, :served::text, :settings::text,

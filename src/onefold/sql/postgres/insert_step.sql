@@ -1,6 +1,6 @@
--- Begin a step of a delivery that still has its fence, or store one that is over already. One that is
--- there is left out of the answer. The job's row is shared until the commit, so that nobody takes the job
--- meanwhile, and steps that begin at once do not wait for each other.
+-- Begin a step of a delivery whose fence is still valid, or store a step that has ended. A step that
+-- exists already is not returned. The job's row has a shared lock until the commit: no worker can take
+-- the job meanwhile, and concurrent steps do not wait for each other.
 with delivery as materialized (
     select j.shard, j.tenant
     from onefold.job as j

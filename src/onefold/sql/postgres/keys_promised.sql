@@ -1,4 +1,4 @@
--- Which of these jobs hold a key that is promised for longer. Served by the primary key.
+-- Which of these jobs hold a key whose window is not over. Uses the primary key.
 select j.id::text
 from onefold.job as j
 where

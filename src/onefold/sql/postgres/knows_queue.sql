@@ -1,5 +1,4 @@
--- One row where something is stored of a queue on this shard: settings of either kind, schedules, or
--- jobs in any state.
+-- One row if anything is stored about a queue on this shard: settings, schedules, or jobs in any state.
 select 1
 where
     exists (select 1 from onefold.queue as q where q.shard = :shard::smallint and q.name = :queue::text)

@@ -1,5 +1,5 @@
--- Lease these jobs of one shard to a worker, as take_jobs does. Rows that somebody has locked, and those
--- that are no longer due, are passed over.
+-- Lease these jobs of one shard to a worker, as take_jobs does. Skips rows that other transactions have
+-- locked, and jobs that are no longer due.
 with picked as materialized (
     select j.id
     from onefold.job as j

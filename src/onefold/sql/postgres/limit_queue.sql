@@ -1,5 +1,5 @@
--- Say what limits a queue has as a whole, on the server. What was said of its groups and of their order
--- stays. Answers with the period of the groups' rate.
+-- Set the limits of a queue as a whole, for the server. The limits and the order of its groups stay.
+-- Returns the period of the groups' rate.
 insert into onefold.queue (
     shard, name, declared, controlled, concurrency, rate_count, rate_period, updated_at
 )

@@ -1,4 +1,4 @@
--- Keep others from charging some keys, and see what is left in their buckets.
+-- Lock some API keys, and read their buckets.
 select
     k.id, k.rate_count, k.rate_period, k.full_at,
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)

@@ -1,5 +1,5 @@
--- Lock jobs by id in (shard, id) order and say how they stand, for a decision that is made in lifecycle.
--- Another tenant's are not locked, let alone told.
+-- Lock jobs by id in (shard, id) order, and read their state, from which the lifecycle decides. Jobs of
+-- other tenants are not locked and not returned.
 select
     j.id::text, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at, j.ended_at, j.tenant,

@@ -1,4 +1,4 @@
--- Schedules that are due, from the cursor on; those that somebody else is looking at are passed over.
+-- Due schedules, from the cursor. Skips those that other transactions have locked.
 select
     s.tenant, s.name, s.cron, s.zone, s.kind, s.queue, s.payload, s.options, s.catch_up,
     s.catch_up_most, s.paused, s.declared, s.next_tick, s.last_tick, s.updated_at, clock.now

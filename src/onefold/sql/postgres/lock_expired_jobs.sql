@@ -1,4 +1,4 @@
--- Queued jobs whose whole life is over. Served by job_expiring.
+-- Queued jobs that have expired. Uses job_expiring.
 select
     j.id::text, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at, j.ended_at, j.tenant,

@@ -1,4 +1,4 @@
--- Lock the holders that a newcomer wants to change, in (shard, id) order, and say how they stand now.
+-- Lock the holders that a request wants to change, in (shard, id) order, and read their current state.
 select
     j.id::text, j.state, j.run_at, j.not_before, j.created_at, j.unique_states, j.unique_until,
     not j.yielded and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1) as holds,

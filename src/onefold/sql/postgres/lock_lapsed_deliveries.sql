@@ -1,5 +1,5 @@
--- Running jobs whose lease is over. Reads the running rows (job_running), of which there are never more
--- than workers can hold; passes over those that a heartbeat or a finish has locked just now.
+-- Running jobs whose lease has ended. Reads the running rows (job_running): their number is limited by
+-- the number of workers. Skips rows that a heartbeat or a finish has locked.
 select
     j.id::text, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at, j.ended_at, j.tenant,

@@ -1,5 +1,4 @@
--- Finished jobs whose record has been kept long enough, and whether their key is promised for longer.
--- Served by job_keep.
+-- Ended jobs whose retention is over, and whether the window of their key is not. Uses job_keep.
 select j.id::text, not j.yielded and j.unique_until is not null and j.unique_until > clock.now
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))

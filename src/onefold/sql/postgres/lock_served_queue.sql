@@ -1,4 +1,4 @@
--- The settings of a queue of the server, locked while they are changed.
+-- The settings of a queue of the server, locked for a change.
 select s.settings
 from onefold.served_queue as s
 where s.shard = :shard::smallint and s.tenant = :tenant::text and s.name = :served::text

@@ -1,4 +1,4 @@
--- Note suppressed duplicates. Append-only: touches no row that anybody waits for.
+-- Log suppressed duplicates. It only inserts, and waits for no other row.
 insert into onefold.duplicate (shard, job_id, at, request_id)
 select
     r.shard, r.job_id::uuid,

@@ -1,6 +1,6 @@
--- What a worker finds when it looks at its queues: settings, whether anything is due, and when the next
--- job will be. For each queue the priorities that have waiting jobs are visited one by one (an index
--- skip scan over job_ready); jobs with a group are found by their time (job_group_due).
+-- What a worker reads about its queues: settings, whether a job is due, and when the next job will be.
+-- For each queue, the priorities with waiting jobs are visited one by one (an index skip scan of
+-- job_ready); jobs with a group are found by their time (job_group_due).
 with recursive lane (queue, priority) as (
     select
         wanted.queue,
@@ -38,7 +38,7 @@ select
     wanted.queue,
     coalesce(q.paused, false),
     coalesce(q.controlled, false),
-    -- The first by time, and not any that is due: a plan that looks for any may read the whole table.
+    -- The first by time, because a plan that looks for any due job may read the whole table.
     exists (
         select 1
         from lane

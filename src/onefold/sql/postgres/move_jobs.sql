@@ -1,5 +1,5 @@
--- Write down the steps that lifecycle decided for rows that are locked already. What ends with a waiting
--- successor yields its key to it; a replay that has reserved its key has it again.
+-- Store the transitions that the lifecycle has decided, for rows that are locked already. A job that
+-- ends with a successor gives its key to it. A replay that has reserved its key holds it again.
 update onefold.job as j
 set
     state = r.state,
@@ -36,5 +36,5 @@ from unnest(
 where
     j.shard = (:shard::smallint[])[1]
     and j.id = any((:id::text[])::uuid[])
-    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    -- As text, so that the planner finds the rows by the array, and not by the join.
     and j.id::text = r.id

@@ -1,5 +1,5 @@
--- In how long the first of the deliveries that wait for their ack has waited long enough; below 0 where
--- it has already. Reads the running rows (job_running): an index of leases would cost every beat.
+-- How long until the first delivery that waits for its ack times out; negative if one has already. Reads
+-- the running rows (job_running): an index on leases would slow down every heartbeat.
 select
     min(j.lease_until)
     - coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)

@@ -1,4 +1,4 @@
--- The groups of a queue that have waiting jobs, after a given one: a skip scan over job_group.
+-- The groups of a queue that have waiting jobs, after a given one: a skip scan of job_group.
 with recursive member (key) as (
     (
         select j.group_key

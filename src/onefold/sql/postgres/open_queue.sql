@@ -1,5 +1,5 @@
--- End the hold of a queue, if it is the one that was seen, and forget the failures of its endpoint. The
--- plain take has the queue again, unless there are limits to keep to.
+-- End the hold of a queue, if it is the one that was read, and reset the failures of its endpoint. The
+-- plain take reads the queue again, unless it has limits.
 update onefold.queue as q
 set
     held_until = null,

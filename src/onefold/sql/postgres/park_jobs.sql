@@ -1,5 +1,5 @@
--- Have deliveries that were pushed wait for their ack, under a lease of that length. Locks the rows in
--- (shard, id) order.
+-- Mark deliveries that were pushed as waiting for their ack, with a lease of the given length. Locks the
+-- rows in (shard, id) order.
 with held as materialized (
     select j.id
     from onefold.job as j
@@ -26,7 +26,7 @@ from
 where
     j.shard = (:shard::smallint[])[1]
     and j.id = any(array(select held.id from held))
-    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    -- As text, so that the planner finds the rows by the array, and not by the join.
     and j.id::text = r.id
     and j.fence = r.fence
 returning j.id::text, j.fence

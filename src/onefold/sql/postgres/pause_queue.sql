@@ -1,4 +1,4 @@
--- Let a queue rest, or go on. Its limits stay whose they are.
+-- Pause or resume a queue. Its limits stay as they are.
 insert into onefold.queue (shard, name, paused, declared, updated_at)
 values (
     :shard::smallint, :queue::text, :paused::boolean, true,

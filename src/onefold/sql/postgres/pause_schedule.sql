@@ -1,4 +1,5 @@
--- Pause a schedule, or let it go on from another tick. One that is so already is left out of the answer.
+-- Pause a schedule, or resume it from a given tick. A schedule that is in that state already is not
+-- returned.
 update onefold.schedule as s
 set
     paused = :paused::boolean,

@@ -1,4 +1,4 @@
--- Make publish keys that were claimed in this transaction stand for the job that holds the unique key.
+-- Let publish keys that were claimed in this transaction return the job that holds the unique key.
 update onefold.claim as c
 set result = r.result
 from unnest(

@@ -1,7 +1,7 @@
--- Store new jobs that have publish keys and no unique ones, each with its key, or neither: by one
--- statement, which is a transaction of its own. A job whose key is known is left out of the answer.
--- Keys are locked in the order of the rows, which the caller has sorted, and none is waited for long.
--- A column that is the same for all rows is given once; unnest fills up with nulls.
+-- Store new jobs that have publish keys and no unique keys, each with its key, or neither: in one
+-- statement, which is its own transaction. A job whose key exists is not returned. Keys are locked in
+-- the order of the rows, which the caller has sorted, and the wait for a lock is short. A column that is
+-- the same for all rows is given once; unnest fills it up with nulls.
 with clock (now) as materialized (
     select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
 ),
@@ -20,7 +20,7 @@ asked as materialized (
         r.place
     from
         clock,
-        -- Known to the first lock that is waited for: this comes before any row is inserted.
+        -- Set before the first row is inserted, so that it applies to every wait for a lock.
         (select set_config('lock_timeout', '50', true)) as patience (set),
         unnest(
             :id::text[], :shard::smallint[], :tenant::text[], :queue::text[], :kind::text[],
@@ -55,7 +55,7 @@ select
     clock.now, a.expires_at, a.options, a.group_key
 from
     clock,
-    -- Wakes workers at the commit: one call a queue, not one a row.
+    -- Notifies workers at the commit: one call per queue, not per row.
     (
         select count(pg_notify(left('onefold.job', 63), ring.queue))
         from unnest(:rings::text[]) as ring (queue)

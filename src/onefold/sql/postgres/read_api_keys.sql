@@ -1,4 +1,4 @@
--- Some keys by id, for who has been shown them. Served by the primary key.
+-- API keys by id, for callers that have presented them. Uses the primary key.
 select
     k.id, k.tenant, k.name, k.scopes, k.rate_count, k.rate_period, k.created_at, k.expires_at,
     k.revoked_at, k.digest,

@@ -1,4 +1,4 @@
--- The notes of one job's suppressed duplicates: folded (with a count) and not yet folded.
+-- The suppressed duplicates of one job: the tally, and those that are not yet in it.
 select t.count, t.first_at, t.last_at, t.recent, null::text
 from onefold.duplicate_tally as t
 where t.shard = :shard::smallint and t.job_id = :id::text::uuid

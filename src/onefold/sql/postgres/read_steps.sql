@@ -1,4 +1,4 @@
--- The steps of a job, or one of them, in the order in which they began. Served by the primary key.
+-- The steps of a job, or one of them, in the order in which they began. Uses the primary key.
 select
     c.key, c.owner::text, c.state, c.fence, c.fingerprint, c.takeover, c.created_at, c.settled_at,
     c.result

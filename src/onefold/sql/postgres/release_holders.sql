@@ -1,5 +1,5 @@
--- Take the key from holders whose window is over. A successor that waited on such a holder is older
--- than the newcomer that replaces it, and is dropped with the key. Locks the rows in (shard, id) order.
+-- Take the key from holders whose window is over. The successor of such a holder is older than the new
+-- request, and is dropped. Locks the rows in (shard, id) order.
 with lapsed as materialized (
     select j.id
     from onefold.job as j

@@ -1,5 +1,5 @@
--- Give queued holders a newcomer's request. The rows are locked already. A retrying holder starts a
--- new generation; a successor that waited is older than this request, and is dropped.
+-- Give queued holders the content of a new request. The rows are locked already. A retrying holder
+-- starts a new generation. A waiting successor is older than this request, and is dropped.
 update onefold.job as j
 set
     kind = r.kind,
@@ -19,7 +19,7 @@ from unnest(
 where
     j.shard = (:shard::smallint[])[1]
     and j.id = any((:id::text[])::uuid[])
-    -- As text: by the array alone the rows are looked up, whatever the planner thinks of the join.
+    -- As text, so that the planner finds the rows by the array, and not by the join.
     and j.id::text = r.id
     and j.state = 0
 returning j.id::text

@@ -1,4 +1,4 @@
--- End a key, at once and for good.
+-- Revoke an API key, at once and permanently.
 update onefold.api_key as k
 set revoked_at = clock.now
 from

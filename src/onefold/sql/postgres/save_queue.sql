@@ -1,4 +1,4 @@
--- Say what a queue's limits are. What the code declares gives way to what an operator has said.
+-- Store the limits of a queue. Limits that code declares do not replace those of an operator.
 insert into onefold.queue (
     shard, name, declared, controlled, ordered, concurrency, rate_count, rate_period,
     group_concurrency, group_rate_count, group_rate_period, updated_at

@@ -1,5 +1,5 @@
--- Store new jobs without keys, which meet nobody: nothing is looked for first, and nothing answered.
--- A column that is the same for all rows is given once; unnest fills up with nulls.
+-- Store new jobs without keys, which cannot conflict: nothing is read first, and nothing is returned. A
+-- column that is the same for all rows is given once; unnest fills it up with nulls.
 insert into onefold.job (
     shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, created_at, expires_at,
     options, group_key
@@ -18,7 +18,7 @@ select
 from
     (select coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint))
         as clock (now),
-    -- Wakes workers at the commit: one call a queue, not one a row.
+    -- Notifies workers at the commit: one call per queue, not per row.
     (
         select count(pg_notify(left('onefold.job', 63), ring.queue))
         from unnest(:rings::text[]) as ring (queue)

@@ -1,15 +1,15 @@
--- Lease up to :limit due jobs of one shard to a worker: the queues in the order given, each up to its
--- own limit, by priority, then run_at, then id. For each queue the priorities that have waiting jobs
--- are visited one by one (an index skip scan over job_ready), so that jobs scheduled ahead at a better
--- priority are never read. Rows are locked as they are read, and locked ones are passed over.
--- The update also empties the scope of a key that is held only while queued.
+-- Lease up to :limit due jobs of one shard to a worker: the queues in the given order, each up to its
+-- own limit, by priority, then run_at, then id. For each queue, the priorities with waiting jobs are
+-- visited one by one (an index skip scan of job_ready), so that jobs that are scheduled ahead at a
+-- better priority are never read. Rows are locked as they are read, and locked rows are skipped. The
+-- update also clears the scope of a key that is held only while the job is queued.
 with picked as materialized (
     select due.id
     from (
         select w.queue, w.limit_
         from
             unnest(:queues::text[], :limits::integer[]) with ordinality as w (queue, limit_, place)
-        -- Paused, limited and ordered queues are left to those who look at their settings.
+        -- Not from paused, limited and ordered queues, which need a take that reads their settings.
         where not exists (
             select 1
             from onefold.queue as q
@@ -66,8 +66,8 @@ with picked as materialized (
                         :now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint
                     )
                 )
-                -- Spelled so that the planner takes it for almost always true, whatever the list: it
-                -- would sort all that is due instead of reading the first few.
+                -- Written so that the planner estimates it as almost always true for every list.
+                -- Otherwise it would sort all due jobs instead of reading the first few.
                 and nullif(j.kind = any(:unknown::text[]), true) is not null
             order by j.run_at, j.id
             limit wanted.limit_
@@ -92,7 +92,7 @@ set
 from
     coalesce(:now::bigint, (extract(epoch from statement_timestamp()) * 1000000)::bigint)
         as clock (now)
--- An array, not a join: a prepared plan that does not know :limit would read the whole table for it.
+-- An array, not a join: a prepared plan does not know :limit, and would read the whole table.
 where j.shard = :shard::smallint and j.id = any(array(select picked.id from picked))
 returning
     j.id::text, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.run_at, j.attempt,

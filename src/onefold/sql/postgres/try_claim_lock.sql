@@ -1,5 +1,5 @@
--- Is this transaction the one that may have the key, and nobody's open one? It names no table: Citus then
--- takes the lock on the node that is asked, where insert_claims takes it too.
+-- Whether this transaction gets the advisory lock of the key. It names no table: Citus then takes the
+-- lock on the node of the connection, where insert_claims takes it too.
 select
     case
         when :shared::boolean then pg_try_advisory_xact_lock_shared(:lock::bigint)

@@ -1,4 +1,4 @@
--- Say anew what holds for a queue of the server.
+-- Change the settings of a queue of the server.
 update onefold.served_queue as s
 set
     settings = :settings::text,

@@ -1,5 +1,6 @@
--- Take a step over, or say how it ended, if it still is as it was seen and its claim is held under its
--- fence. The claim's row is shared until the commit, so that nobody takes the claim over meanwhile.
+-- Take a step over, or store how it ended, if it has not changed since it was read and the fence of its
+-- claim is still valid. The claim's row has a shared lock until the commit, so that no attempt can take
+-- the claim over meanwhile.
 with parent as materialized (
     select p.tenant
     from onefold.claim as p

@@ -1,5 +1,6 @@
--- Take a step over, or say how it ended, if it still is as it was seen and the delivery has its fence. The
--- job's row is shared until the commit, so that nobody takes the job meanwhile.
+-- Take a step over, or store how it ended, if it has not changed since it was read and the fence of its
+-- delivery is still valid. The job's row has a shared lock until the commit, so that no worker can take
+-- the job meanwhile.
 with delivery as materialized (
     select j.shard, j.tenant
     from onefold.job as j

@@ -1,4 +1,4 @@
--- Take a chore for :every microseconds, unless somebody has it.
+-- Take a chore for :every microseconds, unless another worker has it.
 insert into onefold_claim (
     shard, tenant, surface, scope, key, id, owner, state, takeover, fence, created_at, lease_until
 )

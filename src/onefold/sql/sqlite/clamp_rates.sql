@@ -1,4 +1,5 @@
--- A bucket that was emptied under a slower rate is no emptier than empty under the new one.
+-- After a change of the rate: a bucket that was emptied under a slower rate is at most empty under the
+-- new one.
 update onefold_rate
 set
     full_at = min(

@@ -1,4 +1,4 @@
--- The successors of these jobs have become jobs.
+-- Clear the successors of these jobs, which are stored as jobs now.
 update onefold_job
 set next = null
 from (

@@ -1,4 +1,4 @@
--- How many jobs of each of these groups are running, counted as far as it matters.
+-- The number of running jobs of each of these groups, counted up to the limit.
 select
     g.value,
     (

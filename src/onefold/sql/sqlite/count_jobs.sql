@@ -1,5 +1,5 @@
--- How many jobs each queue has: due, for later, running; and for how long the oldest has been due, which is
--- below zero where none is. By the three indexes that have no ended ones.
+-- The number of jobs per queue that are due, scheduled and running, and how long the oldest job has been
+-- due (negative if none is). It reads the three indexes that contain no ended jobs.
 select
     counted.queue,
     sum(counted.ready),

@@ -1,4 +1,4 @@
--- How many jobs of a queue are running, counted as far as it matters.
+-- The number of running jobs of a queue, counted up to the limit.
 select count(*)
 from (
     select 1

@@ -1,4 +1,4 @@
--- Remove the history of jobs that are gone. Served by the primary key.
+-- Delete the history of deleted jobs. Uses the primary key.
 delete from onefold_attempt
 where rowid in (
     select t.rowid

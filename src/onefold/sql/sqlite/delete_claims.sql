@@ -1,5 +1,5 @@
--- Forget claims that still have the owner they were seen with. By rowid: SQLite uses no index to look
--- for tuples in a list.
+-- Delete claims that still have the owner that was read. By rowid: SQLite uses no index to find tuples
+-- in a list.
 delete from onefold_claim
 where rowid in (
     select c.rowid

@@ -1,4 +1,4 @@
--- Remove the notes of the duplicates of jobs that are gone. Served by onefold_duplicate_job.
+-- Delete the duplicates that were logged for deleted jobs. Uses onefold_duplicate_job.
 delete from onefold_duplicate
 where rowid in (
     select t.rowid

@@ -1,4 +1,4 @@
--- Forget claims of jobs that are gone, whoever has them.
+-- Delete the claims of deleted jobs, with any owner.
 delete from onefold_claim
 where rowid in (
     select c.rowid

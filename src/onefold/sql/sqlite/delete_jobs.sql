@@ -1,4 +1,4 @@
--- Remove jobs, and with them the keys they hold. By rowid: SQLite uses no index to look for pairs in a
+-- Delete jobs, and with them the keys that they hold. By rowid: SQLite uses no index to find pairs in a
 -- list.
 delete from onefold_job
 where rowid in (

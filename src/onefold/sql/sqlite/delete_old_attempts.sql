@@ -1,4 +1,4 @@
--- Forget deliveries of jobs that have had very many: all up to the fence that is given with a job.
+-- Delete old deliveries of jobs that have very many: all up to the given fence of each job.
 delete from onefold_attempt
 where rowid in (
     select t.rowid

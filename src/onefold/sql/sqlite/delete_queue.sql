@@ -1,3 +1,3 @@
--- Forget all that was said about a queue.
+-- Delete the settings of a queue.
 delete from onefold_queue
 where shard = :shard and name = :queue

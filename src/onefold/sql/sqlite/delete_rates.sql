@@ -1,4 +1,4 @@
--- Forget buckets that are full: one that is missing is.
+-- Delete full buckets: a missing bucket is full.
 delete from onefold_rate
 where
     rowid in (

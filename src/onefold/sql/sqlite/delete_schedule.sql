@@ -1,4 +1,4 @@
--- Remove a schedule; its jobs stay.
+-- Delete a schedule. Its jobs stay.
 delete from onefold_schedule
 where shard = :shard and tenant = :tenant and name = :schedule
 returning name

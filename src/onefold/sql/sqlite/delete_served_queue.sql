@@ -1,4 +1,4 @@
--- Remove a queue of the server.
+-- Delete a queue of the server.
 delete from onefold_served_queue
 where shard = :shard and tenant = :tenant and name = :served
 returning name

@@ -1,4 +1,4 @@
--- Remove the folded counts of the duplicates of jobs that are gone. Served by the primary key.
+-- Delete the tallies of the duplicates of deleted jobs. Uses the primary key.
 delete from onefold_duplicate_tally
 where rowid in (
     select t.rowid

@@ -1,4 +1,4 @@
--- How the jobs of some deliveries stand now, tombstones included.
+-- The current state of the jobs of some deliveries, tombstones included.
 select j.id, j.state, j.fence, j.lease_until
 from (
     select

@@ -1,4 +1,4 @@
--- Remove all schedules of a tenant.
+-- Delete all schedules of a tenant.
 delete from onefold_schedule
 where shard = :shard and tenant = :tenant
 returning name

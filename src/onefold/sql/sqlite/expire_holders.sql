@@ -1,5 +1,5 @@
--- Bury queued holders whose whole life is over, before a rescue does: a newcomer must not be answered with
--- a job that will never run.
+-- Bury queued holders that have expired, before a rescue does: an enqueue must not return a job that
+-- will never run.
 update onefold_job
 set
     state = 3,

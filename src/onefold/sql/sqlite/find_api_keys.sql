@@ -1,4 +1,4 @@
--- API keys for their operator: all of them, or a tenant's.
+-- API keys for an operator: all, or those of a tenant.
 select
     id, tenant, name, scopes, rate_count, rate_period, created_at, expires_at, revoked_at
 from onefold_api_key

@@ -1,4 +1,4 @@
--- The claim that stands for a key. Served by the primary key.
+-- The claim of a key. Uses the primary key.
 select
     id, owner, state, fence, fingerprint, takeover, lease_until, expires_at, result, :now,
     created_at

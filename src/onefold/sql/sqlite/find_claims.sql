@@ -1,4 +1,4 @@
--- The claims that stand for some keys. A key that nobody has is answered with nulls.
+-- The claims of some keys. A key without a claim returns nulls.
 select
     r.place, c.id, c.owner, c.state, c.fence, c.fingerprint, c.takeover, c.lease_until,
     c.expires_at, c.result, :now

@@ -1,6 +1,6 @@
--- Jobs of all groups that are due: the longest due and the latest. Where these are few, they are all
--- there is; where they are many, the latest are seldom those of a group with a heap of older ones.
--- So many as PostgreSQL has to be told in its text.
+-- Due jobs of all groups: those that are due longest, and the latest. If there are few due jobs, these
+-- are all of them. If there are many, the latest are rarely of a group with many older ones. The number
+-- is the one that PostgreSQL's statement has in its text.
 select *
 from (
     select j.priority, j.run_at, j.id, j.shard, j.group_key

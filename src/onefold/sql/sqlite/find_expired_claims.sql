@@ -1,5 +1,4 @@
--- Settled and freed claims whose time is over, oldest first from the cursor on. Served by
--- onefold_claim_expiry.
+-- Settled and free claims that have expired, oldest first, from the cursor. Uses onefold_claim_expiry.
 select c.shard, c.tenant, c.surface, c.scope, c.key, c.owner, c.result, c.expires_at
 from onefold_claim as c
 where

@@ -1,5 +1,5 @@
--- The best due jobs of some groups, of each and each priority no more than :most. The priorities are
--- visited one by one, so that jobs scheduled ahead at a better one are never read.
+-- The first due jobs of some groups, at most :most of each group and priority. It visits the priorities
+-- one by one, and never reads jobs that are scheduled ahead at a better priority.
 with recursive lane (group_key, priority) as (
     select
         wanted.value,

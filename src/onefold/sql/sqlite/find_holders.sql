@@ -1,5 +1,5 @@
--- Who stands in the way of each request: the job with its id, or the holder of its key;
--- and whether that one's time is over: 1 its window's, 2 its own.
+-- The job that a request meets: the job with its id, or the holder of its key; and whether that job has
+-- lost its key: 1 its window is over, 2 it has expired.
 select
     r.id, j.id, j.state, j.fingerprint, :now,
     case

@@ -1,4 +1,4 @@
--- The claims that jobs have made for themselves: their steps, and what they did once.
+-- The claims that jobs have made: their steps and their once calls.
 select c.tenant, c.surface, c.scope, c.key
 from json_each(:rows) as r
 cross join onefold_claim as c

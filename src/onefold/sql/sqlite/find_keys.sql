@@ -1,5 +1,5 @@
--- The keys of a tenant on one surface, for its operator: from a place on, in the order of the primary key.
--- Where a key is given, the scopes are skipped through by a probe each.
+-- The keys of a tenant on one surface, for an operator: from a position, in the order of the primary
+-- key. With a given key, it makes one index lookup per scope.
 select *
 from (
     with recursive scope (name) as (
@@ -58,7 +58,7 @@ from (
             from listed as l
             where
                 :key is null
-                -- What is no text comes after all texts.
+                -- A blob is greater than every text.
                 and l.scope <= coalesce(:scope, x'')
                 and (:state is null or l.standing = :state)
             order by l.scope, l.key

@@ -1,4 +1,4 @@
--- Some jobs of a queue that are queued or running, whosever they are. By the three indexes that have them.
+-- Some queued or running jobs of a queue, of all tenants. Uses the three indexes that contain them.
 select live.id, live.tenant
 from (
     select j.id, j.tenant

@@ -1,4 +1,4 @@
--- The job that was taken since the hold of a queue was over, if it is still running. Reads the running rows
+-- The job that was taken after the end of a queue's hold, if it is still running. Reads the running rows
 -- of the queue (onefold_job_running).
 select j.id
 from onefold_job as j

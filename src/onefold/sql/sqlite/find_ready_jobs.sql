@@ -1,5 +1,5 @@
--- The best due jobs without a group, of a queue whose limits somebody is counting; of each priority no
--- more than the limit. The priorities are visited one by one, as by ready_priorities.
+-- The first due jobs without a group, of a queue with limits; at most :limit of each priority. It visits
+-- the priorities one by one, as ready_priorities does.
 with recursive lane (priority) as (
     select min(priority)
     from onefold_job

@@ -1,4 +1,4 @@
--- What a replay must know before it changes anything.
+-- What a replay has to read before it changes anything.
 select
     j.id, j.shard, j.tenant, j.queue, j.kind, j.state, j.priority, j.max_attempts, j.unique_kind,
     j.unique_key, j.unique_states, j.unique_until, j.yielded, j.stripped, j.fingerprint,

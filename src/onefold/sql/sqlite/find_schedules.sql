@@ -1,4 +1,5 @@
--- A tenant's schedules, or the one of that name, and the time; the time alone where there is none.
+-- The schedules of a tenant, or the one with the given name, and the time. Only the time if there is
+-- none.
 select
     s.tenant, s.name, s.cron, s.zone, s.kind, s.queue, s.payload, s.options, s.catch_up,
     s.catch_up_most, s.paused, s.declared, s.next_tick, s.last_tick, s.updated_at, clock.now

@@ -1,4 +1,4 @@
--- What has been folded so far of the duplicates of some jobs.
+-- The tallies of the duplicates of some jobs.
 select t.job_id, t.count, t.first_at, t.last_at, t.recent
 from (
     select

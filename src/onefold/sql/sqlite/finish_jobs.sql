@@ -1,4 +1,4 @@
--- Complete deliveries that still have their fence.
+-- Complete deliveries whose fence is still valid.
 update onefold_job
 set
     state = 2,
@@ -22,8 +22,7 @@ where
     onefold_job.shard = r.shard
     and onefold_job.id = r.id
     and onefold_job.fence = r.fence
-    -- Running, or given up for lost (and not handed back) but taken by nobody since; or for want of an
-    -- ack.
+    -- Running; or its lease or ack has timed out (it was not handed back), and it was not taken since.
     and (
         onefold_job.state = 1
         or (onefold_job.state = 0 and onefold_job.vanished > 0 and onefold_job.not_before is not null)

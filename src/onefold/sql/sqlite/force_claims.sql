@@ -1,5 +1,5 @@
--- An operator's word: free (or settle) a key whatever state it is in, and fence its holder off. An
--- expired key is absent, swept or not; only a publish key may stay, for a job that has not ended.
+-- For an operator: free (or settle) a key in any state, and invalidate the fence of its holder. An
+-- expired key counts as absent, also before a sweep, except a publish key whose job has not ended.
 update onefold_claim
 set
     state = r.state,

@@ -1,5 +1,5 @@
--- Is this holder still the holder? The update changes nothing but takes SQLite's write lock, so that
--- nobody can take the key over between this answer and the caller's commit.
+-- Whether this holder still holds the key. The update changes nothing, but it takes SQLite's write lock,
+-- so that no other attempt can take the key over before the caller's commit.
 update onefold_claim
 set fence = fence
 where

@@ -1,4 +1,5 @@
--- Was a key ever made? One that is revoked counts: to revoke the last one must not open the door.
+-- Whether an API key was ever created. A revoked key counts: after the last one is revoked, access must
+-- not be open.
 select 1
 from onefold_api_key
 where shard = :shard

@@ -1,2 +1,2 @@
--- Whether this file has Onefold's tables at all.
+-- Whether this file has the tables of Onefold.
 select 1 from sqlite_master where type = 'table' and name = 'onefold_meta'

@@ -1,5 +1,5 @@
--- Extend the leases of deliveries that still have their fence.
--- One that waits for its ack has a lease of its own, which a beat that was under way must not shorten.
+-- Extend the leases of deliveries whose fence is still valid. A delivery that waits for its ack has its
+-- own lease, which a late heartbeat must not shorten.
 update onefold_job
 set lease_until = case
     when onefold_job.awaiting = onefold_job.fence then max(onefold_job.lease_until, :now + :lease)

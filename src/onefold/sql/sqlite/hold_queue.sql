@@ -1,7 +1,7 @@
--- Hold a queue: it gives nothing until then. A longer hold stays, unless this one is forced. Where the
--- receiver asked for one hold and failures of the endpoint (circuit) caused the other, the later end and
--- the receiver's reason stay. Answers with when the hold ends, and with what was wanted, for the rows of
--- other shards to have the same.
+-- Hold a queue: no job is taken from it until the given time. A longer hold stays, unless this one is
+-- forced. If the receiver requested one hold and failures of the endpoint (circuit) caused the other,
+-- the later end and the receiver's reason stay. Returns the end of the hold and the requested end, for
+-- the rows on other shards.
 insert into onefold_queue (
     shard, name, declared, controlled, held_until, held_why, updated_at
 )

@@ -1,4 +1,5 @@
--- Store an API key. The same one again is the same: its answer may have been lost.
+-- Store an API key. Storing the same key again changes nothing: the answer of the first try may have
+-- been lost.
 insert into onefold_api_key (
     shard, id, tenant, name, scopes, digest, rate_count, rate_period, created_at, expires_at
 )

@@ -1,5 +1,5 @@
--- Note how deliveries have ended. One that was given up for lost and finished all the same is noted
--- once, by its last word.
+-- Store how deliveries have ended. A delivery that lost its lease and finished afterwards is stored
+-- once, with its last outcome.
 insert into onefold_attempt (
     shard, job_id, fence, attempt, outcome, worker, started_at, ended_at, reason, error
 )

@@ -1,5 +1,5 @@
--- Begin a step of a claim that is still held under its fence, or store one that is over already. One that
--- is there is left out of the answer.
+-- Begin a step of a claim whose fence is still valid, or store a step that has ended. A step that exists
+-- already is not returned.
 insert into onefold_claim (
     shard, tenant, surface, scope, key, id, owner, state, takeover, fence, created_at, settled_at,
     fingerprint, result

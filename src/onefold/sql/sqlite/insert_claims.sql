@@ -1,6 +1,6 @@
--- Claim keys; a key that is there already is left out of the answer. The fence starts at the clock, so
--- that it still grows when a row was swept and its key is claimed again. SQLite's one writer stands for
--- the advisory lock.
+-- Claim keys. A key that exists already is not returned. The fence starts at the clock, so that it still
+-- grows if a row was swept and its key is claimed again. SQLite has one writer, and needs no advisory
+-- lock.
 insert into onefold_claim (
     shard, tenant, surface, scope, key, id, owner, state, takeover, fence, created_at, lease_until,
     settled_at, expires_at, keep, fingerprint, result

@@ -1,4 +1,4 @@
--- Store one new job; one whose key is held, or whose id is there already, changes nothing.
+-- Store one new job. If its key is held, or its id exists already, nothing changes.
 insert into onefold_job (
     shard, id, tenant, queue, kind, priority, run_at, max_attempts, payload, fingerprint,
     unique_kind, unique_key, unique_states, unique_until, created_at, expires_at, options,

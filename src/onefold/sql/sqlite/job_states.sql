@@ -1,4 +1,4 @@
--- The states of jobs by id, tombstones included. Served by the primary key.
+-- The states of jobs by id, tombstones included. Uses the primary key.
 select j.id, j.state
 from (
     select

@@ -1,4 +1,4 @@
--- What is left in the buckets of some keys. The one writer is the lock.
+-- Read the buckets of some API keys. SQLite has one writer, and needs no lock.
 select k.id, k.rate_count, k.rate_period, k.full_at, :now
 from (
     select

@@ -1,4 +1,5 @@
--- How jobs stand, by id, for a decision that is made in lifecycle. SQLite's one writer is the lock.
+-- Read the state of jobs by id, from which the lifecycle decides. SQLite has one writer, and needs no
+-- lock.
 select
     j.id, j.shard, j.state, j.attempt, j.max_attempts, j.fence, j.vanished,
     j.options, j.next, j.stripped, j.kind, j.queue, j.worker, j.taken_at,

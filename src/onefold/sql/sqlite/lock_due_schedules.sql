@@ -1,4 +1,4 @@
--- Schedules that are due, from the cursor on.
+-- Due schedules, from the cursor.
 select
     s.tenant, s.name, s.cron, s.zone, s.kind, s.queue, s.payload, s.options, s.catch_up,
     s.catch_up_most, s.paused, s.declared, s.next_tick, s.last_tick, s.updated_at, :now

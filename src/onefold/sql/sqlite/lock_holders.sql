@@ -1,4 +1,5 @@
--- How the holders stand that a newcomer wants to change. SQLite's one writer is the lock.
+-- Read the current state of the holders that a request wants to change. SQLite has one writer, and needs
+-- no lock.
 select
     j.id, j.state, j.run_at, j.not_before, j.created_at, j.unique_states, j.unique_until,
     not j.yielded and (j.unique_until is not null or (j.unique_states >> j.state) & 1 = 1), :now

@@ -1,4 +1,4 @@
--- The settings of a queue. SQLite's one writer is the lock: one take at a time.
+-- The settings of a queue. SQLite has one writer, and needs no lock: one take at a time.
 select
     q.paused, q.ordered, q.concurrency, q.rate_count, q.rate_period, q.group_concurrency,
     q.group_rate_count, q.group_rate_period, q.held_until, :now

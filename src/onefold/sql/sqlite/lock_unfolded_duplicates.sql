@@ -1,4 +1,4 @@
--- The oldest notes of suppressed duplicates, for folding.
+-- The oldest logged duplicates, to be counted in tallies.
 select d.number, d.job_id, d.at, d.request_id
 from onefold_duplicate as d
 where d.shard = :shard

@@ -1,4 +1,4 @@
--- Note suppressed duplicates.
+-- Log suppressed duplicates.
 insert into onefold_duplicate (shard, job_id, at, request_id)
 select r.shard, r.job_id, :now, r.request_id
 from (

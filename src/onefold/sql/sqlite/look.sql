@@ -1,6 +1,6 @@
--- What a worker finds when it looks at its queues: settings, whether anything is due, and when the next
--- job will be. For each queue the priorities that have waiting jobs are visited one by one (an index
--- skip scan over onefold_job_ready); jobs with a group are found by their time (onefold_job_group_due).
+-- What a worker reads about its queues: settings, whether a job is due, and when the next job will be.
+-- For each queue, the priorities with waiting jobs are visited one by one (an index skip scan of
+-- onefold_job_ready); jobs with a group are found by their time (onefold_job_group_due).
 with recursive lane (queue, priority) as (
     select
         wanted.value,

@@ -1,5 +1,5 @@
--- Write down the steps that lifecycle decided. What ends with a waiting successor yields its key to it; a
--- replay that has reserved its key has it again.
+-- Store the transitions that the lifecycle has decided. A job that ends with a successor gives its key
+-- to it. A replay that has reserved its key holds it again.
 update onefold_job
 set
     state = r.state,

@@ -1,4 +1,4 @@
--- The ticks of these schedules have been looked at: when each is due again, and the last that got a job.
+-- Store when each schedule is due again, and its last tick that got a job.
 update onefold_schedule
 set next_tick = r.next_tick, last_tick = coalesce(r.last_tick, onefold_schedule.last_tick)
 from (

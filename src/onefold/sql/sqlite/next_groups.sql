@@ -1,4 +1,4 @@
--- The groups of a queue that have waiting jobs, after a given one: a skip scan over onefold_job_group.
+-- The groups of a queue that have waiting jobs, after a given one: a skip scan of onefold_job_group.
 with recursive member (key) as (
     select min(j.group_key)
     from onefold_job as j

@@ -1,4 +1,4 @@
--- Note requests that claims have kept away, as of when they were answered.
+-- Log requests that were suppressed by a claim, with the time of the answer.
 insert into onefold_duplicate (shard, job_id, at, request_id)
 select r.shard, r.job_id, r.at, r.request_id
 from (

@@ -1,4 +1,4 @@
--- Have deliveries that were pushed wait for their ack, under a lease of that length.
+-- Mark deliveries that were pushed as waiting for their ack, with a lease of the given length.
 update onefold_job
 set
     awaiting = onefold_job.fence,

@@ -1,4 +1,5 @@
--- Pause a schedule, or let it go on from another tick. One that is so already is left out of the answer.
+-- Pause a schedule, or resume it from a given tick. A schedule that is in that state already is not
+-- returned.
 update onefold_schedule
 set paused = :paused, next_tick = coalesce(:next_tick, next_tick), updated_at = :now
 where shard = :shard and tenant = :tenant and name = :schedule and paused <> :paused

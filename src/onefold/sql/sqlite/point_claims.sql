@@ -1,4 +1,4 @@
--- Make publish keys that were claimed in this transaction stand for the job that holds the unique key.
+-- Let publish keys that were claimed in this transaction return the job that holds the unique key.
 update onefold_claim
 set result = r.result
 from (

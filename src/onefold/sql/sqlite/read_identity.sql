@@ -1,2 +1,2 @@
--- Which installation is this, at which schema? Run only where onefold_meta is known to exist.
+-- The identity of the installation. Only for files that have onefold_meta.
 select value, '' from onefold_meta where name = 'identity'

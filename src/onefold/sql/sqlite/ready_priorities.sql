@@ -1,5 +1,5 @@
--- The priorities at which a queue has a job that is due, best first. A skip scan over onefold_job_ready:
--- jobs scheduled ahead at a better priority are never read.
+-- The priorities at which a queue has a due job, best first. A skip scan of onefold_job_ready: it never
+-- reads jobs that are scheduled ahead at a better priority.
 with recursive lane (priority) as (
     select min(priority)
     from onefold_job
@@ -8,7 +8,7 @@ with recursive lane (priority) as (
         and queue = :queue
         and state = 0
         and group_key is null
-        -- Paused, limited and ordered queues are left to those who look at their settings.
+        -- Not from paused, limited and ordered queues, which need a take that reads their settings.
         and not exists (
             select 1
             from onefold_queue as q

@@ -1,5 +1,5 @@
--- Give keys back unsettled. The row stays for a day, so that its fence cannot go back. A lock is only
--- released by a holder whose lease has not ended (:strict).
+-- Release keys without a result. The row stays for a day, so that its fence never decreases. A lock can
+-- be released only before the end of its lease (:strict).
 update onefold_claim
 set
     state = 2,

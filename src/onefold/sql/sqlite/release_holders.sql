@@ -1,5 +1,5 @@
--- Take the key from holders whose window is over. A successor that waited on such a holder is older
--- than the newcomer that replaces it, and is dropped with the key.
+-- Take the key from holders whose window is over. The successor of such a holder is older than the new
+-- request, and is dropped.
 update onefold_job
 set yielded = 1, next = null
 from (

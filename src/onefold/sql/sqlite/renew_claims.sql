@@ -1,4 +1,5 @@
--- Extend leases that have not ended, and shorten none. One that has ended must be claimed anew.
+-- Extend leases that have not ended, and shorten none. A claim whose lease has ended must be claimed
+-- again.
 update onefold_claim
 set lease_until = max(onefold_claim.lease_until, :now + r.lease)
 from (

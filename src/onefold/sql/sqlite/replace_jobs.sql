@@ -1,5 +1,5 @@
--- Give queued holders a newcomer's request. A retrying holder starts a new generation; a successor
--- that waited is older than this request, and is dropped.
+-- Give queued holders the content of a new request. A retrying holder starts a new generation. A waiting
+-- successor is older than this request, and is dropped.
 update onefold_job
 set
     kind = r.kind,

@@ -1,4 +1,4 @@
--- End a key, at once and for good.
+-- Revoke an API key, at once and permanently.
 update onefold_api_key
 set revoked_at = :now
 where shard = :shard and id = :id and revoked_at is null

@@ -1,4 +1,4 @@
--- Store what is left in the buckets of some keys.
+-- Store the buckets of some API keys.
 update onefold_api_key
 set full_at = r.full_at
 from (

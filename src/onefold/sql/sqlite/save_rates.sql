@@ -1,4 +1,4 @@
--- Store what is left in the buckets of a queue and its groups.
+-- Store the buckets of a queue and its groups.
 insert into onefold_rate (shard, queue, group_key, full_at)
 select r.shard, r.queue, r.group_key, r.full_at
 from (

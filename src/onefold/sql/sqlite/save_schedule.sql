@@ -1,5 +1,5 @@
--- Make a schedule, or change it: one that is declared by code gives way to anybody, any other to an
--- operator alone. The next tick stays where the expression does, so that no tick is forgotten.
+-- Create or change a schedule. A schedule that code has declared can be changed by code and operators,
+-- any other only by an operator. The next tick stays if the expression stays, so that no tick is lost.
 insert into onefold_schedule (
     shard, tenant, name, cron, zone, kind, queue, payload, options, catch_up, catch_up_most, declared,
     next_tick, updated_at

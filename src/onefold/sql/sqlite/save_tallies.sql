@@ -1,4 +1,4 @@
--- Store the folded counts.
+-- Store tallies of duplicates.
 insert into onefold_duplicate_tally (shard, job_id, count, first_at, last_at, recent)
 select r.shard, r.job_id, r.count, r.first_at, r.last_at, r.recent
 from (

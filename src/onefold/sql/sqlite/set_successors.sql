@@ -1,4 +1,4 @@
--- Leave the newest whole request with a running holder; it becomes a job when the holder ends.
+-- Store the newest request with a running holder. It becomes a job when the holder ends.
 update onefold_job
 set next = r.next
 from (

@@ -1,4 +1,4 @@
--- Store the outcome of claims that are still held under their fence.
+-- Store the result of claims whose fence is still valid.
 update onefold_claim
 set
     state = 1,

@@ -1,4 +1,4 @@
--- Turn jobs into tombstones: they hold their key until its window is over, and nothing else.
+-- Turn jobs into tombstones: only their key is left, until its window is over.
 update onefold_job
 set
     stripped = 1,

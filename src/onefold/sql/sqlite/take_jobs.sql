@@ -1,5 +1,5 @@
 -- Lease up to :limit due jobs of one queue and priority to a worker, by run_at, then id. The update also
--- empties the scope of a key that is held only while queued.
+-- clears the scope of a key that is held only while the job is queued.
 update onefold_job
 set
     state = 1,

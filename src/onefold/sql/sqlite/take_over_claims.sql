@@ -1,4 +1,4 @@
--- Take claims that are free, expired or abandoned, if they still are as they were seen.
+-- Take over claims that are free, expired or abandoned, if they have not changed since they were read.
 update onefold_claim
 set
     id = r.id,

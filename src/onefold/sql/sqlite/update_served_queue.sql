@@ -1,4 +1,4 @@
--- Say anew what holds for a queue of the server.
+-- Change the settings of a queue of the server.
 update onefold_served_queue
 set
     settings = :settings,

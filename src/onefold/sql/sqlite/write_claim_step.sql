@@ -1,5 +1,5 @@
--- Take a step over, or say how it ended, if it still is as it was seen and its claim is held under its
--- fence.
+-- Take a step over, or store how it ended, if it has not changed since it was read and the fence of its
+-- claim is still valid.
 update onefold_claim
 set
     id = :step_owner,

@@ -1,4 +1,5 @@
--- Take a step over, or say how it ended, if it still is as it was seen and the delivery has its fence.
+-- Take a step over, or store how it ended, if it has not changed since it was read and the fence of its
+-- delivery is still valid.
 update onefold_claim
 set
     id = :owner,
