@@ -1,4 +1,4 @@
-"""The pages that a reader meets, and what is in them."""
+"""The pages of the documentation, and their parts."""
 
 import re
 from pathlib import Path
@@ -11,16 +11,16 @@ _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def name_of(page: Path) -> str:
-    """The page for people: its path from the root."""
+    """The path of a page from the root."""
     return str(page.relative_to(ROOT))
 
 
 def prose(page: Path) -> str:
-    """The text of a page without its code."""
+    """The text of a page without fenced blocks."""
     return _FENCE.sub("", page.read_text())
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of one language."""
+    """The fenced blocks of one language, without the fences."""
     pattern = rf"^```{language}\n(.*?)^```$"
     return re.findall(pattern, page.read_text(), re.MULTILINE | re.DOTALL)

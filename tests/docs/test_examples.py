@@ -1,11 +1,11 @@
 """Every fenced `python` and `console` example of README and docs runs, page by page.
 
-1. The examples of a page run in order, in one name space and one empty folder.
+1. The examples of a page run in order, in one namespace and one empty folder.
 2. `dsn` is the URL of an empty PostgreSQL database: a name in Python, a variable in a console.
-3. Where a page uses Django, the default database of its project is `dsn`, too.
-4. A console shows `$ onefold …` and its output; `...` stands for anything. What only a reader can
-   run (pip, make) is fenced as `sh`.
-5. An example that begins with `# name.py` is that file, too: what follows can import it.
+3. If a page uses Django, the default database of its project is also `dsn`.
+4. A console shows `$ onefold …` and its output; `...` matches any text. Commands that the tests
+   do not run (pip, make) are fenced as `sh`.
+5. An example that begins with `# name.py` is written to that file, so later ones can import it.
 """
 
 import doctest
@@ -35,7 +35,7 @@ from tests.fixtures.django_connections import add_database, database_settings, r
 
 @pytest.fixture
 def dsn(postgres_url: str) -> Iterator[str]:
-    """The URL of a database that nobody else uses."""
+    """The URL of a new database for one test."""
     name = f"docs_{uuid4().hex}"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
@@ -45,7 +45,7 @@ def dsn(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def django_project(dsn: str) -> Iterator[None]:
-    """What a project's DATABASES say."""
+    """A Django project whose default database is `dsn`."""
     default = connections.settings["default"]
     add_database(database_settings(Store("postgres", dsn)), alias="default")
     get_onefold.cache_clear()
@@ -56,7 +56,7 @@ def django_project(dsn: str) -> Iterator[None]:
 
 
 def evaluate_console(example: Example) -> None:
-    """Run the commands of a console and compare what they print."""
+    """Run the commands of a console and compare their output."""
     steps = example.parsed.split("$ ")
     assert not steps[0].strip(), "a console example begins with a command"
     for step in steps[1:]:
@@ -81,7 +81,7 @@ def evaluate_console(example: Example) -> None:
 
 
 def write_files(page: Path, folder: Path) -> list[str]:
-    """The files that a page shows; answers with the names of their modules."""
+    """Write the files that a page shows; return the names of their modules."""
     modules: list[str] = []
     for text in blocks(page, "python"):
         if named := re.match(r"# (\w+)\.py\n", text):
@@ -93,9 +93,9 @@ def write_files(page: Path, folder: Path) -> list[str]:
 PARSERS = (PythonCodeBlockParser(), CodeBlockParser("console", evaluate_console))
 
 
-# A page of many commands starts many interpreters.
+# A page with many commands starts many interpreters.
 @pytest.mark.timeout(300)
-# A short example closes nothing, and Python 3.13 warns of that.
+# Short examples do not close connections, and Python 3.13 warns about that.
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_examples_of_a_page_run(
@@ -117,7 +117,7 @@ def test_the_examples_of_a_page_run(
 
     for example in document.examples():
         example.evaluate()
-    # Or it would be warned of in some later test.
+    # Otherwise a later test would report the warning.
     for name in document.namespace:
         if isinstance(left_open := document.namespace[name], sqlite3.Connection):
             left_open.close()
@@ -125,7 +125,7 @@ def test_the_examples_of_a_page_run(
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_example_takes_a_token_for_a_principal(page: Path) -> None:
-    """A token is a secret, and a client that has a new one would lose its keys."""
+    """A token is secret, and a client with a renewed token would lose its keys."""
     for text in blocks(page, "python"):
         assert not re.search(r"return authorization\b", text)
         assert not re.search(r"principal=lambda \w+: \w+\.headers\[.Authorization.\]", text)

@@ -1,4 +1,4 @@
-"""What there is, is documented; and what is documented, is there."""
+"""The reference lists everything that exists, and nothing else; all links work."""
 
 import inspect
 import re
@@ -48,7 +48,7 @@ ERRORS = sorted(
 
 
 def words_in_code(page: Path) -> set[str]:
-    """Every identifier that a page mentions in backticks."""
+    """Every identifier in backticks on a page."""
     spans = re.findall(r"`([^`\n]+)`", prose(page))
     return {word for span in spans for word in re.findall(r"\w+", span)}
 
@@ -147,7 +147,7 @@ def test_the_state_diagram_is_the_lifecycle() -> None:
 
 
 def commands(group: Any, *path: str) -> Iterator[str]:
-    """Every command, and those of its own that it has."""
+    """Every command, with its subcommands."""
     yield " ".join(("onefold", *path))
     for name, command in getattr(group, "commands", {}).items():
         yield from commands(command, *path, name)
