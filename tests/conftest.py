@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from tests.fixtures.soak import SOAK
 
-pytest_plugins = ["tests.fixtures.not_run", "tests.fixtures.postgres"]
+pytest_plugins = ["tests.fixtures.migrated", "tests.fixtures.not_run", "tests.fixtures.postgres"]
 
 # No deadline per example: two busy cores make honest examples slow, and pytest-timeout is there.
 settings.register_profile("test", max_examples=25, stateful_step_count=30, deadline=None)

@@ -8,10 +8,20 @@ import pytest
 from onefold import Onefold
 from tests.faults.callers import Caller, Colour
 from tests.faults.proxy import Proxy
+from tests.fixtures.migrated import new_schema
 from tests.fixtures.place import postgres_place
 from tests.fixtures.shards import empty
 
-__all__ = ["colour", "empty", "make_caller", "migrated", "observer", "postgres_place", "proxy"]
+__all__ = [
+    "colour",
+    "empty",
+    "make_caller",
+    "migrated",
+    "new_schema",
+    "observer",
+    "postgres_place",
+    "proxy",
+]
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -30,11 +40,9 @@ def proxy(postgres_url: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def migrated(postgres_url: str, postgres_schema: str) -> str:
+def migrated(migrated_schema: str) -> str:
     """The name of a schema that has our tables."""
-    with Onefold(postgres_url, schema=postgres_schema) as onefold:
-        onefold.migrate()
-    return postgres_schema
+    return migrated_schema
 
 
 @pytest.fixture
