@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bench.payloads import KIND, encode, payloads
 from onefold import Onefold
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -16,14 +16,14 @@ from starlette.routing import Route
 from bench import sqlite_stage, stage
 from bench.contestants import http_client
 from onefold import Onefold
-from onefold.surfaces.starlette import Idempotency, Once
+from onefold.web.starlette import Idempotency, Once
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from bench.stopwatch import Stopwatch
     from bench.values import Order
-    from onefold.surfaces.http.policy import PolicyOptions
+    from onefold.web.idempotency.policy import PolicyOptions
 
     Asks = Callable[[Order, Stopwatch, http_client.App], Awaitable[None]]
 

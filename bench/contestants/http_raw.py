@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from bench import sqlite_stage, stage
 from bench.contestants import http_client
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
 
 if TYPE_CHECKING:
     import sqlite3

@@ -16,7 +16,7 @@ import psycopg
 
 from bench import stage
 from bench.payloads import KIND, batches, encode, payloads
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

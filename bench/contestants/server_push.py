@@ -74,7 +74,7 @@ async def _post_all(session: aiohttp.ClientSession, endpoint: int, body: bytes, 
 
 def _publish(order: Order, url: str, endpoint: int) -> None:
     """A paused queue with all jobs in it."""
-    from onefold.model.served_queue import QueueConfiguration
+    from onefold.model.queue import QueueConfiguration
 
     with Onefold(url) as onefold:
         address = f"http://127.0.0.1:{endpoint}/hook"

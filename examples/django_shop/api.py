@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from examples.django_shop import orders
-from onefold.surfaces.django import Idempotency
+from onefold.django import Idempotency
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,14 +8,14 @@ from django.conf import settings
 from django.db import connection
 
 from examples.django_shop import orders
-from onefold.surfaces.django import get_onefold
-from onefold.surfaces.webhooks import StandardWebhooks, Webhook
-from onefold.surfaces.webhooks.django import receives
+from onefold.django import get_onefold
+from onefold.django.webhooks import receives
+from onefold.web.webhooks import StandardWebhooks, Webhook
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
-    from onefold.surfaces.webhooks import Received
+    from onefold.web.webhooks import Received
 
 payments = Webhook(
     get_onefold(),

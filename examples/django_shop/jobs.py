@@ -6,7 +6,7 @@ from django.db import connection
 
 from examples.django_shop.models import Mail
 from onefold import Run  # noqa: TC001 - a declared job reads its annotations
-from onefold.surfaces.django import get_onefold
+from onefold.django import get_onefold
 
 
 @get_onefold().job(kind="django_shop.mail")

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from examples.django_shop import orders
 from examples.django_shop.api import idempotency
-from onefold.surfaces.django import form_keys, session_of
-from onefold.surfaces.forms import Form
+from onefold.django import form_keys, session_of
+from onefold.web.forms import Form
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -32,14 +32,14 @@ USE_TZ = True
 
 INSTALLED_APPS = [
     "django.contrib.sessions",
-    "onefold.surfaces.django",
+    "onefold.django",
     "examples.django_shop",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     # Before middleware that reads the body, such as the next one.
-    "onefold.surfaces.django.IdempotencyMiddleware",
+    "onefold.django.IdempotencyMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
 ]
 ROOT_URLCONF = "examples.django_shop.urls"

@@ -8,7 +8,7 @@ from fastapi import Depends, FastAPI, Header, HTTPException
 from pydantic import BaseModel, Field
 
 from examples.shop import orders
-from onefold.surfaces.fastapi import Once  # noqa: TC001 - FastAPI reads it
+from onefold.web.fastapi import Once  # noqa: TC001 - FastAPI reads it
 
 if TYPE_CHECKING:
     from examples.shop.shop import Shop

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from examples.shop import orders
-from onefold.surfaces.webhooks import Received, StandardWebhooks, Webhook
-from onefold.surfaces.webhooks.fastapi import receives
+from onefold.web.fastapi import receives
+from onefold.web.webhooks import Received, StandardWebhooks, Webhook
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -11,9 +11,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.templating import Jinja2Templates
 
 from examples.shop import orders
-from onefold.surfaces import forms
-from onefold.surfaces.fastapi import Once  # noqa: TC001 - FastAPI reads it
-from onefold.surfaces.forms.jinja import add_form_keys
+from onefold.web import forms
+from onefold.web.fastapi import Once  # noqa: TC001 - FastAPI reads it
+from onefold.web.forms.jinja import add_form_keys
 
 if TYPE_CHECKING:
     from examples.shop.shop import Shop

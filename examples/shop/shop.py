@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from examples.shop import orders
 from onefold import Onefold, Run
-from onefold.surfaces.fastapi import Idempotency
+from onefold.web.fastapi import Idempotency
 
 if TYPE_CHECKING:
     from examples.shop.settings import Settings

@@ -47,31 +47,28 @@ from onefold.errors import (
 )
 from onefold.job import Call, DeclaredJob, Enqueuer
 from onefold.model.api_key import Admission, ApiKey, NewApiKey
-from onefold.model.delivery import Beat, Delivery, Ended
-from onefold.model.doubt import Done, NotDone
-from onefold.model.history import Attempt
+from onefold.model.delivery import Delivery, Ended, Heartbeat
+from onefold.model.insert_once import Existing, Inserted, is_unique_violation
 from onefold.model.job import (
+    Attempt,
     Duplicates,
     Enqueued,
     EnqueuedMany,
     Job,
+    JobPage,
     NewJob,
-    Page,
     Suppressed,
 )
+from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit, Rate
-from onefold.model.natural import Existing, Inserted
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
-from onefold.model.queue import Outlook, QueueSettings
-from onefold.model.retention import Retention
+from onefold.model.queue import Outlook, QueueConfiguration, QueueCounts, QueueSettings, ServedQueue
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
-from onefold.model.served_queue import QueueConfiguration, QueueCounts, ServedQueue
 from onefold.model.step import Step
-from onefold.model.stored_key import KeyPage, StoredKey
+from onefold.model.stored_key import HeldJob, KeyHolder, KeyPage, StoredKey, Why
 from onefold.model.unique import Unique
-from onefold.model.violation import is_unique_violation
-from onefold.model.why import HeldJob, Holder, Why
+from onefold.model.verify import Done, NotDone
 from onefold.operations.endings import Rescued, RescuedJob
 from onefold.operations.maintenance import Erased, Pruned
 from onefold.operations.queues import TakenUnderControl
@@ -84,7 +81,6 @@ __all__ = [
     "AlreadyEnqueued",
     "ApiKey",
     "Attempt",
-    "Beat",
     "Bury",
     "Busy",
     "Call",
@@ -109,14 +105,16 @@ __all__ = [
     "Exponential",
     "Fixed",
     "Gone",
+    "Heartbeat",
     "HeldJob",
-    "Holder",
     "Inserted",
     "InvalidInput",
     "Job",
     "JobFailed",
     "JobNotFound",
+    "JobPage",
     "JobTimeout",
+    "KeyHolder",
     "KeyPage",
     "KeyReused",
     "LeaseLost",
@@ -130,7 +128,6 @@ __all__ = [
     "OutcomeUnknown",
     "Outlook",
     "OutsideTransactionWarning",
-    "Page",
     "Payload",
     "ProcessDied",
     "Pruned",

@@ -23,15 +23,15 @@ from onefold.cron import Crons, Scheduling
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
 from onefold.declaring import Declaring
-from onefold.effects.inspection import StepCalls
+from onefold.effects.step_admin import StepCalls
 from onefold.errors import InvalidInput
 from onefold.job import Registry
-from onefold.model import given, names
-from onefold.model.identity import shard_count
-from onefold.model.moment import span, to_micros
+from onefold.model import checks
+from onefold.model.ids import shard_count
 from onefold.model.queue import QueueLimits, queue_limits
-from onefold.worker.running import run_until_signal
+from onefold.model.timestamps import span, to_micros
 from onefold.worker.settings import WorkerOptions, worker_settings
+from onefold.worker.signals import run_until_signal
 from onefold.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from onefold.calls.hooks import Hooks
     from onefold.databases import Clock, Database
     from onefold.model.event import Listener
+    from onefold.model.lifecycle import Retention
     from onefold.model.limit import Limit
-    from onefold.model.retention import Retention
     from onefold.model.retry import Backoff
     from onefold.model.schedule import Schedule
     from onefold.operations.migrations import Migration
@@ -111,15 +111,15 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
         `notify=False` leaves NOTIFY out, for two-phase transactions, which PostgreSQL does not let
         have any: workers then find what is due by looking for it.
         """
-        names.schema(schema, "schema")
+        checks.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
         if clock is not None and not callable(clock):
             raise InvalidInput("clock", f"must be a function that gives a datetime, got {clock!r}")
         if shards is not None:
             shard_count(shards)
         if prepared_statements is not None:
-            given.flag(prepared_statements, "prepared_statements")
-        given.flag(notify, "notify")
+            checks.flag(prepared_statements, "prepared_statements")
+        checks.flag(notify, "notify")
         ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
         opened = partial(
             open_database,
@@ -186,7 +186,7 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
         Workers store it when they start. The schedule is called like the job's kind, unless it has
         a name of its own. `report.call("eu")` gives arguments to a job that takes any.
         """
-        given.options(options, DeclaredOptions.__optional_keys__)
+        checks.options(options, DeclaredOptions.__optional_keys__)
         return Scheduling(
             cron,
             name=name,
@@ -209,7 +209,7 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
 
     def tenant(self, name: str) -> Tenant:
         """The same for one owner of keys."""
-        return Tenant(self._conductor, names.key(name, "tenant"))
+        return Tenant(self._conductor, checks.key(name, "tenant"))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Tell `listener` what happens here and to tenants, as values of `onefold.events`.

@@ -30,8 +30,7 @@ from msgspec import inspect as shapes
 
 from onefold.effects.run import Run
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model.canonical import is_object
-from onefold.model.convert import from_json, is_model, to_json
+from onefold.model.json_text import from_json, is_model, is_object, to_json
 from onefold.model.outcome import Outcome
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@
 from onefold.calls.lock import AsyncLock, Lock
 from onefold.calls.once import AsyncOnce, Once, OnceClaim
 from onefold.errors import Busy
-from onefold.model.claim import Answer, Claim, Mismatch, Replay, Unknown, Won
-from onefold.model.doubt import Done, NotDone
+from onefold.model.claim import Claim, ClaimAnswer, Mismatch, Replay, Unknown, Won
+from onefold.model.verify import Done, NotDone
 
 __all__ = [
-    "Answer",
     "AsyncLock",
     "AsyncOnce",
     "Busy",
     "Claim",
+    "ClaimAnswer",
     "Done",
     "Lock",
     "Mismatch",

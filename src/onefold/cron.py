@@ -10,7 +10,7 @@ from onefold.calls.schedules import DeclaredOptions, wished
 from onefold.errors import InvalidInput
 from onefold.job import Call, DeclaredJob, JobFunction
 from onefold.model.job import NewJob
-from onefold.model.schedule import Wish, first_tick
+from onefold.model.schedule import ScheduleSettings, first_tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -30,7 +30,7 @@ J = TypeVar("J", bound=Job)
 class Declared(msgspec.Struct, frozen=True):
     """A schedule that code declares, and the declaration of its job."""
 
-    wish: Wish
+    wish: ScheduleSettings
     job: Any
 
 
@@ -47,11 +47,11 @@ class Crons:
         return tuple(self._declared)
 
     @property
-    def wishes(self) -> list[Wish]:
+    def wishes(self) -> list[ScheduleSettings]:
         """What is to be stored, in an order that all processes have in common."""
         return [self._declared[name].wish for name in sorted(self._declared)]
 
-    def add(self, wish: Wish, job: Declaration) -> None:
+    def add(self, wish: ScheduleSettings, job: Declaration) -> None:
         """A name has one schedule. The same job declared anew, as by a reload, replaces its own."""
         known = self._declared.get(wish.name)
         if known is not None and (known.wish.kind != wish.kind or known.job is job):
@@ -110,7 +110,7 @@ class Scheduling:
         self._crons.add(self._wish(new_job), job.declaration)
         return job
 
-    def _wish(self, new_job: NewJob) -> Wish:
+    def _wish(self, new_job: NewJob) -> ScheduleSettings:
         name = new_job.kind if self._name is None else self._name
         return wished("", name, self._cron, new_job, self._options, declared=True)
 

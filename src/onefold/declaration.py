@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 from onefold.arguments import Arguments, Result
 from onefold.calls.defaults import Said
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
-from onefold.model import given, names
-from onefold.model.convert import to_json
+from onefold.model import checks
 from onefold.model.job import DEFAULT_QUEUE, NewJob
+from onefold.model.json_text import to_json
 from onefold.model.limit import group_key
-from onefold.model.request import prepare
-from onefold.model.rules import ErrorRule, ErrorRules, error_rules
+from onefold.model.new_job import prepare
+from onefold.model.outcome import ErrorRule, ErrorRules, error_rules
 from onefold.model.unique import Unique, field_at, field_path
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onefold.calls.jobs import EnqueueOptions
     from onefold.model.job import Job, Json, KeyRule, UniqueWhile
-    from onefold.model.retention import Retention
+    from onefold.model.lifecycle import Retention
     from onefold.model.retry import Backoff
 
 Isolation: TypeAlias = Literal["thread", "process"]
@@ -68,7 +68,7 @@ class Declaration:
 
     def __init__(self, function: Callable[..., Any], options: DeclareOptions) -> None:
         """Everything that can be wrong with a declaration is refused here."""
-        given.options(options, DeclareOptions.__optional_keys__)
+        checks.options(options, DeclareOptions.__optional_keys__)
         self.function: Callable[..., Any] = _function(function)
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self.kind: str = _kind(function, options.get("kind"))
@@ -77,7 +77,7 @@ class Declaration:
         self.on_dead: Callable[[Job], Any] | None = options.get("on_dead")
         if self.on_dead is not None and not callable(self.on_dead):
             raise InvalidInput("on_dead", f"must be a function of a job, got {self.on_dead!r}")
-        self.stores_result: bool = given.flag(options.get("store_result", False), "store_result")
+        self.stores_result: bool = checks.flag(options.get("store_result", False), "store_result")
         self.rules: ErrorRules = error_rules(
             *(options.get(name, ()) for name in ("retry_on", "bury_on", "done_on"))
         )
@@ -188,7 +188,7 @@ def _function(function: Any) -> Callable[..., Any]:
 def _kind(function: Callable[..., Any], kind: str | None) -> str:
     if kind is None and function.__name__ == "<lambda>":
         raise InvalidInput("kind", "must be given for a lambda, which has no name")
-    return names.name(function.__name__ if kind is None else kind, "kind")
+    return checks.name(function.__name__ if kind is None else kind, "kind")
 
 
 def _ignores_extra(options: Mapping[str, Any]) -> bool:

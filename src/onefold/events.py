@@ -11,15 +11,13 @@ from onefold.model.event import (
     LeasesExpired,
     Listener,
     Redelivered,
-    WriteFenced,
-)
-from onefold.model.webhook_event import (
     WebhookAlarm,
     WebhookDuplicate,
     WebhookEvent,
     WebhookOutcome,
     WebhookReceived,
     WebhookRejected,
+    WriteFenced,
 )
 
 __all__ = [

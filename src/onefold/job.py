@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ru
 
 from onefold.calls.jobs import CallOptions, EnqueueOptions, JobCalls
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
-from onefold.model import given
-from onefold.model.awaited import reading
+from onefold.model import checks
 from onefold.model.job import NewJob
-from onefold.model.request import prepare
+from onefold.model.job_result import reading
+from onefold.model.new_job import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -145,7 +145,7 @@ class Enqueuer(Generic[P, R_co]):
 
         `using(unique_key=None)` switches a declared key off.
         """
-        given.options(options, EnqueueOptions.__optional_keys__)
+        checks.options(options, EnqueueOptions.__optional_keys__)
         merged: EnqueueOptions = {**self._options, **options}
         return Enqueuer(self._declaration, self._calls, self._now, merged)
 
@@ -174,7 +174,7 @@ class Enqueuer(Generic[P, R_co]):
         }
         new_jobs: list[NewJob] = []
         kind = self._declaration.kind
-        for item, call in enumerate(given.listed(calls, "calls", f"{kind}.call(…)")):
+        for item, call in enumerate(checks.listed(calls, "calls", f"{kind}.call(…)")):
             if not isinstance(call, Call) or call.declaration is not self._declaration:
                 raise InvalidInput("calls", f"must hold {kind}.call(…), got {call!r}", item=item)
             try:

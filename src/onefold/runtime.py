@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from onefold.databases import Build, Store, Transact
 from onefold.databases.batching import Item
-from onefold.databases.transactions import (
+from onefold.databases.handler_transaction import (
     HandlerTransaction,
     abegin,
     begin,
@@ -38,7 +38,7 @@ from onefold.databases.transactions import (
     refuse_thread_bound,
 )
 from onefold.errors import UsageError
-from onefold.operations.run import run, run_async
+from onefold.operations.statement import run, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

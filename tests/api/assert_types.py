@@ -11,8 +11,8 @@ from onefold import (
     EnqueuedMany,
     Enqueuer,
     Job,
+    JobPage,
     Onefold,
-    Page,
     Payload,
     Run,
     Schedule,
@@ -22,8 +22,8 @@ from onefold import (
     Within,
 )
 from onefold.calls.lock import AsyncLock, Lock
-from onefold.claims import Answer, Busy, Claim, Mismatch, OnceClaim, Replay, Unknown, Won
-from onefold.model.delivery import Beat, Ended
+from onefold.claims import Busy, Claim, ClaimAnswer, Mismatch, OnceClaim, Replay, Unknown, Won
+from onefold.model.delivery import Ended, Heartbeat
 from onefold.model.job import Duplicates
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def jobs(onefold: Onefold, new: list[NewJob]) -> None:
     assert_type(many[0], Enqueued)
     assert_type([one.id for one in many], list[str])
     assert_type(onefold.get("id"), Job | None)
-    page = assert_type(onefold.find(status="dead", limit=5), Page)
+    page = assert_type(onefold.find(status="dead", limit=5), JobPage)
     assert_type([job.kind for job in page], list[str])
     assert_type(page.next, str | None)
     assert_type(onefold.cancel("id"), bool)
@@ -59,7 +59,7 @@ async def awaited(onefold: Onefold, new: list[NewJob]) -> None:
     assert_type(await onefold.aenqueue("email"), Enqueued)
     assert_type(await onefold.aenqueue_many(new), EnqueuedMany)
     assert_type(await onefold.aget("id"), Job | None)
-    assert_type(await onefold.afind(), Page)
+    assert_type(await onefold.afind(), JobPage)
     async with onefold as entered:
         assert_type(entered, Onefold)
 
@@ -88,7 +88,7 @@ def deliveries(onefold: Onefold) -> None:
     assert_type(onefold.engine.finish(taken, results={"id": 1}), list[Ended])
     named: list[Delivery] = []
     assert_type(onefold.engine.retry(named, after=SECOND), list[Ended])
-    assert_type(onefold.engine.heartbeat(taken, lease=SECOND), list[Beat])
+    assert_type(onefold.engine.heartbeat(taken, lease=SECOND), list[Heartbeat])
     ended, more = onefold.engine.finish_and_take(taken, worker="w", lease=SECOND)
     assert_type(ended, list[Ended])
     assert_type(more, list[Job])
@@ -103,7 +103,7 @@ def job(found: Job) -> None:
 
 def claims(onefold: Onefold) -> str:
     """An answer is one of five, and a match over them is complete."""
-    answer = assert_type(onefold.claim("import", "k"), Answer)
+    answer = assert_type(onefold.claim("import", "k"), ClaimAnswer)
     match answer:
         case Won(claim):
             assert_type(claim, Claim)

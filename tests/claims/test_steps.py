@@ -19,11 +19,11 @@ from onefold import (
     UsageError,
 )
 from onefold.claims import Claim, Done, NotDone, Won
-from onefold.databases.transactions import begin
+from onefold.databases.handler_transaction import begin
 from onefold.model.claim import Takeover
 from onefold.operations import claims, maintenance
 from onefold.operations.statement import Operation, Sql, Statement
-from onefold.surfaces.steps import RequestSteps
+from onefold.web.idempotency.request_steps import RequestSteps
 from tests.effects.deliveries import Effect
 from tests.fixtures.colours import Clock, Colour, Coloured, Store
 

@@ -7,7 +7,7 @@ import pytest
 
 from onefold import Onefold
 from onefold.claims import Won
-from onefold.surfaces.steps import RequestSteps
+from onefold.web.idempotency.request_steps import RequestSteps
 from tests.fixtures.colours import Clock
 
 LEASE = timedelta(seconds=60)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from onefold.cli.demo.facts import PromiseBroken
-from onefold.cli.demo.stage import Stage
+from onefold.cli.demo.command import DemoOutput
+from onefold.cli.demo.processes import PromiseBroken
 from tests.cli.conftest import Run
 
 
@@ -76,6 +76,6 @@ def test_the_demo_leaves_nothing_behind(onefold_command: Run, tmp_path: Path) ->
 
 def test_a_fact_that_does_not_hold_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(PromiseBroken, match="water is dry"):
-        Stage().fact("water is dry", holds=False)
+        DemoOutput().fact("water is dry", holds=False)
 
     assert capsys.readouterr().out == ""

@@ -7,8 +7,8 @@ import pytest
 
 from onefold import Onefold
 from onefold.claims import Replay, Won
-from onefold.surfaces.http.answer import from_stored
-from onefold.surfaces.steps import RequestSteps
+from onefold.web.http import from_stored
+from onefold.web.idempotency.request_steps import RequestSteps
 from tests.cli.test_operators import Operate, operate, read
 from tests.fixtures.place import Place
 

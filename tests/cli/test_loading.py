@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from onefold import InvalidInput, Onefold, UsageError
-from onefold.cli.loading import load_app
+from onefold.cli.app_loader import load_app
 
 SHOP = """
 from onefold import Onefold

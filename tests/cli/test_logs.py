@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from onefold.cli.logs import JsonFormatter
-from onefold.worker.lines import TextFormatter
+from onefold.worker.job_log import TextFormatter
 
 
 def record(message: str = "hello %s", *args: object, **extra: Any) -> logging.LogRecord:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from onefold import InvalidInput
-from onefold.cli import written
+from onefold.cli import parsers
 from onefold.worker.settings import read_queues
 
 
@@ -20,13 +20,13 @@ from onefold.worker.settings import read_queues
     ],
 )
 def test_a_duration_is_a_number_with_a_unit(text: str, seconds: float) -> None:
-    assert written.duration(text, "lease") == timedelta(seconds=seconds)
+    assert parsers.duration(text, "lease") == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "s", "-5s", "5 weeks", "1e3", "5s5s", "999999999999d"])
 def test_what_is_no_duration_is_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        written.duration(text, "lease")
+        parsers.duration(text, "lease")
 
     assert caught.value.field == "lease"
 
@@ -34,8 +34,8 @@ def test_what_is_no_duration_is_refused_by_name(text: str) -> None:
 def test_a_moment_is_a_day_or_a_time_in_utc_unless_it_says_otherwise() -> None:
     berlin = timezone(timedelta(hours=2))
 
-    assert written.moment("2026-03-29", "ended_from") == datetime(2026, 3, 29, tzinfo=UTC)
-    assert written.moment("2026-03-29T12:00:00+02:00", "ended_from") == datetime(
+    assert parsers.moment("2026-03-29", "ended_from") == datetime(2026, 3, 29, tzinfo=UTC)
+    assert parsers.moment("2026-03-29T12:00:00+02:00", "ended_from") == datetime(
         2026, 3, 29, 12, tzinfo=berlin
     )
 
@@ -43,19 +43,19 @@ def test_a_moment_is_a_day_or_a_time_in_utc_unless_it_says_otherwise() -> None:
 def test_a_moment_may_be_so_long_ago() -> None:
     before = datetime.now(UTC)
 
-    found = written.moment("2h", "ended_from")
+    found = parsers.moment("2h", "ended_from")
 
     assert before <= found + timedelta(hours=2) <= datetime.now(UTC)
 
 
 def test_a_moment_too_long_ago_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="ended_from is before the year 1"):
-        written.moment("9999999d", "ended_from")
+        parsers.moment("9999999d", "ended_from")
 
 
 def test_what_is_no_moment_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="ended_from must be a moment"):
-        written.moment("yesterday", "ended_from")
+        parsers.moment("yesterday", "ended_from")
 
 
 def test_queues_are_names_some_with_a_number() -> None:

@@ -25,7 +25,7 @@ from onefold.claims import Mismatch, Replay, Won
 from onefold.client import NotAuthorized, QueueNotFound
 from onefold.client.flows import jobs as job_flows
 from onefold.server import create_app
-from onefold.server.settings import ServerSettings
+from onefold.server.app import ServerSettings
 from tests.client.conftest import Connect
 from tests.client.running import running
 

@@ -19,7 +19,7 @@ from onefold.client.flows.events import Ear, Heard, Open, Read, listen
 from onefold.client.patience import Patience
 from onefold.errors import UsageError
 from onefold.server import create_app
-from onefold.server.settings import ServerSettings
+from onefold.server.app import ServerSettings
 from tests.client.conftest import Connect
 from tests.client.running import running
 from tests.client.scripted import Act, Close, Cut, Scripted, Silence, answer, problem

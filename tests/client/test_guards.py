@@ -21,7 +21,7 @@ from onefold import (
 from onefold.client import AsyncClient, Client
 from onefold.errors import UsageError
 from onefold.server import create_app
-from onefold.server.settings import ServerSettings
+from onefold.server.app import ServerSettings
 from tests.client.running import running
 
 LEASE = timedelta(seconds=60)

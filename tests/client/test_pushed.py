@@ -10,7 +10,7 @@ import pytest
 from onefold import Bury, Defer, Onefold
 from onefold.client import Client, PushedJob, Receiver
 from onefold.server import create_app
-from onefold.server.settings import ServerSettings
+from onefold.server.app import ServerSettings
 from tests.client.running import running, running_wsgi
 from tests.kill.workers import until
 

@@ -13,9 +13,8 @@ import pytest
 from onefold import Bury, Busy, Cancel, Defer, Onefold, OutcomeUnknown, Retry
 from onefold.client import AsyncClient, Client, PushedJob, Receiver
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import sign
+from onefold.web.http import HttpRequest, HttpResponse
+from onefold.web.webhooks import sign
 from tests.client.running import running_wsgi
 from tests.client.scripted import Asked, Scripted, answer, problem, refusing
 
@@ -40,9 +39,9 @@ def body_of(**members: Any) -> bytes:
     return json.dumps({**job, **members}).encode()
 
 
-def signed(body: bytes, *, secret: str = SECRET, job_id: str = JOB) -> Request:
+def signed(body: bytes, *, secret: str = SECRET, job_id: str = JOB) -> HttpRequest:
     headers = sign(secret, id=job_id, body=body, now=datetime.now(UTC))
-    return Request(method="POST", path="/jobs", headers=headers)
+    return HttpRequest(method="POST", path="/jobs", headers=headers)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -75,7 +74,7 @@ class Endpoint:
     async def _ahandle(self, job: PushedJob) -> Any:
         return self._handle(job)
 
-    def send(self, **members: Any) -> Answer:
+    def send(self, **members: Any) -> HttpResponse:
         """A push, answered."""
         body = body_of(**members)
         request = signed(body)
@@ -106,7 +105,7 @@ def paid(_: PushedJob) -> dict[str, int]:
     return {"paid": 1}
 
 
-def header(told: Answer, name: str) -> str | None:
+def header(told: HttpResponse, name: str) -> str | None:
     return {key.lower(): value for key, value in told.headers}.get(name.lower())
 
 
@@ -230,11 +229,13 @@ def test_a_delivery_beside_one_at_work_is_told_to_come_later(
         signed(body_of(), secret="whsec_" + "d3Jvbmch" * 4),
         signed(body_of() + b" "),
         signed(body_of(), job_id="msg_1"),
-        Request(method="POST", path="/jobs"),
+        HttpRequest(method="POST", path="/jobs"),
     ],
     ids=["secret", "body", "another id", "none"],
 )
-def test_what_is_not_signed_by_the_server_is_not_run(onefold: Onefold, request_: Request) -> None:
+def test_what_is_not_signed_by_the_server_is_not_run(
+    onefold: Onefold, request_: HttpRequest
+) -> None:
     endpoint = Endpoint("sync", dedupe=onefold)
 
     told = endpoint.receiver.check(request_, body_of())

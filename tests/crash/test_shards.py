@@ -9,7 +9,7 @@ import pytest
 
 from onefold import Onefold
 from onefold.model.claim import ClaimKey
-from onefold.model.identity import hash12
+from onefold.model.ids import hash12
 from tests.crash.enqueueing import EnqueueBatch, EnqueueRefused, Publish
 from tests.crash.scenario import Scenario
 from tests.crash.test_every_statement import die_and_come_through

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from onefold.model.moment import to_micros
+from onefold.model.timestamps import to_micros
 from tests.fixtures.place import Place
 
 

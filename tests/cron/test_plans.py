@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from onefold import InvalidInput, NewJob, Unique
 from onefold.errors import ConflictingOptions
-from onefold.model.moment import LATEST, MICROSECOND, to_micros
-from onefold.model.options import read_options
+from onefold.model.job_options import read_options
 from onefold.model.schedule import (
     Broken,
     CatchUp,
@@ -27,6 +26,7 @@ from onefold.model.schedule import (
     tick_key,
     wish,
 )
+from onefold.model.timestamps import LATEST, MICROSECOND, to_micros
 
 START = to_micros(datetime(2026, 3, 1, tzinfo=UTC), "start")
 MINUTE = timedelta(minutes=1) // MICROSECOND

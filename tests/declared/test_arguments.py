@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from onefold import Defer, InvalidInput, Retry
 from onefold.arguments import Arguments, Result
-from onefold.model.convert import to_json
+from onefold.model.json_text import to_json
 
 if TYPE_CHECKING:
     import fractions

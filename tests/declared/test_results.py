@@ -28,7 +28,7 @@ from onefold import (
     Unique,
     UsageError,
 )
-from onefold.model.awaited import reading
+from onefold.model.job_result import reading
 
 if TYPE_CHECKING:
     from onefold.job import JobFunction

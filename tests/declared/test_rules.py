@@ -17,7 +17,7 @@ from onefold import (
     Retry,
     is_unique_violation,
 )
-from onefold.model.rules import ErrorRules, error_rules
+from onefold.model.outcome import ErrorRules, error_rules
 
 BUSY = Busy(key="k", retry_after=timedelta(seconds=1))
 

@@ -27,7 +27,7 @@ from psycopg import sql
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-from onefold.surfaces.django import get_onefold
+from onefold.django import get_onefold
 from tests.docs.pages import PAGES, ROOT, blocks, name_of
 from tests.fixtures.colours import Store
 from tests.fixtures.django_connections import add_database, database_settings, remove_database

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from onefold import Onefold
-from onefold.databases.sqlite import SqliteDatabase
-from onefold.databases.transactions import abegin, begin
+from onefold.databases.handler_transaction import abegin, begin
+from onefold.databases.sqlite.database import SqliteDatabase
 
 
 @pytest.fixture

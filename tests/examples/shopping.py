@@ -17,7 +17,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from onefold.surfaces.webhooks import sign
+from onefold.web.webhooks import sign
 from tests.fixtures.place import Place
 
 AT_ONCE = 8

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 from onefold import Defer, Job, Onefold, Run
-from onefold.databases.transactions import abegin, begin
+from onefold.databases.handler_transaction import abegin, begin
 from tests.effects.deliveries import ColouredRun
 from tests.faults.callers import Colour
 from tests.faults.servers import until, url_as

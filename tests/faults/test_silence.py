@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onefold import Onefold
-from onefold.databases.postgres import bell
+from onefold.databases.postgres import notify
 from onefold.databases.postgres.database import PostgresDatabase
 from tests.faults.callers import Colour
 from tests.faults.proxy import Proxy
@@ -22,8 +22,8 @@ NEVER = timedelta(minutes=10)
 def test_a_listener_that_hears_nothing_is_renewed(
     proxy: Proxy, postgres_url: str, migrated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bell, "CHECK", 0.2)
-    monkeypatch.setattr(bell, "ANSWER", 1.0)
+    monkeypatch.setattr(notify, "CHECK", 0.2)
+    monkeypatch.setattr(notify, "ANSWER", 1.0)
 
     async def play(other: Onefold) -> None:
         async with Onefold(proxy.url, schema=migrated) as onefold:
@@ -45,8 +45,8 @@ def test_a_listener_that_hears_nothing_is_renewed(
 def test_a_worker_that_stops_leaves_no_question_to_a_silent_server(
     proxy: Proxy, migrated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bell, "CHECK", 0.05)
-    monkeypatch.setattr(bell, "ANSWER", 600.0)
+    monkeypatch.setattr(notify, "CHECK", 0.05)
+    monkeypatch.setattr(notify, "ANSWER", 600.0)
 
     async def play() -> None:
         async with Onefold(proxy.url, schema=migrated) as onefold:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine
 
-from onefold.surfaces.forms import FormKeys
 from onefold.testing.clock import Clock
+from onefold.web.forms import FormKeys
 from tests.fixtures.browser import browser, visitor
 from tests.fixtures.colours import Dialect, Store, store
 from tests.forms.shop import Shop

@@ -15,9 +15,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from onefold import Onefold
-from onefold.surfaces.forms import Form, FormKeys, NoStore
-from onefold.surfaces.forms.jinja import add_form_keys
-from onefold.surfaces.starlette import Idempotency, Once
+from onefold.web.forms import Form, FormKeys, NoStore
+from onefold.web.forms.jinja import add_form_keys
+from onefold.web.starlette import Idempotency, Once
 
 SECRET = "a secret of the shop's own"
 PAGES = {

@@ -8,9 +8,9 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import Engine, text
 
-from onefold.surfaces.flask import Idempotency, Once
-from onefold.surfaces.forms import Form, FormKeys, WsgiNoStore
-from onefold.surfaces.forms.jinja import add_form_keys
+from onefold.web.flask import Idempotency, Once
+from onefold.web.forms import Form, FormKeys, WsgiNoStore
+from onefold.web.forms.jinja import add_form_keys
 from tests.fixtures.colours import Store
 from tests.forms.conftest import SECRET
 from tests.forms.html import value

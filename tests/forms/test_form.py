@@ -6,13 +6,13 @@ from urllib.parse import urlencode
 import pytest
 
 from onefold import InvalidInput, UsageError
-from onefold.surfaces.forms import Form, FormKey, FormKeys
-from onefold.surfaces.forms.submitted import read_form
-from onefold.surfaces.http.body import digested
-from onefold.surfaces.http.fingerprint import fingerprint
-from onefold.surfaces.http.problem import Refused
-from onefold.surfaces.http.request import Request
 from onefold.testing.clock import Clock
+from onefold.web.forms import Form, FormKey, FormKeys
+from onefold.web.forms.form import read_form
+from onefold.web.http import HttpRequest
+from onefold.web.idempotency.body import digested
+from onefold.web.idempotency.fingerprint import fingerprint
+from onefold.web.problems import Refused
 
 URLENCODED = "application/x-www-form-urlencoded"
 
@@ -22,11 +22,11 @@ def form(keys: FormKeys) -> Form:
     return Form(keys, "order")
 
 
-def post(content_type: str = URLENCODED, key: str | None = None) -> Request:
+def post(content_type: str = URLENCODED, key: str | None = None) -> HttpRequest:
     headers = [("content-type", content_type)]
     if key is not None:
         headers.append(("idempotency-key", key))
-    return Request(method="POST", path="/orders", headers=tuple(headers))
+    return HttpRequest(method="POST", path="/orders", headers=tuple(headers))
 
 
 def read(form: Form, body: str = "", session: str | None = "a", key: str | None = None) -> object:
@@ -108,7 +108,7 @@ def test_h224_a_log_says_why_and_not_what(form: Form, caplog: pytest.LogCaptureF
     key = form.keys.issue("order", "b")
     caplog.clear()  # The first key that a process issues may have warned of caches.
 
-    with caplog.at_level("INFO", logger="onefold.surfaces"):
+    with caplog.at_level("INFO", logger="onefold.web"):
         read(form, urlencode({"onefold_key": key, "secret": "s3cret"}))
 
     assert caplog.messages == ["A key of the form order was refused: other session"]
@@ -131,7 +131,7 @@ def test_a_form_of_nothing_but_a_button_has_a_fingerprint(form: Form) -> None:
     assert fingerprint(post(), b"onefold_key=1", how) == fingerprint(post(), b"onefold_key=2", how)
 
 
-def multipart(boundary: str, content: bytes = b"%PDF") -> tuple[Request, bytes]:
+def multipart(boundary: str, content: bytes = b"%PDF") -> tuple[HttpRequest, bytes]:
     """An upload, as a browser sends it."""
     edge = b"--" + boundary.encode()
     body = b"\r\n".join(

@@ -9,7 +9,7 @@ from wsgiref.util import setup_testing_defaults
 import httpx
 import pytest
 
-from onefold.surfaces.forms import FormKeys, NoStore, WsgiNoStore, freshness
+from onefold.web.forms import FormKeys, NoStore, WsgiNoStore, no_store
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -119,9 +119,9 @@ def test_a_page_of_wsgi_without_a_key_is_left_alone() -> None:
 def test_h229_the_log_says_once_where_nothing_keeps_pages_out_of_caches(
     keys: FormKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
-    freshness._warn_once.cache_clear()
+    no_store._warn_once.cache_clear()
 
-    with caplog.at_level("WARNING", logger="onefold.surfaces"):
+    with caplog.at_level("WARNING", logger="onefold.web"):
         Context().run(keys.issue, "order", "a")
         Context().run(keys.issue, "order", "a")
 

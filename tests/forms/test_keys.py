@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.surfaces.forms import FormKey, FormKeys, RefusedKey
-from onefold.surfaces.forms.keys import SKEW
 from onefold.testing.clock import Clock
+from onefold.web.forms import FormKey, FormKeys, RefusedKey
+from onefold.web.forms.form_keys import SKEW
 from tests.forms.conftest import SECRET
 
 
@@ -151,7 +151,7 @@ def test_what_signs_is_the_secret_that_is_not_retired(keys: FormKeys, clock: Clo
 def test_a_key_of_a_later_version_is_not_guessed_at(
     keys: FormKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onefold.surfaces.forms.keys.VERSION", "2")
+    monkeypatch.setattr("onefold.web.forms.form_keys.VERSION", "2")
     key = keys.issue("order", "a")
     monkeypatch.undo()
 

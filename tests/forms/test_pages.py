@@ -5,14 +5,13 @@ from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
-from onefold.surfaces.forms import Entry, Form, FormKey, FormKeys, Submitted
-from onefold.surfaces.forms.pages import page
-from onefold.surfaces.http import problem
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.asked import Asked
-from onefold.surfaces.http.body import digested
-from onefold.surfaces.http.problem import Problem
-from onefold.surfaces.http.request import Request
+from onefold.web import problems
+from onefold.web.forms import Entry, Form, FormKey, FormKeys, Submitted
+from onefold.web.forms.pages import page
+from onefold.web.http import HttpRequest, HttpResponse
+from onefold.web.idempotency.body import digested
+from onefold.web.idempotency.exchange import KeyedRequest
+from onefold.web.problems import Problem
 from tests.forms.html import inputs, value
 
 HTML = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
@@ -20,33 +19,33 @@ URLENCODED = "application/x-www-form-urlencoded"
 ORDER = Submitted((Entry(name="onefold_key", value="K"), Entry(name="what", value="tea")))
 
 
-def post(content_type: str = URLENCODED, accept: str = HTML) -> Request:
+def post(content_type: str = URLENCODED, accept: str = HTML) -> HttpRequest:
     headers = (("content-type", content_type), ("accept", accept))
-    return Request(method="POST", path="/orders", query="from=home", headers=headers)
+    return HttpRequest(method="POST", path="/orders", query="from=home", headers=headers)
 
 
-def asked(fields: dict[str, str], accept: str = HTML) -> Asked:
-    return Asked(post(accept=accept), digested(urlencode(fields).encode()), None)
+def asked(fields: dict[str, str], accept: str = HTML) -> KeyedRequest:
+    return KeyedRequest(post(accept=accept), digested(urlencode(fields).encode()), None)
 
 
-def header(answer: Answer, name: str) -> str | None:
+def header(answer: HttpResponse, name: str) -> str | None:
     return dict(answer.headers).get(name)
 
 
 PROBLEMS: list[Callable[[], Problem]] = [
-    lambda: problem.in_progress(3),
-    lambda: problem.lease_lost(1),
-    lambda: problem.conflict_retry(1),
-    lambda: problem.unavailable(1),
-    lambda: problem.not_recorded(1),
-    problem.key_reused,
-    problem.key_expired,
-    problem.key_missing,
-    lambda: problem.key_invalid("is not valid here"),
-    problem.outcome_unknown,
-    problem.attempt_failed,
-    problem.response_not_kept,
-    lambda: problem.too_large(7),
+    lambda: problems.in_progress(3),
+    lambda: problems.lease_lost(1),
+    lambda: problems.conflict_retry(1),
+    lambda: problems.unavailable(1),
+    lambda: problems.not_recorded(1),
+    problems.key_reused,
+    problems.key_expired,
+    problems.key_missing,
+    lambda: problems.key_invalid("is not valid here"),
+    problems.outcome_unknown,
+    problems.attempt_failed,
+    problems.response_not_kept,
+    lambda: problems.too_large(7),
 ]
 
 
@@ -79,7 +78,7 @@ def test_a_page_can_be_read_by_everybody(make: Callable[[], Problem]) -> None:
 
 
 def test_the_wait_page_submits_the_same_again() -> None:
-    answer = page(problem.in_progress(1), ORDER)
+    answer = page(problems.in_progress(1), ORDER)
 
     assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
         ("onefold_key", "K"),
@@ -91,7 +90,7 @@ def test_the_wait_page_submits_the_same_again() -> None:
 
 
 def test_the_wait_page_looks_again_soon_though_a_lease_is_long() -> None:
-    answer = page(problem.in_progress(60), ORDER)
+    answer = page(problems.in_progress(60), ORDER)
 
     assert header(answer, "Retry-After") == "60"
     assert b",2000)</script>" in answer.body
@@ -99,13 +98,13 @@ def test_the_wait_page_looks_again_soon_though_a_lease_is_long() -> None:
 
 def test_the_wait_page_goes_where_the_form_went() -> None:
     # A form without an action is submitted to the URL of its page.
-    assert b"action" not in page(problem.in_progress(3), ORDER).body
+    assert b"action" not in page(problems.in_progress(3), ORDER).body
 
 
 def test_the_wait_page_of_files_asks_for_a_reload() -> None:
     form = Submitted((*ORDER.entries, Entry(name="scan", filename="a.pdf")), "multipart/form-data")
 
-    answer = page(problem.in_progress(3), form)
+    answer = page(problems.in_progress(3), form)
 
     assert inputs(answer.body) == []
     assert b"<script" not in answer.body
@@ -121,7 +120,7 @@ def test_h222_what_was_submitted_is_kept_in_order_and_whole() -> None:
         Entry(name="ü", value="ß"),
     )
 
-    answer = page(problem.key_reused(), Submitted(entries))
+    answer = page(problems.key_reused(), Submitted(entries))
 
     assert [(field["name"], field["value"]) for field in inputs(answer.body)] == [
         (entry.name, entry.value) for entry in entries
@@ -132,7 +131,7 @@ def test_h222_what_was_submitted_is_kept_in_order_and_whole() -> None:
 def test_h222_a_file_is_asked_for_again_by_its_name() -> None:
     entries = (Entry(name="scan", filename="tax & <more>.pdf"), Entry(name="photo", filename=""))
 
-    answer = page(problem.key_reused(), Submitted(entries, "multipart/form-data"))
+    answer = page(problems.key_reused(), Submitted(entries, "multipart/form-data"))
 
     scan, photo = inputs(answer.body)
     assert (scan["type"], scan["name"], "required" in scan) == ("file", "scan", True)
@@ -145,7 +144,7 @@ def test_h222_submitting_as_new_has_a_new_key_and_the_same_contents(keys: FormKe
     old = keys.issue("order", "a")
     form = Form(keys, "order")
 
-    answer = form.page(asked({"what": "coffee", "onefold_key": old}), problem.key_reused())
+    answer = form.page(asked({"what": "coffee", "onefold_key": old}), problems.key_reused())
 
     assert answer is not None
     assert answer.status == 422
@@ -162,7 +161,7 @@ def test_h225_a_form_that_was_open_too_long_keeps_what_was_entered(keys: FormKey
     form = Form(keys, "order")
     body = {"what": "coffee", "onefold_key": keys.issue("order", "a")}
 
-    answer = form.page(asked(body), problem.key_expired())
+    answer = form.page(asked(body), problems.key_expired())
 
     assert answer is not None
     assert answer.status == 400
@@ -174,7 +173,7 @@ def test_h224_a_refused_form_is_not_shown_again(keys: FormKeys) -> None:
     form = Form(keys, "order")
     body = {"what": "everything to Mallory", "onefold_key": "forged"}
 
-    answer = form.page(asked(body), problem.key_invalid("is not valid here"))
+    answer = form.page(asked(body), problems.key_invalid("is not valid here"))
 
     assert answer is not None
     assert answer.status == 400
@@ -185,14 +184,14 @@ def test_h224_a_refused_form_is_not_shown_again(keys: FormKeys) -> None:
 def test_h225_a_refused_visitor_is_led_to_where_the_form_is(keys: FormKeys) -> None:
     form = Form(keys, "order", url="/orders/new")
 
-    answer = form.page(asked({}), problem.key_missing())
+    answer = form.page(asked({}), problems.key_missing())
 
     assert answer is not None
     assert b'<a href="/orders/new">' in answer.body
 
 
 def test_an_outcome_that_is_unknown_offers_no_button() -> None:
-    answer = page(problem.outcome_unknown(), ORDER)
+    answer = page(problems.outcome_unknown(), ORDER)
 
     assert b"We are checking" in answer.body
     assert b"<form" not in answer.body
@@ -202,19 +201,19 @@ def test_an_outcome_that_is_unknown_offers_no_button() -> None:
 def test_h230_a_script_is_told_in_json(keys: FormKeys) -> None:
     form = Form(keys, "order")
 
-    assert form.page(asked({}, accept="application/json"), problem.key_reused()) is None
+    assert form.page(asked({}, accept="application/json"), problems.key_reused()) is None
 
 
 def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
-    def own(problem: Problem, request: Request, form: Submitted) -> Answer | None:
+    def own(problem: Problem, request: HttpRequest, form: Submitted) -> HttpResponse | None:
         if problem.code != "in_progress":
             return None
-        return Answer(409, (), f"Bitte warten: {form.values('what')[0]}".encode())
+        return HttpResponse(409, (), f"Bitte warten: {form.values('what')[0]}".encode())
 
     form = Form(keys, "order", page=own)
 
-    mine = form.page(asked({"what": "Tee"}), problem.in_progress(1))
-    ours = form.page(asked({"what": "Tee"}), problem.outcome_unknown())
+    mine = form.page(asked({"what": "Tee"}), problems.in_progress(1))
+    ours = form.page(asked({"what": "Tee"}), problems.outcome_unknown())
 
     assert mine is not None
     assert mine.body == b"Bitte warten: Tee"
@@ -225,13 +224,13 @@ def test_pages_can_be_an_applications_own(keys: FormKeys) -> None:
 def test_h224_an_applications_own_page_is_not_given_what_was_forged(keys: FormKeys) -> None:
     given: list[Submitted] = []
 
-    def own(problem: Problem, request: Request, form: Submitted) -> Answer | None:
+    def own(problem: Problem, request: HttpRequest, form: Submitted) -> HttpResponse | None:
         given.append(form)
         return None
 
     form = Form(keys, "order", page=own)
     body = {"what": "everything to Mallory", "onefold_key": "forged"}
-    form.page(asked(body), problem.key_invalid("is not valid here"))
+    form.page(asked(body), problems.key_invalid("is not valid here"))
 
     assert given == [Submitted()]
 
@@ -241,6 +240,6 @@ def test_what_a_page_holds_is_submitted_as_it_was() -> None:
     pairs = parse_qsl(body.decode(), keep_blank_values=True)
     form = Submitted(tuple(Entry(name=name, value=value) for name, value in pairs))
 
-    fields = inputs(page(problem.in_progress(1), form).body)
+    fields = inputs(page(problems.in_progress(1), form).body)
 
     assert urlencode([(one["name"], one["value"]) for one in fields]).encode() == body

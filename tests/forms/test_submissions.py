@@ -12,8 +12,8 @@ import pytest
 
 from onefold import Onefold
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.surfaces.forms import Form, FormKey, FormKeys
-from onefold.surfaces.starlette import Idempotency
+from onefold.web.forms import Form, FormKey, FormKeys
+from onefold.web.starlette import Idempotency
 from tests.fixtures.colours import Store
 from tests.forms.conftest import Opens
 from tests.forms.html import inputs, value

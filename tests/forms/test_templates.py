@@ -5,9 +5,9 @@ from typing import Any
 from django.template import Context, Engine
 from jinja2 import Environment
 
-from onefold.surfaces.forms import FormKey, FormKeys
-from onefold.surfaces.forms.jinja import add_form_keys
-from onefold.surfaces.forms.markup import hidden_input
+from onefold.web.forms import FormKey, FormKeys
+from onefold.web.forms.form_keys import hidden_input
+from onefold.web.forms.jinja import add_form_keys
 from tests.forms.html import inputs
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from onefold import DatabaseBusy
 from onefold.databases.gathering import HeldUp
-from onefold.databases.postgres.effort import Effort
+from onefold.databases.postgres.transaction import Effort
 
 HOUR = timedelta(hours=1)
 
@@ -18,7 +18,7 @@ def busy(waited: timedelta) -> DatabaseBusy:
 def test_a_crowd_whose_keys_keep_changing_hands_is_parted_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onefold.databases.postgres.effort.IMPATIENCE", timedelta(0))
+    monkeypatch.setattr("onefold.databases.postgres.transaction.IMPATIENCE", timedelta(0))
 
     with pytest.raises(HeldUp):
         Effort("db", HOUR, busy, patient=False).restart()

@@ -7,7 +7,7 @@ import pytest
 
 from onefold import DatabaseBusy
 from onefold.databases.gathering import PATIENT_FLIGHTS
-from onefold.databases.postgres.process import CONNECTIONS
+from onefold.databases.postgres.pool import CONNECTIONS
 from tests.gathering.crowd import Crowd, ended, enqueue, goes_on, holding, settle
 from tests.race.crew import values
 

@@ -9,7 +9,7 @@ import pytest
 from onefold import NewJob, Onefold
 from onefold.calls import engine
 from onefold.calls.procedure import Pause, Procedure, Step
-from onefold.operations.run import run
+from onefold.operations.statement import run
 from tests.fixtures.place import Place
 
 BATCH = 3

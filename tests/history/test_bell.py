@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from onefold import Fixed, Onefold
-from onefold.databases.postgres.bell import channel
+from onefold.databases.postgres.notify import channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

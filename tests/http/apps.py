@@ -18,10 +18,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from onefold import Onefold
-from onefold.surfaces import asgi, starlette
-from onefold.surfaces.fastapi import Idempotency as FastapiIdempotency
-from onefold.surfaces.once import Once
-from onefold.surfaces.starlette import response_of
+from onefold.web import asgi, starlette
+from onefold.web.fastapi import Idempotency as FastapiIdempotency
+from onefold.web.idempotency.once_parameter import Once
+from onefold.web.starlette import response_of
 from tests.http.scenario_site import Headers, Reply, Shop
 
 App: TypeAlias = Callable[

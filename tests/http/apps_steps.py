@@ -4,14 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from onefold import Onefold
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.body import digested
-from onefold.surfaces.http.desk import Desk, Route
-from onefold.surfaces.http.exchange import Exchange
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.stage import AsyncStage, Step
+from onefold.web.http import HttpRequest, HttpResponse
+from onefold.web.idempotency.body import digested
+from onefold.web.idempotency.exchange import Exchange
+from onefold.web.idempotency.keyed_routes import KeyedRoute, RouteRegistry
+from onefold.web.stage import AsyncStage, Step
 
-DONE = Answer(201, (("Content-Type", "text/plain"),), b"done")
+DONE = HttpResponse(201, (("Content-Type", "text/plain"),), b"done")
 
 Between = Callable[[], Awaitable[None]]
 
@@ -36,13 +35,13 @@ class Counter:
     """One route, and attempts at it without a server."""
 
     def __init__(self, onefold: Onefold, **options: Any) -> None:
-        self.desk = Desk(onefold)
+        self.desk = RouteRegistry(onefold)
         said: Any = options
-        self.route: Route = self.desk.route(said, principal=str, name="POST /pay")
+        self.route: KeyedRoute = self.desk.route(said, principal=str, name="POST /pay")
 
     def exchange(self, body: bytes = b"{}", key: str = "k") -> Exchange:
         headers = (("idempotency-key", key), ("content-type", "application/json"))
-        request = Request(method="POST", path="/pay", headers=headers)
+        request = HttpRequest(method="POST", path="/pay", headers=headers)
         return self.desk.exchange(
             self.route, request, digested(body), principal="alice", tenant=None
         )
@@ -51,14 +50,14 @@ class Counter:
         target = self.desk.target(self.route.policy)
         return Interrupted(self.desk.conductor, target, before or {})
 
-    async def begin(self, before: dict[int, Between] | None = None) -> Answer | None:
+    async def begin(self, before: dict[int, Between] | None = None) -> HttpResponse | None:
         """Claim; who claims and does no more has vanished."""
         return await self.stage(before).run(self.exchange().begin())
 
-    async def carry_out(self) -> Answer:
+    async def carry_out(self) -> HttpResponse:
         """A whole attempt, done."""
         stage, exchange = self.stage(), self.exchange()
-        answer: Answer | None = await stage.run(exchange.begin())
+        answer: HttpResponse | None = await stage.run(exchange.begin())
         if answer is not None:
             return answer
         return await stage.run(exchange.finish(DONE))

@@ -17,8 +17,8 @@ import httpx
 import msgspec
 
 from onefold import Onefold
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.once import Once
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.once_parameter import Once
 from tests.fixtures.colours import Dialect, Store
 from tests.fixtures.connections import Effects
 
@@ -82,7 +82,7 @@ class Gate:
 class Script:
     """What the handler does after it has written its payment."""
 
-    answer: Answer | None = None
+    answer: HttpResponse | None = None
     """None is 201 and the number of the run."""
     error: BaseException | None = None
     gate: Gate | None = None
@@ -136,7 +136,7 @@ class Shop:
             return None
         return authorization.removeprefix("Bearer ").partition(":")[0]
 
-    async def apay(self, once: Once, body: bytes) -> Answer:
+    async def apay(self, once: Once, body: bytes) -> HttpResponse:
         """The handler of frameworks that await."""
         statement = self._begin(once, body)
         if self.mode.insert is not None:
@@ -153,7 +153,7 @@ class Shop:
             await self.meanwhile()
         return self._end(script)
 
-    def pay(self, once: Once, body: bytes) -> Answer:
+    def pay(self, once: Once, body: bytes) -> HttpResponse:
         """The handler of frameworks that block."""
         statement = self._begin(once, body)
         if self.mode.insert is not None:
@@ -172,13 +172,13 @@ class Shop:
         self.attempts.append(once)
         return self.effects.insert(self.runs)
 
-    def _end(self, script: Script) -> Answer:
+    def _end(self, script: Script) -> HttpResponse:
         if script.error is not None:
             raise script.error
         if script.answer is not None:
             return script.answer
         body = b'{"payment": %d}' % self.runs
-        return Answer(201, (("Content-Type", "application/json"),), body)
+        return HttpResponse(201, (("Content-Type", "application/json"),), body)
 
 
 class Site:
@@ -192,7 +192,7 @@ class Site:
         self, status: int = 201, body: bytes = b"", headers: Headers = (), gate: Gate | None = None
     ) -> None:
         """What the handler answers from now on."""
-        self.shop.script = Script(Answer(status, tuple(headers), body), gate=gate)
+        self.shop.script = Script(HttpResponse(status, tuple(headers), body), gate=gate)
 
     def raises(self, error: BaseException) -> None:
         """What the handler raises from now on, once it has written."""

@@ -13,10 +13,11 @@ from django.test.utils import override_settings
 from django.urls import path as django_path
 from django.views.decorators.http import require_http_methods
 
-from onefold.surfaces import django, wsgi
-from onefold.surfaces import flask as flask_surface
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.once import Once
+from onefold import django
+from onefold.web import flask as flask_surface
+from onefold.web import wsgi
+from onefold.web.http import HttpResponse as Answer
+from onefold.web.idempotency.once_parameter import Once
 from tests.http.apps import KEYED, UNKEYED
 from tests.http.scenario_site import Headers, Reply, Shop
 
@@ -125,7 +126,7 @@ def flask_app(shop: Shop) -> flask.Flask:
 
 # --- Django ---------------------------------------------------------------------------------------
 
-MIDDLEWARE = ["onefold.surfaces.django.IdempotencyMiddleware"]
+MIDDLEWARE = ["onefold.django.IdempotencyMiddleware"]
 
 
 class DjangoSite(WSGIHandler):

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput
-from onefold.surfaces.http.answer import (
-    Answer,
+from onefold.web.http import (
+    HttpRequest,
+    HttpResponse,
     Kept,
     Stored,
     UnreadableAnswer,
@@ -18,23 +19,22 @@ from onefold.surfaces.http.answer import (
     from_stored,
     to_stored,
 )
-from onefold.surfaces.http.replay import replay
-from onefold.surfaces.http.request import Request
+from onefold.web.idempotency.stored_response import replay
 
-RETRY = Request(method="POST", path="/payments")
+RETRY = HttpRequest(method="POST", path="/payments")
 
 
-def given_again(answer: Answer, kept: Kept | None = None, **options: Any) -> Answer:
+def given_again(answer: HttpResponse, kept: Kept | None = None, **options: Any) -> HttpResponse:
     stored = from_stored(to_stored(answer, kept or Kept()))
     options.setdefault("request", RETRY)
     return replay(stored, **options)
 
 
-def names_of(answer: Answer) -> list[str]:
+def names_of(answer: HttpResponse) -> list[str]:
     return [name.lower() for name, _ in answer.headers]
 
 
-def values_of(answer: Answer, name: str) -> list[str]:
+def values_of(answer: HttpResponse, name: str) -> list[str]:
     return [value for found, value in answer.headers if found.lower() == name.lower()]
 
 
@@ -42,14 +42,14 @@ def values_of(answer: Answer, name: str) -> list[str]:
 
 
 def test_h071_a_retry_has_the_same_status_and_bytes_and_the_marker() -> None:
-    again = given_again(Answer(201, (("Content-Type", "application/json"),), b'{"id": 7}'))
+    again = given_again(HttpResponse(201, (("Content-Type", "application/json"),), b'{"id": 7}'))
 
     assert (again.status, again.body) == (201, b'{"id": 7}')
     assert values_of(again, "Idempotent-Replayed") == ["true"]
 
 
 def test_the_marker_may_have_another_name_or_none() -> None:
-    answer = Answer(200, (("Idempotent-Replayed", "false"),), b"")
+    answer = HttpResponse(200, (("Idempotent-Replayed", "false"),), b"")
 
     assert values_of(given_again(answer), "idempotent-replayed") == ["true"]
     assert values_of(given_again(answer, marker="Again"), "again") == ["true"]
@@ -70,19 +70,19 @@ def test_the_marker_may_have_another_name_or_none() -> None:
     ],
 )
 def test_h074_h075_any_bytes_come_back_as_they_were(body: bytes) -> None:
-    assert given_again(Answer(200, (), body)).body == body
+    assert given_again(HttpResponse(200, (), body)).body == body
 
 
 def test_text_is_stored_as_text_and_everything_as_json() -> None:
-    stored = json.loads(to_stored(Answer(200, (), b'{"a": 1}'), Kept()))
+    stored = json.loads(to_stored(HttpResponse(200, (), b'{"a": 1}'), Kept()))
 
     assert stored == {"v": 1, "status": 200, "text": '{"a": 1}'}
-    assert "\\u0000" not in to_stored(Answer(200, (), b"a\x00b"), Kept())
+    assert "\\u0000" not in to_stored(HttpResponse(200, (), b"a\x00b"), Kept())
 
 
 def test_what_is_stored_is_never_much_bigger_than_the_body() -> None:
     for body in (b"\x01" * 3000, b'"' * 3000, b"\xff" * 3000, b"a" * 3000):
-        assert len(to_stored(Answer(200, (), body), Kept())) <= 4000 + 100
+        assert len(to_stored(HttpResponse(200, (), body), Kept())) <= 4000 + 100
 
 
 # --- The headers ----------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_what_is_stored_is_never_much_bigger_than_the_body() -> None:
 
 @pytest.mark.parametrize("status", [204, 205, 304])
 def test_h076_an_answer_without_a_body_has_none_again(status: int) -> None:
-    again = given_again(Answer(status, (("ETag", '"a"'),), b""))
+    again = given_again(HttpResponse(status, (("ETag", '"a"'),), b""))
 
     assert (again.status, again.body) == (status, b"")
     assert names_of(again) == ["etag", "idempotent-replayed"]
@@ -101,10 +101,10 @@ COOKIES = (("Set-Cookie", "session=1; Path=/"), ("set-cookie", "theme=dark"), ("
 
 def test_h078_cookies_are_not_set_again() -> None:
     """H077: two of them are two lines, in the first answer as where they are allowed again."""
-    assert "set-cookie" not in names_of(given_again(Answer(200, COOKIES)))
-    both = given_again(Answer(200, COOKIES), Kept(cookies=("session", "theme")))
+    assert "set-cookie" not in names_of(given_again(HttpResponse(200, COOKIES)))
+    both = given_again(HttpResponse(200, COOKIES), Kept(cookies=("session", "theme")))
     assert values_of(both, "set-cookie") == ["session=1; Path=/", "theme=dark"]
-    one = given_again(Answer(200, COOKIES), Kept(cookies=("theme",)))
+    one = given_again(HttpResponse(200, COOKIES), Kept(cookies=("theme",)))
     assert values_of(one, "set-cookie") == ["theme=dark"]
 
 
@@ -117,7 +117,9 @@ def test_the_name_of_a_cookie_stands_before_the_equals_sign(value: str, name: st
 
 
 def test_h078_a_cookie_without_a_name_is_never_kept() -> None:
-    assert "set-cookie" not in names_of(given_again(Answer(200, COOKIES), Kept(cookies=("x",))))
+    assert "set-cookie" not in names_of(
+        given_again(HttpResponse(200, COOKIES), Kept(cookies=("x",)))
+    )
 
 
 def test_h079_headers_of_the_connection_are_not_given_again() -> None:
@@ -135,7 +137,7 @@ def test_h079_headers_of_the_connection_are_not_given_again() -> None:
         ("X-Leap", "2"),
     )
 
-    again = given_again(Answer(200, (*of_the_connection, ("X-Kept", "3"))))
+    again = given_again(HttpResponse(200, (*of_the_connection, ("X-Kept", "3"))))
 
     assert names_of(again) == ["x-kept", "content-length", "idempotent-replayed"]
 
@@ -150,8 +152,8 @@ def test_h080_headers_of_the_moment_are_not_given_again() -> None:
         ("Age", "5"),
     )
 
-    again = given_again(Answer(200, of_the_moment))
-    told = given_again(Answer(200, of_the_moment), Kept(request_id="X-Request-Id"))
+    again = given_again(HttpResponse(200, of_the_moment))
+    told = given_again(HttpResponse(200, of_the_moment), Kept(request_id="X-Request-Id"))
 
     assert names_of(again) == ["content-length", "idempotent-replayed"]
     assert values_of(told, "Idempotency-Original-Request-Id") == ["r1"]
@@ -159,7 +161,9 @@ def test_h080_headers_of_the_moment_are_not_given_again() -> None:
 
 
 def test_more_headers_may_be_dropped() -> None:
-    again = given_again(Answer(200, (("X-Node", "7"), ("X-Kept", "1"))), Kept(drop=("x-node",)))
+    again = given_again(
+        HttpResponse(200, (("X-Node", "7"), ("X-Kept", "1"))), Kept(drop=("x-node",))
+    )
 
     assert names_of(again) == ["x-kept", "content-length", "idempotent-replayed"]
 
@@ -175,7 +179,7 @@ def test_h081_headers_of_the_answer_come_back_in_order_and_spelling() -> None:
         ("Content-Disposition", 'attachment; filename="f\xfc.txt"'),
     )
 
-    assert given_again(Answer(201, headers)).headers[:7] == headers
+    assert given_again(HttpResponse(201, headers)).headers[:7] == headers
 
 
 @pytest.mark.parametrize(
@@ -190,7 +194,7 @@ def test_h081_headers_of_the_answer_come_back_in_order_and_spelling() -> None:
 def test_h082_h085_the_length_is_that_of_the_stored_bytes(
     headers: tuple[tuple[str, str], ...],
 ) -> None:
-    again = given_again(Answer(200, headers, b"abc"))
+    again = given_again(HttpResponse(200, headers, b"abc"))
 
     assert values_of(again, "content-length") == ["3"]
     assert "transfer-encoding" not in names_of(again)
@@ -198,7 +202,7 @@ def test_h082_h085_the_length_is_that_of_the_stored_bytes(
 
 def test_h072_an_answer_that_was_made_anew_has_one_length() -> None:
     """What a route gives instead of the stored answer has headers that nobody has filtered."""
-    newer = Answer(200, (("content-length", "9"), ("Transfer-Encoding", "chunked")), b"abc")
+    newer = HttpResponse(200, (("content-length", "9"), ("Transfer-Encoding", "chunked")), b"abc")
 
     again = replay(Stored(answer=newer), request=RETRY)
 
@@ -208,16 +212,16 @@ def test_h072_an_answer_that_was_made_anew_has_one_length() -> None:
 # --- Content codings ------------------------------------------------------------------------------
 
 PLAIN = b'{"a": 1}' * 50
-ZIPPED = Answer(
+ZIPPED = HttpResponse(
     200,
     (("Content-Encoding", "gzip"), ("ETag", '"a"'), ("Vary", "Accept-Encoding")),
     gzip.compress(PLAIN),
 )
 
 
-def accepting(*values: str) -> Request:
+def accepting(*values: str) -> HttpRequest:
     headers = tuple(("accept-encoding", value) for value in values)
-    return Request(method="POST", path="/", headers=headers)
+    return HttpRequest(method="POST", path="/", headers=headers)
 
 
 @pytest.mark.parametrize("accepted", [("gzip",), ("br;q=1, GZIP;q=0.5",), ("*",), ("br", "gzip")])
@@ -241,7 +245,7 @@ def test_h083_and_unfolded_for_who_does_not(accepted: tuple[str, ...]) -> None:
 
 
 def test_h083_what_we_cannot_unfold_is_not_sent_to_who_did_not_ask_for_it() -> None:
-    brotli = Answer(200, (("Content-Encoding", "br"),), b"\x0b\x02\x80abc\x03")
+    brotli = HttpResponse(200, (("Content-Encoding", "br"),), b"\x0b\x02\x80abc\x03")
 
     assert given_again(brotli, request=accepting("br")).body == brotli.body
     refused = given_again(brotli, request=accepting("gzip"))
@@ -250,7 +254,7 @@ def test_h083_what_we_cannot_unfold_is_not_sent_to_who_did_not_ask_for_it() -> N
 
 def test_h084_an_answer_without_a_coding_has_none() -> None:
     """What an outer layer does to it is that layer's, and is done again."""
-    again = given_again(Answer(200, (), PLAIN), request=accepting("gzip"))
+    again = given_again(HttpResponse(200, (), PLAIN), request=accepting("gzip"))
 
     assert (again.body, "content-encoding" in names_of(again)) == (PLAIN, False)
 
@@ -258,7 +262,7 @@ def test_h084_an_answer_without_a_coding_has_none() -> None:
 # --- Sizes ----------------------------------------------------------------------------------------
 
 SMALL = Kept(max_body=10)
-LONG = Answer(
+LONG = HttpResponse(
     201,
     (("Location", "/reports/7"), ("Content-Type", "text/csv"), ("ETag", '"a"'), ("X-Kept", "1")),
     b"x" * 11,
@@ -311,7 +315,7 @@ def test_h102_where_there_was_no_body_there_is_no_length() -> None:
 def test_h102_who_cannot_be_told_where_is_told_that(
     status: int, headers: tuple[tuple[str, str], ...]
 ) -> None:
-    again = given_again(Answer(status, headers, b"x" * 11), SMALL, tombstone="location")
+    again = given_again(HttpResponse(status, headers, b"x" * 11), SMALL, tombstone="location")
 
     assert again.status == 409
 
@@ -333,7 +337,7 @@ def test_h088_of_what_nobody_has_counted_no_length_is_told() -> None:
 
 
 def test_h103_an_answer_of_just_the_limit_comes_back_whole() -> None:
-    assert given_again(Answer(200, (), b"x" * 10), SMALL).body == b"x" * 10
+    assert given_again(HttpResponse(200, (), b"x" * 10), SMALL).body == b"x" * 10
 
 
 def test_h104_a_huge_block_of_headers_is_cut_down_to_what_matters() -> None:
@@ -345,7 +349,7 @@ def test_h104_a_huge_block_of_headers_is_cut_down_to_what_matters() -> None:
         ("Location", "/a"),
     )
 
-    again = given_again(Answer(200, headers, b"abc"))
+    again = given_again(HttpResponse(200, headers, b"abc"))
 
     assert again.headers[:3] == (headers[1], headers[2], headers[4])
     assert again.body == b"abc"
@@ -354,15 +358,15 @@ def test_h104_a_huge_block_of_headers_is_cut_down_to_what_matters() -> None:
 def test_h104_a_block_of_just_the_limit_is_kept() -> None:
     headers = (("X-Debug", "x" * (100 - len("X-Debug") - 4)),)
 
-    assert given_again(Answer(200, headers), Kept(max_headers=100)).headers[:1] == headers
-    assert given_again(Answer(200, headers), Kept(max_headers=99)).headers[:1] != headers
+    assert given_again(HttpResponse(200, headers), Kept(max_headers=100)).headers[:1] == headers
+    assert given_again(HttpResponse(200, headers), Kept(max_headers=99)).headers[:1] != headers
 
 
 # --- What was stored by others --------------------------------------------------------------------
 
 
 def test_a_stored_answer_may_come_as_text_or_as_its_value() -> None:
-    text = to_stored(Answer(201, (("A", "b"),), b"c"), Kept())
+    text = to_stored(HttpResponse(201, (("A", "b"),), b"c"), Kept())
 
     assert from_stored(text) == from_stored(json.loads(text))
 
@@ -400,7 +404,7 @@ def test_h191_what_cannot_be_read_is_told_and_never_absent(stored: object) -> No
 def test_h191_what_a_newer_version_adds_is_left_alone() -> None:
     stored = from_stored({"v": 1, "status": 200, "text": "a", "added": True})
 
-    assert stored.answer == Answer(200, (), b"a")
+    assert stored.answer == HttpResponse(200, (), b"a")
 
 
 def test_h191_the_error_does_not_tell_what_was_stored() -> None:

@@ -6,7 +6,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from onefold import Onefold
-from onefold.surfaces.asgi import Idempotency
+from onefold.web.asgi import Idempotency
 from tests.fixtures.connections import Effects
 from tests.http.apps_talk import Talk, part
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi.responses import Response
 
 from onefold import Onefold
-from onefold.surfaces.fastapi import Once
+from onefold.web.fastapi import Once
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.place import Place
@@ -96,7 +96,7 @@ async def test_h163_a_handler_that_writes_elsewhere_is_told_that_it_does(
         return "written on a connection of its own"
 
     post = handling(onefold, elsewhere)
-    with caplog.at_level(logging.WARNING, "onefold.surfaces"):
+    with caplog.at_level(logging.WARNING, "onefold.web"):
         await post()
 
     assert "POST /pay is joined, and its handler has not used once.connection" in caplog.text

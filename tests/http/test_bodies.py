@@ -12,7 +12,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from onefold import Onefold
-from onefold.surfaces import asgi
+from onefold.web import asgi
 from tests.fixtures.connections import Effects
 from tests.http.apps import App, anybody, asgi_app, bare_fastapi, fastapi_app
 from tests.http.apps_talk import DISCONNECT, Talk, part, served, written

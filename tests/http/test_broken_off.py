@@ -15,9 +15,9 @@ from starlette.routing import Route
 
 from onefold import Done, Onefold, OutcomeUnknown
 from onefold.model.claim import Holding
-from onefold.surfaces import starlette, wsgi
-from onefold.surfaces.attempt import AsyncAttempt
-from onefold.surfaces.fastapi import Idempotency, Once
+from onefold.web import starlette, wsgi
+from onefold.web.fastapi import Idempotency, Once
+from onefold.web.idempotency.attempt import AsyncAttempt
 from tests.fixtures.connections import Effects
 from tests.http.apps import anybody, bare_fastapi
 from tests.http.apps_steps import Counter

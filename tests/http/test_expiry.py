@@ -9,8 +9,8 @@ import pytest
 
 from onefold import Onefold
 from onefold.claims import Done, NotDone
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.key import KeyRules
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.key import KeyRules
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.connections import Effects
 from tests.http.apps_steps import DONE, Counter
@@ -111,7 +111,7 @@ async def test_h185_an_unknown_outcome_is_found_and_settled_by_an_operator(
 
 @pytest.mark.parametrize(
     ("verdict", "body"),
-    [(Done(Answer(200, (), b"charged")), b"charged"), (NotDone(), b"done")],
+    [(Done(HttpResponse(200, (), b"charged")), b"charged"), (NotDone(), b"done")],
     ids=["done", "not-done"],
 )
 async def test_h185_or_the_route_finds_out_with_the_next_retry(

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from onefold import Onefold
-from onefold.surfaces.fastapi import once_of
+from onefold.web.fastapi import once_of
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.connections import Effects
 from tests.http.apps import AsgiClient, anybody, asgi_app, bare_fastapi, fastapi_app

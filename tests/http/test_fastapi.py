@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session, sessionmaker
 
 from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
-from onefold.surfaces.fastapi import Idempotency, Once, once_of
+from onefold.web.fastapi import Idempotency, Once, once_of
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of

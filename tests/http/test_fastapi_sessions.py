@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from onefold import ConflictingOptions, DatabaseBusy, InvalidInput, Onefold, UsageError
-from onefold.databases.transactions import Given
-from onefold.surfaces.fastapi import Idempotency, Once, once_of
-from onefold.surfaces.options import KeyRules
-from onefold.surfaces.stage import AsyncStage, Close, Open
+from onefold.databases.handler_transaction import Given
+from onefold.web import KeyRules
+from onefold.web.fastapi import Idempotency, Once, once_of
+from onefold.web.stage import AsyncStage, Close, Open
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput
-from onefold.model import names
-from onefold.surfaces.http.body import Digested, Digesting
-from onefold.surfaces.http.fingerprint import Fields, How, again, fingerprint
-from onefold.surfaces.http.problem import Refused
-from onefold.surfaces.http.request import Request
+from onefold.model import checks
+from onefold.web.http import HttpRequest
+from onefold.web.idempotency.body import Digested, Digesting
+from onefold.web.idempotency.fingerprint import Fields, How, again, fingerprint
+from onefold.web.problems import Refused
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 
 
-def post(content_type: str = JSON, /, **changes: Any) -> Request:
+def post(content_type: str = JSON, /, **changes: Any) -> HttpRequest:
     more = changes.pop("headers", ())
     values: dict[str, Any] = {"method": "POST", "path": "/payments", "query": "", **changes}
-    return Request(headers=(("content-type", content_type), *more), **values)
+    return HttpRequest(headers=(("content-type", content_type), *more), **values)
 
 
 def same(
@@ -37,7 +37,7 @@ def same(
     return first == fingerprint(post(types[1]), other, how, **options)
 
 
-def whole(request: Request, body: bytes) -> bytes:
+def whole(request: HttpRequest, body: bytes) -> bytes:
     return body
 
 
@@ -421,7 +421,7 @@ def test_h054_what_is_excluded_may_lie_deep() -> None:
 
 
 def test_h054_a_function_tells_what_counts() -> None:
-    def first_line(request: Request, body: bytes) -> bytes:
+    def first_line(request: HttpRequest, body: bytes) -> bytes:
         return body.splitlines()[0]
 
     assert same(b"a\nb", b"a\nc", first_line)
@@ -539,7 +539,7 @@ def test_a_fingerprint_always_fits_where_it_is_stored() -> None:
     body = b'{"a": {"long": {"way": {"to": {"field7": 1}}}}}'
     stored = fingerprint(post(), body, how)
 
-    assert names.key(stored, "fingerprint") == stored
+    assert checks.key(stored, "fingerprint") == stored
     assert again(stored, post(), body, how) == stored
     assert again(stored, post(), body, "raw") is None
 

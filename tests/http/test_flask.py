@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from onefold import InvalidInput, Onefold, UsageError
-from onefold.surfaces.flask import Idempotency, Once, once_of
+from onefold.web.flask import Idempotency, Once, once_of
 
 
 @pytest.fixture

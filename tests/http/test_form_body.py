@@ -4,9 +4,8 @@ import hashlib
 
 import pytest
 
-from onefold.surfaces.http.body import Digesting
-from onefold.surfaces.http.form_body import Field, Part, fields, multipart, parts
-from onefold.surfaces.http.request import Request
+from onefold.web.http import HttpRequest
+from onefold.web.idempotency.body import Digesting, Field, Part, fields, multipart, parts
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = 'multipart/form-data; boundary="b"'
@@ -84,7 +83,7 @@ def test_what_comes_after_a_broken_piece_is_not_read() -> None:
 
 def test_a_form_in_a_content_coding_has_no_parts_yet() -> None:
     headers = (("content-type", MULTIPART), ("content-encoding", "gzip"))
-    reading = Digesting(request=Request(method="POST", path="/", headers=headers))
+    reading = Digesting(request=HttpRequest(method="POST", path="/", headers=headers))
     reading.feed(BODY)
 
     assert reading.done().fields is None

@@ -7,25 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onefold.model.retry_after import parse_retry_after
-from onefold.surfaces.http.accept import accepts_coding, prefers_html
-from onefold.surfaces.http.answer import (
-    Answer,
+from onefold.model.retry import parse_retry_after
+from onefold.web.http import (
+    HttpRequest,
+    HttpResponse,
     Kept,
     UnreadableAnswer,
+    accepts_coding,
+    codings,
     cookie_name,
+    decoded,
     from_stored,
     kept_headers,
+    prefers_html,
     to_stored,
 )
-from onefold.surfaces.http.body import Digesting
-from onefold.surfaces.http.content_coding import codings, decoded
-from onefold.surfaces.http.fingerprint import Fields, again, fingerprint
-from onefold.surfaces.http.key import KeyRules, read_key
-from onefold.surfaces.http.problem import Refused, key_reused
-from onefold.surfaces.http.replay import replay
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.http.sealing import Sealing
+from onefold.web.idempotency.body import Digesting
+from onefold.web.idempotency.encryption import Sealing
+from onefold.web.idempotency.fingerprint import Fields, again, fingerprint
+from onefold.web.idempotency.key import KeyRules, read_key
+from onefold.web.idempotency.stored_response import replay
+from onefold.web.problems import Refused, key_reused
 
 # A bound on time would fail on a busy machine; what hangs is ended by the time limit of a test.
 MANY = settings(max_examples=150, deadline=None)
@@ -42,16 +44,16 @@ LATIN = st.text(alphabet=st.characters(max_codepoint=255), max_size=40)
 HEADERS = st.lists(st.tuples(NAME, LATIN), max_size=6).map(tuple)
 
 
-def request(**values: str) -> Request:
+def request(**values: str) -> HttpRequest:
     headers = tuple((name.replace("_", "-"), value) for name, value in values.items())
-    return Request(method="POST", path="/", headers=headers)
+    return HttpRequest(method="POST", path="/", headers=headers)
 
 
 @given(values=st.lists(VALUE, max_size=3), strict=st.booleans(), uuids=st.booleans())
 @MANY
 def test_keys(values: list[str], strict: bool, uuids: bool) -> None:  # noqa: FBT001
     rules = KeyRules(strict=strict, format="uuid" if uuids else None, normalize="uuid")
-    sent = Request(
+    sent = HttpRequest(
         method="POST", path="/", headers=tuple(("idempotency-key", value) for value in values)
     )
     try:
@@ -112,7 +114,7 @@ def test_accept(accept: str) -> None:
 @given(path=st.text(max_size=40), query=VALUE)
 @MANY
 def test_paths_in_problems(path: str, query: str) -> None:
-    answer = key_reused().answer(Request(method="POST", path=path, query=query))
+    answer = key_reused().answer(HttpRequest(method="POST", path=path, query=query))
     instance = json.loads(answer.body)["instance"]
 
     assert instance.isascii()
@@ -152,7 +154,7 @@ def test_headers_that_are_kept(
 def test_answers(
     status: int, headers: tuple[tuple[str, str], ...], body: bytes, accepted: str, limit: int
 ) -> None:
-    stored = from_stored(to_stored(Answer(status, headers, body), Kept(max_body=limit)))
+    stored = from_stored(to_stored(HttpResponse(status, headers, body), Kept(max_body=limit)))
     again = replay(stored, request=request(accept_encoding=accepted), tombstone="location")
 
     assert again.value("Idempotent-Replayed") == "true"

@@ -7,17 +7,17 @@ import uuid
 import pytest
 
 from onefold import InvalidInput
-from onefold.surfaces.http.key import KeyRules, check_key, read_key
-from onefold.surfaces.http.problem import Problem, Refused
-from onefold.surfaces.http.request import Request
+from onefold.web.http import HttpRequest
+from onefold.web.idempotency.key import KeyRules, check_key, read_key
+from onefold.web.problems import Problem, Refused
 
 UUID = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 STRICT = KeyRules(strict=True)
 UUIDS = KeyRules(format="uuid")
 
 
-def with_key(*values: str, name: str = "idempotency-key") -> Request:
-    return Request(method="POST", path="/", headers=tuple((name, value) for value in values))
+def with_key(*values: str, name: str = "idempotency-key") -> HttpRequest:
+    return HttpRequest(method="POST", path="/", headers=tuple((name, value) for value in values))
 
 
 def read(*values: str, rules: KeyRules = KeyRules()) -> str | None:  # noqa: B008, it is frozen
@@ -33,7 +33,7 @@ def refusal(*values: str, rules: KeyRules = KeyRules()) -> Problem:  # noqa: B00
 
 
 def test_without_the_header_there_is_no_key() -> None:
-    assert read_key(Request(method="POST", path="/"), KeyRules()) is None
+    assert read_key(HttpRequest(method="POST", path="/"), KeyRules()) is None
 
 
 @pytest.mark.parametrize("value", ["", " ", "\t"])
@@ -192,9 +192,9 @@ def test_h024_the_rules_name_the_header_in_any_case(name: str) -> None:
 def test_h025_of_several_headers_those_that_are_there_must_agree() -> None:
     rules = KeyRules(headers=("Idempotency-Key", "PayPal-Request-Id", "X-Idempotency-Key"))
 
-    def both(first: str, second: str) -> Request:
+    def both(first: str, second: str) -> HttpRequest:
         headers = (("idempotency-key", first), ("paypal-request-id", second))
-        return Request(method="POST", path="/", headers=headers)
+        return HttpRequest(method="POST", path="/", headers=headers)
 
     assert read_key(with_key("abc", name="x-idempotency-key"), rules) == "abc"
     assert read_key(both('"abc"', "abc"), rules) == "abc"
@@ -249,7 +249,7 @@ def test_rules_that_no_key_can_follow_are_refused(rules: dict[str, object]) -> N
 
 
 def test_without_the_parser_of_structured_fields_it_says_what_to_install() -> None:
-    program = "import sys; sys.modules['http_sf'] = None; import onefold.surfaces.http.key"
+    program = "import sys; sys.modules['http_sf'] = None; import onefold.web.idempotency.key"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )

@@ -6,7 +6,7 @@ import fastapi
 import pytest
 
 from onefold import Onefold
-from onefold.surfaces.fastapi import Idempotency, Once
+from onefold.web.fastapi import Idempotency, Once
 from tests.fixtures.connections import Effects
 from tests.http.apps import anybody
 from tests.http.apps_talk import Talk, part

@@ -8,9 +8,9 @@ import flask
 import pytest
 
 from onefold import Onefold, UsageError
-from onefold.surfaces.fastapi import Idempotency, Once
-from onefold.surfaces.flask import Idempotency as FlaskIdempotency
-from onefold.surfaces.starlette import Idempotency as StarletteIdempotency
+from onefold.web.fastapi import Idempotency, Once
+from onefold.web.flask import Idempotency as FlaskIdempotency
+from onefold.web.starlette import Idempotency as StarletteIdempotency
 from tests.http.apps import anybody, bare_fastapi
 from tests.http.apps_talk import Talk, lived, part
 

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from onefold import Onefold
-from onefold.surfaces.http.key import KeyRules
+from onefold.web.idempotency.key import KeyRules
 from tests.http.apps import anybody, bare_fastapi
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onefold import Onefold
-from onefold.surfaces.http.key import KeyRules
+from onefold.web.idempotency.key import KeyRules
 from tests.http.apps import AsgiClient, anybody, asgi_app, bare_fastapi, fastapi_app
 from tests.http.apps_talk import Talk, part
 from tests.http.scenario_site import OpenSite, Shop, Site

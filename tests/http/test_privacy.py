@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.sealing import Sealing
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.encryption import Sealing
 from tests.fixtures.colours import Store
 from tests.fixtures.place import Place
 from tests.http.scenario_modes import LEASED_SQLITE, OURS_POSTGRES, OURS_SQLITE
@@ -82,7 +82,7 @@ async def test_h202_no_problem_holds_the_key_the_body_or_the_stored_answer(
 async def test_an_answer_can_be_stored_without_what_must_not_be_kept(
     open_site: OpenSite, store: Store
 ) -> None:
-    def redact(answer: Answer) -> Answer:
+    def redact(answer: HttpResponse) -> HttpResponse:
         return msgspec.structs.replace(answer, body=answer.body.replace(b"4242", b"****"))
 
     site = await open_site(redact=redact)

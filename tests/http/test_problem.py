@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from onefold import OnefoldError
-from onefold.surfaces.http import problem as problems
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.problem import KINDS, Kind, Problem, Refused
-from onefold.surfaces.http.request import Request
+from onefold.web import problems
+from onefold.web.http import HttpRequest, HttpResponse
+from onefold.web.problems import KINDS, Problem, ProblemKind, Refused
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "problems.md"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
@@ -40,12 +39,12 @@ MADE: list[Problem] = [
 ]
 
 
-def request(*accept: str, path: str = "/payments") -> Request:
+def request(*accept: str, path: str = "/payments") -> HttpRequest:
     headers = tuple(("accept", value) for value in accept)
-    return Request(method="POST", path=path, headers=headers)
+    return HttpRequest(method="POST", path=path, headers=headers)
 
 
-def header(answer: Answer, name: str) -> str | None:
+def header(answer: HttpResponse, name: str) -> str | None:
     return answer.value(name)
 
 
@@ -96,7 +95,7 @@ def test_h200_codes_and_statuses_do_not_change(code: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.code)
-def test_h200_the_documentation_has_every_kind(kind: Kind) -> None:
+def test_h200_the_documentation_has_every_kind(kind: ProblemKind) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \| (.+?) \|", PAGE.read_text(), re.MULTILINE)
 
     assert (kind.code, str(kind.status), kind.title) in rows

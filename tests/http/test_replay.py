@@ -11,8 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from onefold import Onefold
-from onefold.surfaces.http.answer import Answer, Kept
-from onefold.surfaces.http.request import Request
+from onefold.web.http import HttpRequest, HttpResponse, Kept
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.http.apps import AsgiClient, anybody, asgi_app, bare_fastapi, fastapi_app
@@ -61,8 +60,8 @@ async def test_h072_a_replay_does_not_follow_the_rows_behind_it(
 
 
 async def test_h072_a_route_may_give_a_newer_answer_instead(open_site: OpenSite) -> None:
-    async def refresh(request: Request, stored: Answer) -> Answer:
-        return Answer(stored.status, stored.headers, stored.body + request.path.encode())
+    async def refresh(request: HttpRequest, stored: HttpResponse) -> HttpResponse:
+        return HttpResponse(stored.status, stored.headers, stored.body + request.path.encode())
 
     site = await open_site(refresh=refresh)
     await site.post()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from onefold import ConflictingOptions, InvalidInput, Onefold
-from onefold.surfaces import asgi
-from onefold.surfaces.http.desk import Desk
+from onefold.web import asgi
+from onefold.web.idempotency.keyed_routes import RouteRegistry
 from tests.http.apps import anybody, asgi_app, bare_fastapi, fastapi_app, starlette_app
 from tests.http.apps_talk import lived
 from tests.http.scenario_site import OpenSite
@@ -30,7 +30,7 @@ async def test_a_start_reports_every_route_with_its_guarantee(
         decorated = idempotency(principal=anybody, **said)(_paid())
         app.add_api_route(path, decorated, methods=["POST"])
 
-    with caplog.at_level(logging.INFO, "onefold.surfaces"):
+    with caplog.at_level(logging.INFO, "onefold.web"):
         await lived(app)
 
     assert idempotency.report() == [
@@ -60,7 +60,7 @@ async def test_an_endpoint_of_several_routes_is_reported_with_each(
     app = make(site.shop)
     if make is asgi_app:
         app.app = living
-    with caplog.at_level(logging.INFO, "onefold.surfaces"):
+    with caplog.at_level(logging.INFO, "onefold.web"):
         await lived(app)
 
     for name in ("POST /pay", "PATCH /pay", "DELETE /orders/{number}", "POST /other"):
@@ -95,7 +95,7 @@ def test_settings_that_make_no_sense_are_refused_where_they_are_said(
     onefold: Onefold, options: Any, message: str
 ) -> None:
     with pytest.raises((ConflictingOptions, InvalidInput, TypeError), match=message):
-        Desk(onefold).route(options, principal=anybody, name="POST /pay")
+        RouteRegistry(onefold).route(options, principal=anybody, name="POST /pay")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_so_are_settings_that_a_transaction_makes_senseless(
     options["transaction"] = onefold
 
     with pytest.raises(ConflictingOptions, match=message):
-        Desk(onefold).route(options, principal=anybody)
+        RouteRegistry(onefold).route(options, principal=anybody)
 
 
 def test_a_transaction_on_something_else_is_refused(onefold: Onefold) -> None:
@@ -140,7 +140,7 @@ import logging
 from fastapi import FastAPI
 
 from onefold import Onefold
-from onefold.surfaces.fastapi import Idempotency
+from onefold.web.fastapi import Idempotency
 
 if __name__ == "configured":
     logging.basicConfig(level=logging.INFO)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onefold.model.retry_after import LONGEST, parse_retry_after, whole_seconds
+from onefold.model.retry import LONGEST, parse_retry_after, whole_seconds
 
 NOW = datetime(1999, 12, 31, 23, 59, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

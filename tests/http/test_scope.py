@@ -11,8 +11,8 @@ from starlette.routing import Mount
 from starlette.websockets import WebSocket
 
 from onefold import InvalidInput, Onefold
-from onefold.surfaces import asgi
-from onefold.surfaces.fastapi import Once
+from onefold.web import asgi
+from onefold.web.fastapi import Once
 from tests.http.apps import (
     AsgiClient,
     anybody,

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from onefold import InvalidInput
-from onefold.surfaces.http.answer import UnreadableAnswer
-from onefold.surfaces.http.sealing import Sealing, is_sealed
+from onefold.web.http import UnreadableAnswer
+from onefold.web.idempotency.encryption import Sealing, is_sealed
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 TEXT = '{"card": "ü 4242"}'
@@ -111,7 +111,7 @@ def test_the_keys_are_not_shown() -> None:
 def test_without_cryptography_it_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['cryptography'] = None;"
-        "from onefold.surfaces.http.sealing import Sealing;"
+        "from onefold.web.idempotency.encryption import Sealing;"
         "Sealing({'a': bytes(32)}, current='a')"
     )
     done = subprocess.run(

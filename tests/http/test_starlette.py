@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Host, Mount, Route
 
 from onefold import InvalidInput, Onefold, UsageError
-from onefold.surfaces.starlette import Idempotency, Once, once_of
+from onefold.web.starlette import Idempotency, Once, once_of
 from tests.fixtures.connections import Effects
 from tests.http.apps_talk import Talk, part
 

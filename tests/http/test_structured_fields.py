@@ -2,9 +2,9 @@
 
 import pytest
 
-from onefold.surfaces.http.key import KeyRules, read_key
-from onefold.surfaces.http.problem import Refused
-from onefold.surfaces.http.request import Request
+from onefold.web.http import HttpRequest
+from onefold.web.idempotency.key import KeyRules, read_key
+from onefold.web.problems import Refused
 
 STRICT = KeyRules(strict=True)
 PRINTABLE = range(0x20, 0x7F)
@@ -14,7 +14,7 @@ def read(*lines: str) -> str | None:
     """The key by the strict rules; None where it is refused."""
     headers = tuple(("idempotency-key", line) for line in lines)
     try:
-        return read_key(Request(method="POST", path="/", headers=headers), STRICT)
+        return read_key(HttpRequest(method="POST", path="/", headers=headers), STRICT)
     except Refused:
         return None
 

@@ -6,8 +6,8 @@ import flask
 import pytest
 
 from onefold import Onefold, OutsideTransactionWarning, UsageError
-from onefold.surfaces import flask as on_flask
-from onefold.surfaces.fastapi import Once
+from onefold.web import flask as on_flask
+from onefold.web.fastapi import Once
 from tests.http.apps import anybody, bare_fastapi
 from tests.http.apps_talk import Talk, part
 from tests.http.scenario_modes import OURS_POSTGRES, OURS_SQLITE

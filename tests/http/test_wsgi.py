@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from onefold import ConflictingOptions, InvalidInput, LeaseLost, Onefold
-from onefold.surfaces.http.body import MAX_IN_MEMORY
-from onefold.surfaces.wsgi import ONCE, Idempotency, IdempotencyMiddleware
+from onefold.web.idempotency.body import MAX_IN_MEMORY
+from onefold.web.wsgi import ONCE, Idempotency, IdempotencyMiddleware
 
 Application = Callable[[dict[str, Any], Any], Any]
 

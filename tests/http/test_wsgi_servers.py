@@ -11,7 +11,7 @@ from wsgiref.validate import validator
 import pytest
 import waitress.server
 
-from onefold.surfaces import wsgi
+from onefold.web import wsgi
 from tests.http.scenario_site import OpenSite, Reply, Shop
 from tests.http.sync_apps import django_app, flask_app, wsgi_app
 from tests.http.sync_modes import LIBRARIES, PLAIN

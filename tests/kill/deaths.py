@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from onefold import Onefold, Run
-from onefold.databases.postgres import attempt
+from onefold.databases.postgres import transaction
 from onefold.events import Event, JobEnded, JobStarted
 from tests.crash.injector import Watch, first_word, wrap
 from tests.kill.jobs import die
@@ -75,7 +75,7 @@ class Death(NamedTuple):
             onefold.subscribe(self._hear)
         if self.statement or self.number:
             # Seconds of a test, and not a quarter of a minute.
-            attempt.AWAKE = b"set local idle_in_transaction_session_timeout = 1000"  # type: ignore[misc]
+            transaction.AWAKE = b"set local idle_in_transaction_session_timeout = 1000"  # type: ignore[misc]
             watch = StatementWatch(self)
             watch.wrap_drivers()
             watch.armed = True

@@ -14,9 +14,8 @@ import pytest
 from onefold import Limit, Onefold
 from onefold.model.queue import QueueLimits
 from onefold.operations import queues
-from onefold.operations.controlled import WINDOW, WINDOWS, take_controlled
-from onefold.operations.run import run
-from onefold.operations.statement import Sql, compiled, in_schema
+from onefold.operations.limited_take import WINDOW, WINDOWS, take_controlled
+from onefold.operations.statement import Sql, compiled, in_schema, run
 from tests.fixtures.backlog import NOW, QUEUE, Backlog
 from tests.limits.backlog import FEW, MANY, ORDER, Groups, fills
 from tests.sql import test_plans_postgres as postgres

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from onefold import Limit, NewJob, Onefold
-from onefold.model.identity import enqueue_order
+from onefold.model.ids import enqueue_order
 from tests.fixtures.place import Place
 from tests.fixtures.shards import found
 from tests.fixtures.soak import repetitions

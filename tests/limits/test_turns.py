@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from onefold import Job, Limit, NewJob, Onefold
-from onefold.operations.controlled import REST, WINDOW, WINDOWS
+from onefold.operations.limited_take import REST, WINDOW, WINDOWS
 from tests.fixtures.place import Place
 
 HOUR = timedelta(hours=1)

@@ -6,22 +6,22 @@ from datetime import timedelta
 from typing import Any
 
 from onefold import Job, Onefold
+from onefold.model.queue import QueueConfiguration, SigningSecret, qualified
 from onefold.model.retry import Fixed
-from onefold.model.served_queue import QueueConfiguration, Secret, qualified
-from onefold.push.courier import Courier, PushSettings
+from onefold.push.push_worker import PushSettings, PushWorker
 from tests.push.receiver import Receiver
 
-SECRET = Secret("whsec_" + "c2VjcmV0" * 4)
+SECRET = SigningSecret("whsec_" + "c2VjcmV0" * 4)
 AT_ONCE = Fixed(timedelta(0))
 
 
 @asynccontextmanager
-async def pushing(onefold: Onefold, **settings: Any) -> AsyncGenerator[Courier]:
+async def pushing(onefold: Onefold, **settings: Any) -> AsyncGenerator[PushWorker]:
     """A courier that looks often, and may push to loopback."""
     settings.setdefault("allow", ("127.0.0.1",))
     settings.setdefault("refresh", timedelta(milliseconds=100))
     settings.setdefault("grace", timedelta(seconds=10))
-    async with Courier(onefold, PushSettings(**settings)) as courier:
+    async with PushWorker(onefold, PushSettings(**settings)) as courier:
         yield courier
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onefold.push.breaker import hold_after
+from onefold.push.endpoint_health import hold_after
 
 
 @pytest.mark.parametrize(

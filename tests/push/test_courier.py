@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 
 from onefold import Onefold
+from onefold.model.queue import SigningSecret
 from onefold.model.retry import Fixed
-from onefold.model.served_queue import Secret
-from onefold.push.courier import LEAST_SHARE, Courier
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import StandardWebhooks, verify
+from onefold.push.push_worker import LEAST_SHARE, PushWorker
 from onefold.testing.clock import Clock
+from onefold.web.http import HttpRequest
+from onefold.web.webhooks import StandardWebhooks, verify
 from tests.fixtures.place import Place
 from tests.fixtures.served import Api
 from tests.push.receiver import Manner, Received, Receiver, hangs, says
@@ -33,7 +33,9 @@ def test_a_job_is_pushed_signed_and_finished(place: Place) -> None:
             (received,) = receiver.received
             assert received.envelope["payload"] == {"number": 0}
             assert received.headers["x-team"] == "billing"
-            request = Request(method="POST", path="/hook", headers=tuple(received.headers.items()))
+            request = HttpRequest(
+                method="POST", path="/hook", headers=tuple(received.headers.items())
+            )
             provider = StandardWebhooks(SECRET.text)
             now = (await job_of(onefold, job_id)).created_at
             assert verify(provider, request, received.body, now).id == job_id
@@ -458,7 +460,7 @@ def test_queues_come_change_and_go_while_it_runs(place: Place) -> None:
         perform(play, onefold)
 
 
-def _knows(courier: Courier, url: str) -> bool:
+def _knows(courier: PushWorker, url: str) -> bool:
     queue = courier._known.get("hooks")
     return queue is not None and queue.configuration.endpoint == url
 
@@ -467,7 +469,7 @@ def test_secrets_are_rotated_while_it_runs(place: Place) -> None:
     with opened(place) as onefold:
 
         async def play() -> None:
-            new = Secret("whsec_" + "bmV3" * 8)
+            new = SigningSecret("whsec_" + "bmV3" * 8)
             async with Receiver() as receiver, pushing(onefold) as courier:
                 for secrets in ((SECRET,), (new, SECRET), (new,)):
                     await make_queue(onefold, receiver, secrets=secrets)
@@ -482,7 +484,7 @@ def test_secrets_are_rotated_while_it_runs(place: Place) -> None:
         perform(play, onefold)
 
 
-def _signs_with(courier: Courier, secrets: tuple[Secret, ...]) -> bool:
+def _signs_with(courier: PushWorker, secrets: tuple[SigningSecret, ...]) -> bool:
     queue = courier._known.get("hooks")
     return queue is not None and queue.configuration.secrets == secrets
 

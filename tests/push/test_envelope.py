@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from onefold import Job
-from onefold.model.identity import new_id
-from onefold.push.envelope import body_of, headers_of
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import BadSignature, Secret, StandardWebhooks, verify
-from onefold.surfaces.webhooks.outgoing import Signer
+from onefold.model.ids import new_id
+from onefold.push.deliver import body_of, headers_of
+from onefold.web.http import HttpRequest
+from onefold.web.webhooks import BadSignature, Secret, StandardWebhooks, verify
+from onefold.web.webhooks.signing import Signer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 NEW = Secret("whsec_" + "bmV3" * 8, "1")
@@ -32,7 +32,7 @@ def a_job(payload: str = '{"orderId":"9482"}', *, queue: str = "payments", tenan
 
 
 def verified(headers: dict[str, str], body: bytes, *secrets: Secret, now: datetime = NOW) -> str:
-    request = Request(method="POST", path="/", headers=tuple(headers.items()))
+    request = HttpRequest(method="POST", path="/", headers=tuple(headers.items()))
     return verify(StandardWebhooks(list(secrets)), request, body, now).id
 
 

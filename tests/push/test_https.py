@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onefold.push.address import AddressPolicy, endpoint
-from onefold.push.reading import Answered, Unanswered
+from onefold.push.response_policy import PushAnswered, Unanswered
 from onefold.push.sender import Sender
 from tests.fixtures.certificates import Authority
 from tests.fixtures.place import Place
@@ -31,7 +31,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
 
 async def post(
     tls: ssl.SSLContext, host: str = HOST, *, tries: int = 1
-) -> tuple[Answered | Unanswered, Receiver]:
+) -> tuple[PushAnswered | Unanswered, Receiver]:
     """The last of so many tries at a receiver that is found under the name of `host`."""
 
     async def lookup(name: str) -> list[str]:
@@ -58,7 +58,7 @@ def test_the_name_in_the_url_is_asked_for_and_shown(authority: Authority, host: 
 
     exchange, receiver = asyncio.run(post(tls, host, tries=3))
 
-    assert isinstance(exchange, Answered)
+    assert isinstance(exchange, PushAnswered)
     # An address is not asked for by name: TLS knows none.
     assert asked == [None if host == "127.0.0.1" else HOST]
     assert (len(receiver.received), receiver.connections) == (3, 1)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from onefold.errors import DatabaseError
-from onefold.push.overdue import Overdue
+from onefold.push.push_worker import Overdue
 from onefold.testing.clock import Clock
 
 SECOND = timedelta(seconds=1)

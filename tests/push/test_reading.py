@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onefold.push.reading import (
-    Answered,
-    Defer,
-    Fail,
-    Finish,
-    Gone,
+from onefold.push.response_policy import (
     Meaning,
-    Park,
+    PushAnswered,
+    PushDefer,
+    PushFail,
+    PushFinish,
+    PushGone,
+    PushPark,
     Unanswered,
     excerpt_of,
     failure,
@@ -23,8 +23,8 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def answer(status: int, *headers: tuple[str, str]) -> Answered:
-    return Answered(status, headers, "", 0.25)
+def answer(status: int, *headers: tuple[str, str]) -> PushAnswered:
+    return PushAnswered(status, headers, "", 0.25)
 
 
 def read(status: int, *headers: tuple[str, str]) -> Meaning:
@@ -33,31 +33,31 @@ def read(status: int, *headers: tuple[str, str]) -> Meaning:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_two_hundred_finishes_or_parks(status: int) -> None:
-    assert read(status) == Finish()
-    assert meaning_of(answer(status), mode="ack", now=NOW) == Park()
+    assert read(status) == PushFinish()
+    assert meaning_of(answer(status), mode="ack", now=NOW) == PushPark()
 
 
 @pytest.mark.parametrize(
     "status", [100, 101, 199, 300, 301, 302, 304, 308, 400, 401, 404, 408, 422]
 )
 def test_what_else_an_endpoint_says_is_a_failure_of_the_job(status: int) -> None:
-    assert read(status) == Fail(is_down=False)
-    assert meaning_of(answer(status), mode="ack", now=NOW) == Fail(is_down=False)
+    assert read(status) == PushFail(is_down=False)
+    assert meaning_of(answer(status), mode="ack", now=NOW) == PushFail(is_down=False)
 
 
 @pytest.mark.parametrize("status", [500, 501, 502, 504, 520, 599])
 def test_a_server_error_is_one_of_the_endpoint(status: int) -> None:
-    assert read(status, ("Retry-After", "5")) == Fail(is_down=True)
+    assert read(status, ("Retry-After", "5")) == PushFail(is_down=True)
 
 
 def test_no_answer_is_a_failure_of_the_endpoint() -> None:
     exchange = Unanswered("no answer within 15 s", 15.0)
 
-    assert meaning_of(exchange, mode="ack", now=NOW) == Fail(is_down=True)
+    assert meaning_of(exchange, mode="ack", now=NOW) == PushFail(is_down=True)
 
 
 def test_gone_is_gone() -> None:
-    assert read(410, ("Retry-After", "5")) == Gone()
+    assert read(410, ("Retry-After", "5")) == PushGone()
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
@@ -95,7 +95,7 @@ def test_gone_is_gone() -> None:
 def test_pressure_is_deferred_for_as_long_as_it_says(
     status: int, headers: tuple[tuple[str, str], ...], after: timedelta
 ) -> None:
-    assert read(status, *headers) == Defer(after)
+    assert read(status, *headers) == PushDefer(after)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_pressure_is_deferred_for_as_long_as_it_says(
     ],
 )
 def test_a_failure_tells_what_happened(
-    exchange: Answered | Unanswered, sort: str, message: str
+    exchange: PushAnswered | Unanswered, sort: str, message: str
 ) -> None:
     error = failure(exchange, meaning_of(exchange, mode="standard", now=NOW))
 
@@ -119,7 +119,7 @@ def test_a_failure_tells_what_happened(
 
 
 def test_an_exchange_that_went_well_is_noted() -> None:
-    exchange = Answered(200, (), "thanks", 0.1234567)
+    exchange = PushAnswered(200, (), "thanks", 0.1234567)
 
     assert noted(exchange, 3) == {
         "fence": 3, "status": 200, "duration": 0.123457, "excerpt": "thanks",

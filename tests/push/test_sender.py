@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onefold.push.address import AddressPolicy, endpoint
-from onefold.push.reading import Answered, Unanswered
+from onefold.push.response_policy import PushAnswered, Unanswered
 from onefold.push.sender import Sender
 from tests.push.receiver import (
     Manner,
@@ -33,7 +33,7 @@ def run(play: Coroutine[Any, Any, None]) -> None:
 
 async def post(
     manner: Manner, *, within: float = LONG, tries: int = 1
-) -> tuple[Answered | Unanswered, Receiver]:
+) -> tuple[PushAnswered | Unanswered, Receiver]:
     """The last of so many tries at a receiver."""
     async with Receiver(manner) as receiver:
         sender = Sender(LOOPBACK, connections=10)
@@ -51,7 +51,7 @@ def test_an_answer_is_read_with_an_excerpt() -> None:
     async def play() -> None:
         exchange, receiver = await post(says(201, ("X-Two", "2"), body=b"thanks \x00\x1b[31m\xff"))
 
-        assert isinstance(exchange, Answered)
+        assert isinstance(exchange, PushAnswered)
         assert (exchange.status, exchange.excerpt) == (201, "thanks [31m�")
         assert ("X-Two", "2") in exchange.headers
         assert exchange.duration > 0
@@ -84,7 +84,11 @@ def test_a_request_that_was_read_is_not_sent_again(cut: Manner) -> None:
             ]
             await sender.close()
 
-        assert [type(exchange) for exchange in exchanges] == [Answered, Unanswered, Answered]
+        assert [type(exchange) for exchange in exchanges] == [
+            PushAnswered,
+            Unanswered,
+            PushAnswered,
+        ]
         assert [received.body for received in receiver.received] == [b"0", b"1", b"2"]
 
     run(play())
@@ -117,7 +121,7 @@ def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
             await sender.close()
             server.join(LONG)
 
-        assert (type(first), type(second)) == (Answered, Answered)
+        assert (type(first), type(second)) == (PushAnswered, PushAnswered)
         assert bodies == [b"1", b"2"]
 
     run(play())
@@ -177,7 +181,7 @@ def test_a_status_counts_whatever_becomes_of_the_body(manner: Manner) -> None:
     async def play() -> None:
         exchange, _ = await post(manner)
 
-        assert isinstance(exchange, Answered)
+        assert isinstance(exchange, PushAnswered)
         assert exchange.status == 200
         assert len(exchange.excerpt) <= 1024
 
@@ -189,7 +193,7 @@ def test_a_redirect_is_not_followed() -> None:
         async with Receiver() as elsewhere:
             exchange, _ = await post(says(307, ("Location", elsewhere.url)))
 
-            assert isinstance(exchange, Answered)
+            assert isinstance(exchange, PushAnswered)
             assert exchange.status == 307
             assert elsewhere.received == []
 
@@ -264,7 +268,7 @@ def test_an_endpoint_has_no_more_connections_than_it_may() -> None:
             exchanges = await asyncio.gather(*tries)
             await sender.close()
 
-            assert all(isinstance(exchange, Answered) for exchange in exchanges)
+            assert all(isinstance(exchange, PushAnswered) for exchange in exchanges)
             assert receiver.connections <= 3
             assert most <= 3
 
@@ -285,7 +289,7 @@ def test_an_endpoint_that_hangs_does_not_keep_another_of_its_host_waiting() -> N
             other = endpoint(receiver.url.replace("/hook", "/other"))
             exchange = await sender.post(other, b"{}", {}, within=LONG)
 
-            assert isinstance(exchange, Answered)
+            assert isinstance(exchange, PushAnswered)
             assert not any(task.done() for task in hanging)
             for task in hanging:
                 task.cancel()
@@ -300,7 +304,7 @@ def test_an_endpoint_that_hangs_does_not_keep_another_of_its_host_waiting() -> N
 
 async def post_to_name(
     addresses: list[list[str]], *, allow: tuple[str, ...] = (), tries: int = 1
-) -> tuple[list[Answered | Unanswered], Receiver]:
+) -> tuple[list[PushAnswered | Unanswered], Receiver]:
     """Tries at a name whose addresses are others each time that they are asked for."""
     answers = iter(addresses)
 
@@ -346,7 +350,7 @@ def test_of_several_addresses_only_those_that_may_be_are_connected_to() -> None:
             [["10.0.0.1", "127.0.0.1", "169.254.169.254"]], allow=("127.0.0.1",)
         )
 
-        assert isinstance(exchange, Answered)
+        assert isinstance(exchange, PushAnswered)
         assert receiver.received[0].headers["host"] == f"hooks.example:{receiver.port}"
 
     run(play())
@@ -359,7 +363,7 @@ def test_a_name_is_asked_for_once_and_what_it_said_is_connected_to() -> None:
             [["127.0.0.1"], ["169.254.169.254"]], allow=("127.0.0.1",)
         )
 
-        assert isinstance(exchange, Answered)
+        assert isinstance(exchange, PushAnswered)
         assert len(receiver.received) == 1
 
     run(play())
@@ -373,7 +377,7 @@ def test_a_name_that_leads_inside_later_is_refused_then(monkeypatch: pytest.Monk
             [["127.0.0.1"], ["127.0.0.2"]], allow=("127.0.0.1",), tries=2
         )
 
-        assert isinstance(first, Answered)
+        assert isinstance(first, PushAnswered)
         assert isinstance(second, Unanswered)
         assert len(receiver.received) == 1
 
@@ -384,7 +388,7 @@ def test_a_host_that_is_allowed_by_its_name_may_be_anywhere() -> None:
     async def play() -> None:
         (exchange,), _ = await post_to_name([["127.0.0.1"]], allow=("hooks.example",))
 
-        assert isinstance(exchange, Answered)
+        assert isinstance(exchange, PushAnswered)
 
     run(play())
 

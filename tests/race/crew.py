@@ -25,7 +25,7 @@ T = TypeVar("T")
 SIZE = 4
 DEADLINE = 1_000.0 if SOAK else 50.0
 IMPORTED = [
-    "__main__", "pytest", "onefold.databases.postgres.borrowed", "tests.race.waiting",
+    "__main__", "pytest", "onefold.databases.borrowed.postgres", "tests.race.waiting",
     "tests.crash.enqueueing", "tests.crash.delivering", "tests.crash.operating",
     "tests.crash.claiming", "tests.crash.injector",
     "tests.http.processes.app",

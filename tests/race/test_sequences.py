@@ -12,7 +12,7 @@ from onefold import AlreadyEnqueued, Enqueued, LeaseLost, NewJob, Onefold, Seria
 from onefold.claims import Won
 from onefold.model.claim import claim_key, want
 from onefold.model.job import OnDuplicate
-from onefold.model.request import prepare_all
+from onefold.model.new_job import prepare_all
 from onefold.operations import claims
 from onefold.operations.enqueue import enqueue, policy
 from tests.fixtures.place import Place

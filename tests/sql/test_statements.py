@@ -15,7 +15,7 @@ import pytest
 
 import onefold.sql
 from onefold import Onefold
-from onefold.databases.sqlite_statements import statements
+from onefold.databases.sqlite.execute import statements
 from onefold.operations.migrations import pending
 from onefold.operations.statement import Dialect, Sql, compiled
 from tests.fixtures.usage import Use, uses

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from onefold import Onefold
-from onefold.databases.sqlite_statements import statements
+from onefold.databases.sqlite.execute import statements
 from onefold.operations.migrations import Migration, latest, pending
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from psycopg import sql
 
 from onefold.calls.jobs import EMPTY
 from onefold.errors import AlreadyEnqueued, ConflictingOptions, InvalidInput, KeyReused
-from onefold.model.canonical import encode_payload
 from onefold.model.job import Enqueued
+from onefold.model.json_text import encode_payload
 from onefold.model.unique import Unique
 from onefold_contract.subjects import SyncSubject
 

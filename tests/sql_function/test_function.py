@@ -14,7 +14,7 @@ from psycopg import errors, sql
 from psycopg.types.json import Json, Jsonb
 
 from onefold import Enqueued, Onefold
-from onefold.model.identity import enqueue_order
+from onefold.model.ids import enqueue_order
 from onefold_contract.cases.bad_input import BAD, CONFLICTS
 from tests.sql_function.from_sql import call
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.model.canonical import decode_payload, encode_payload, sorted_payload
-from onefold.model.identity import hash12, shard_of
+from onefold.model.ids import hash12, shard_of
+from onefold.model.json_text import decode_payload, encode_payload, sorted_payload
 from onefold.model.unique import request_fingerprint
 from tests.sql_function.from_sql import call
 

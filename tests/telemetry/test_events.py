@@ -12,7 +12,7 @@ import pytest
 from onefold import AlreadyEnqueued, InvalidInput, Job, NewJob, Onefold
 from onefold.calls.hooks import TRACE_LENGTH, Hooks
 from onefold.events import DuplicatesSuppressed, Event, JobsEnqueued, LeasesExpired
-from onefold.model.options import read_options
+from onefold.model.job_options import read_options
 from tests.fixtures.colours import Coloured, Store
 
 HAPPENED = LeasesExpired(1)

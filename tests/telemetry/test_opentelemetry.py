@@ -30,7 +30,7 @@ from onefold import (
     Retry,
     UsageError,
 )
-from onefold.model.options import read_options
+from onefold.model.job_options import read_options
 from onefold.telemetry.opentelemetry import instrument
 from tests.fixtures.colours import Coloured
 from tests.telemetry.conftest import take_one

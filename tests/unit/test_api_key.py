@@ -21,7 +21,16 @@ from onefold.model.api_key import (
     proven,
     read_text,
 )
-from onefold.operations.api_keys import Wish, are_any, charge, create, find, home_of, read, revoke
+from onefold.operations.api_keys import (
+    NewApiKeyRow,
+    are_any,
+    charge,
+    create,
+    find,
+    home_of,
+    read,
+    revoke,
+)
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW
 from tests.fixtures.steps import Steps
@@ -177,7 +186,7 @@ def test_a_key_is_stored_by_its_digest_alone() -> None:
     run = Steps(
         create(
             SPREAD,
-            Wish(
+            NewApiKeyRow(
                 shown=stored,
                 tenant="acme",
                 name="web",

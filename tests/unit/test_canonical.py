@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.model.canonical import (
+from onefold.model.json_text import (
     MAX_DEPTH,
     canonical_json,
     decode_payload,

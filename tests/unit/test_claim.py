@@ -13,9 +13,9 @@ from onefold.claims import Claim, Mismatch, Replay, Unknown, Won
 from onefold.model.claim import (
     RESULT_BYTES,
     ClaimKey,
-    Found,
     Guarantee,
     Holding,
+    StoredClaim,
     TakeOver,
     Takeover,
     Wanted,
@@ -34,7 +34,7 @@ KEY = ClaimKey("acme", "once", "import", "k")
 RERUN, RESUME, REFUSE = 0, 1, 2
 
 
-def found(**fields: Any) -> Found:
+def found(**fields: Any) -> StoredClaim:
     row: dict[str, Any] = {
         "id": "claim-1",
         "owner": "owner-1",
@@ -48,7 +48,7 @@ def found(**fields: Any) -> Found:
         "now": NOW,
     }
     assert not fields.keys() - row.keys()
-    return Found.from_row(list({**row, **fields}.values()))
+    return StoredClaim.from_row(list({**row, **fields}.values()))
 
 
 def wanted(**fields: Any) -> Wanted:

@@ -9,7 +9,7 @@ import pytest
 from onefold import LeaseLost
 from onefold.model.claim import Claim, ClaimKey, Holding
 from onefold.model.step import Notes, StepRow
-from onefold.operations import claim_steps
+from onefold.operations import steps
 from onefold.operations.statement import Sql
 from onefold.operations.steps import StepWrite
 from tests.fixtures.steps import Steps
@@ -31,7 +31,7 @@ def wanted(**fields: Any) -> StepWrite:
 
 
 def test_a_step_is_written_by_one_statement_beside_its_claim() -> None:
-    run = Steps(claim_steps.write(SQL, CLAIM, wanted()))
+    run = Steps(steps.write_claim_step(SQL, CLAIM, wanted()))
 
     statement = run.answer("insert_claim_step", [ROW])
 
@@ -44,7 +44,7 @@ def test_a_step_is_written_by_one_statement_beside_its_claim() -> None:
 
 def test_a_step_that_is_as_it_was_seen_was_refused_because_of_its_claim() -> None:
     seen = StepRow.from_row(ROW)
-    run = Steps(claim_steps.write(SQL, CLAIM, wanted(seen=seen)))
+    run = Steps(steps.write_claim_step(SQL, CLAIM, wanted(seen=seen)))
 
     run.answer("write_claim_step")
     with pytest.raises(LeaseLost, match="http 'k'"):
@@ -53,7 +53,7 @@ def test_a_step_that_is_as_it_was_seen_was_refused_because_of_its_claim() -> Non
 
 def test_a_step_that_somebody_else_has_written_is_answered_with() -> None:
     other = ("1:charge#1", "other", *ROW[2:])
-    run = Steps(claim_steps.write(SQL, CLAIM, wanted()))
+    run = Steps(steps.write_claim_step(SQL, CLAIM, wanted()))
 
     run.answer("insert_claim_step")
     run.answer("read_steps", [other])
@@ -62,6 +62,6 @@ def test_a_step_that_somebody_else_has_written_is_answered_with() -> None:
 
 
 def test_surfaces_without_steps_are_not_asked_for_any() -> None:
-    keys = [ClaimKey("", surface, "", "k") for surface in sorted(claim_steps.STEPLESS)]
+    keys = [ClaimKey("", surface, "", "k") for surface in sorted(steps.STEPLESS)]
 
-    assert Steps(claim_steps.forget(SQL, 0, keys)).result == 0
+    assert Steps(steps.forget(SQL, 0, keys)).result == 0

@@ -9,8 +9,8 @@ import pytest
 
 from onefold import Busy, DatabaseBusy, LeaseLost
 from onefold.claims import Claim, Mismatch, Replay, Unknown, Won
-from onefold.model.claim import JOINED_RETRY, TAKEOVERS, ClaimKey, Found, Holding, Wanted
-from onefold.model.moment import from_micros
+from onefold.model.claim import JOINED_RETRY, TAKEOVERS, ClaimKey, Holding, StoredClaim, Wanted
+from onefold.model.timestamps import from_micros
 from onefold.operations import claims
 from onefold.operations.statement import Sql, Statement
 from tests.fixtures.rows import NOW, SECOND
@@ -44,7 +44,7 @@ def looked(**fields: Any) -> list[tuple[Any, ...]]:
         "now": NOW,
         **fields,
     }
-    return [msgspec.structs.astuple(Found(**row))]
+    return [msgspec.structs.astuple(StoredClaim(**row))]
 
 
 def held(key: ClaimKey = KEY, **fields: Any) -> Claim:

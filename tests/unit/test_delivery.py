@@ -9,18 +9,18 @@ from uuid import UUID
 import pytest
 
 from onefold import Delivery, InvalidInput, LeaseLost
-from onefold.model.canonical import decode_payload
 from onefold.model.delivery import (
-    Beat,
     Ended,
     EndingStatus,
+    Heartbeat,
     deliveries,
     encode_error,
     results_by_id,
     take_order,
 )
 from onefold.model.failure import TEXT_LENGTH
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
+from onefold.model.json_text import decode_payload
 
 MINUTE = timedelta(minutes=1)
 
@@ -135,8 +135,8 @@ def test_a_word_that_did_not_count_is_a_lost_lease() -> None:
 
 
 def test_a_beat_without_a_lease_is_lost() -> None:
-    assert Beat("1", 2, None).lost
-    assert not Beat("1", 2, datetime(2026, 3, 1, tzinfo=UTC)).lost
+    assert Heartbeat("1", 2, None).lost
+    assert not Heartbeat("1", 2, datetime(2026, 3, 1, tzinfo=UTC)).lost
 
 
 # --- failures -------------------------------------------------------------------------------------

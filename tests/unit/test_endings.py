@@ -10,9 +10,9 @@ import pytest
 
 from onefold import Delivery, Fixed, NewJob, Retention
 from onefold.model.delivery import Ended
-from onefold.model.identity import new_id, shard_of
+from onefold.model.ids import new_id, shard_of
 from onefold.model.lifecycle import KEEP, Event, State
-from onefold.model.request import prepare
+from onefold.model.new_job import prepare
 from onefold.operations.endings import (
     LEASE_EXPIRED,
     MOVE_COLUMNS,

@@ -17,13 +17,13 @@ from onefold import (
     KeyReused,
     NewJob,
 )
-from onefold.model.identity import new_id, shard_of
-from onefold.model.request import INSERT_COLUMNS, Prepared, Request, prepare
-from onefold.operations import keys
-from onefold.operations.enqueue import Policy, enqueue, policy
-from onefold.operations.holders import REPLACE_COLUMNS, Holder
-from onefold.operations.keys import Restart, chunks_by_shard, insert_successors, lock_order
+from onefold.model.ids import new_id, shard_of
+from onefold.model.new_job import INSERT_COLUMNS, NewJobRow, Prepared, prepare
+from onefold.operations import unique_keys
+from onefold.operations.enqueue import DuplicatePolicy, enqueue, policy
+from onefold.operations.on_duplicate import REPLACE_COLUMNS, LockedHolder
 from onefold.operations.statement import Sql, Statement
+from onefold.operations.unique_keys import Restart, chunks_by_shard, insert_successors, lock_order
 from tests.fixtures.steps import Steps
 
 NOW = 1_772_366_400_000_000
@@ -65,7 +65,7 @@ def locked(holder: str = HOLDER, state: int = QUEUED, **fields: Any) -> tuple[An
         "run_at": NOW, "not_before": None, "created_at": NOW - SECOND, "unique_states": 3,
         "unique_until": None, "holds": True, **fields
     }  # fmt: skip
-    return msgspec.structs.astuple(Holder(holder, state, now=NOW, **row))
+    return msgspec.structs.astuple(LockedHolder(holder, state, now=NOW, **row))
 
 
 def column(statement: Statement, name: str) -> list[Any]:
@@ -77,8 +77,10 @@ def column(statement: Statement, name: str) -> list[Any]:
 
 
 def test_the_options_of_a_call_are_checked() -> None:
-    assert policy() == Policy("keep", "flag", None)
-    assert policy("replace", max_wait=timedelta(seconds=1)) == Policy("replace", "flag", SECOND)
+    assert policy() == DuplicatePolicy("keep", "flag", None)
+    assert policy("replace", max_wait=timedelta(seconds=1)) == DuplicatePolicy(
+        "replace", "flag", SECOND
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,26 +277,26 @@ def test_a_lapsed_holder_is_released_on_its_own_shard() -> None:
 
 
 def test_a_large_batch_is_cut_into_statements_of_a_bounded_size() -> None:
-    items = [new(f"k{number:05}") for number in range(keys.CHUNK + 1)]
+    items = [new(f"k{number:05}") for number in range(unique_keys.CHUNK + 1)]
     run = steps(items)
 
-    first = run.answer("insert_jobs", inserted(*items[: keys.CHUNK]))
+    first = run.answer("insert_jobs", inserted(*items[: unique_keys.CHUNK]))
     second = run.answer("insert_jobs", inserted(items[-1]))
 
     assert (len(first.rows), len(second.rows)) == (2000, 1)
-    assert len(run.result) == keys.CHUNK + 1
+    assert len(run.result) == unique_keys.CHUNK + 1
 
 
 def test_chunks_end_where_a_shard_ends_or_a_statement_is_full() -> None:
-    def on(shard: int, count: int) -> list[Request]:
+    def on(shard: int, count: int) -> list[NewJobRow]:
         return [msgspec.structs.replace(new().request, shard=shard)] * count
 
-    requests = [*on(0, 1), *on(1, 2 * keys.CHUNK), *on(3, 2)]
+    requests = [*on(0, 1), *on(1, 2 * unique_keys.CHUNK), *on(3, 2)]
 
     assert [(chunk[0].shard, len(chunk)) for chunk in chunks_by_shard(requests)] == [
         (0, 1),
-        (1, keys.CHUNK),
-        (1, keys.CHUNK),
+        (1, unique_keys.CHUNK),
+        (1, unique_keys.CHUNK),
         (3, 2),
     ]
     assert list(chunks_by_shard([])) == []
@@ -535,7 +537,7 @@ def test_a_running_holder_gets_the_whole_request_as_its_successor() -> None:
     run.answer("log_duplicates")
 
     ((shard, holder, text),) = successor.rows
-    stored = msgspec.json.decode(text, type=Request)
+    stored = msgspec.json.decode(text, type=NewJobRow)
     assert (shard, holder) == (0, HOLDER)
     assert stored == msgspec.structs.replace(item.request, run_at=NOW + 5 * SECOND)
     # Its request is accepted, so it is no mismatch, though nothing was replaced.
@@ -551,7 +553,7 @@ def test_the_newest_of_a_batch_waits_behind_a_running_holder_as_a_whole() -> Non
     run.answer("lock_holders", [locked(state=RUNNING)])
     ((_, _, text),) = run.asks("set_successors").rows
 
-    stored = msgspec.json.decode(text, type=Request)
+    stored = msgspec.json.decode(text, type=NewJobRow)
     assert (stored.queue, stored.payload) == ("fast", '{"a":2}')
 
 
@@ -930,8 +932,8 @@ def test_an_expired_holder_is_buried_and_its_key_asked_for_again() -> None:
 
 
 def test_large_payloads_are_cut_into_statements_by_size() -> None:
-    half = "x" * (keys.CHUNK_CHARACTERS // 2)
+    half = "x" * (unique_keys.CHUNK_CHARACTERS // 2)
     items = [prepare(NewJob("email"), "", now=NOW) for _ in range(5)]
     requests = [msgspec.structs.replace(item.request, payload=half) for item in items]
 
-    assert [len(chunk) for chunk in keys.chunks_by_shard(requests)] == [2, 2, 1]
+    assert [len(chunk) for chunk in unique_keys.chunks_by_shard(requests)] == [2, 2, 1]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onefold.model.canonical import decode_payload
 from onefold.model.delivery import encode_error
 from onefold.model.failure import CAUSE_LENGTH, CAUSES, TEXT_LENGTH, TRACE_LENGTH, described, shown
-from onefold.model.identity import parse_id
+from onefold.model.ids import parse_id
+from onefold.model.json_text import decode_payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from onefold import JobNotFound
-from onefold.model.history import Attempt, history, outcome_of
-from onefold.model.identity import new_id
-from onefold.model.job import Job
+from onefold.model.ids import new_id
+from onefold.model.job import Attempt, Job, history, outcome_of
 from onefold.model.lifecycle import Event, State
-from onefold.model.moment import from_micros
-from onefold.operations.history import (
+from onefold.model.timestamps import from_micros
+from onefold.operations.attempts import (
     ATTEMPT_COLUMNS,
     KEPT_DELIVERIES,
     Past,

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.model.identity import (
+from onefold.model.ids import (
     IdMaker,
     advisory_lock_key,
     hash12,
@@ -196,7 +196,7 @@ def test_a_forked_child_does_not_repeat_its_parent() -> None:
     # In a process of its own: the test runner has threads, and a fork would warn about them.
     program = """
 import os
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
 new_id()
 reading, writing = os.pipe()
 child = os.fork() == 0

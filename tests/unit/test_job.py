@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from onefold import Enqueued, EnqueuedMany, Job, NewJob, Page
+from onefold import Enqueued, EnqueuedMany, Job, JobPage, NewJob
 from onefold.model.job import STATE_WORDS, StateWord
 from onefold.model.lifecycle import State
-from onefold.model.request import prepare
+from onefold.model.new_job import prepare
 from tests.fixtures.rows import job_row
 
 NOW = 1_772_366_400_000_000
@@ -124,6 +124,6 @@ def test_the_answer_to_a_batch_is_a_sequence_with_counts() -> None:
 
 def test_a_page_is_iterated_over_its_jobs() -> None:
     jobs = (job(), job())
-    page = Page(jobs)
+    page = JobPage(jobs)
 
     assert (tuple(page), len(page), page.next) == (jobs, 2, None)

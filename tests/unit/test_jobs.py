@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from onefold import Enqueued, Gone, InvalidInput, Job, JobNotFound, NewJob, Page, WrongState
-from onefold.model.identity import hash_of, new_id, shard_of
+from onefold import Enqueued, Gone, InvalidInput, Job, JobNotFound, JobPage, NewJob, WrongState
+from onefold.model.ids import hash_of, new_id, shard_of
 from onefold.model.job import Duplicates, Suppressed
 from onefold.model.lifecycle import State
-from onefold.model.moment import from_micros
-from onefold.model.request import INSERT_COLUMNS, prepare
+from onefold.model.new_job import INSERT_COLUMNS, prepare
+from onefold.model.timestamps import from_micros
 from onefold.operations.endings import MOVE_COLUMNS
 from onefold.operations.jobs import (
     RECENT_DUPLICATES,
-    Filter,
+    JobFilter,
     delete,
     duplicates,
     find,
@@ -90,7 +90,7 @@ def test_jobs_are_got_shard_by_shard() -> None:
 def test_a_word_of_status_is_what_is_stored(
     status: Any, states: tuple[int, ...] | None, *, retrying: bool | None, due: bool | None
 ) -> None:
-    assert job_filter(status=status) == Filter(states=states, retrying=retrying, due=due)
+    assert job_filter(status=status) == JobFilter(states=states, retrying=retrying, due=due)
 
 
 def test_the_fields_of_a_filter_are_checked_and_stored() -> None:
@@ -107,7 +107,7 @@ def test_the_fields_of_a_filter_are_checked_and_stored() -> None:
         tag="nightly",
     )
 
-    assert found == Filter(
+    assert found == JobFilter(
         queue="mail",
         kind="email",
         unique_key="k",
@@ -148,7 +148,7 @@ def test_a_bad_filter_is_refused_by_name(options: dict[str, Any], field: str) ->
 
 def test_a_page_asks_for_one_more_to_know_whether_it_is_the_last() -> None:
     rows = [job_row(job_id) for job_id in (A, B, C)]
-    run = Steps(find(SQL, "acme", Filter(states=(3,), queue="mail"), limit=2, after=A.upper()))
+    run = Steps(find(SQL, "acme", JobFilter(states=(3,), queue="mail"), limit=2, after=A.upper()))
 
     statement = run.answer("find_jobs", rows)
 
@@ -156,11 +156,11 @@ def test_a_page_asks_for_one_more_to_know_whether_it_is_the_last() -> None:
     assert (statement.parameters["after"], statement.parameters["before"]) == (A, None)
     assert (statement.parameters["states"], statement.parameters["queue"]) == ([3], "mail")
     assert statement.parameters["kind"] is None
-    assert run.result == Page(tuple(map(Job.from_row, rows[:2])), B)
+    assert run.result == JobPage(tuple(map(Job.from_row, rows[:2])), B)
 
 
 def test_the_last_page_has_no_cursor() -> None:
-    run = Steps(find(SQL, "", Filter(), limit=2))
+    run = Steps(find(SQL, "", JobFilter(), limit=2))
 
     statement = run.answer("find_jobs", [job_row(A), job_row(B)])
 
@@ -169,7 +169,7 @@ def test_the_last_page_has_no_cursor() -> None:
 
 
 def test_newest_first_goes_down_from_the_cursor() -> None:
-    run = Steps(find(SQL, "", Filter(), limit=2, after=C, newest_first=True))
+    run = Steps(find(SQL, "", JobFilter(), limit=2, after=C, newest_first=True))
 
     statement = run.answer("find_jobs_newest", [job_row(B), job_row(A)])
 
@@ -180,7 +180,7 @@ def test_newest_first_goes_down_from_the_cursor() -> None:
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_pages_of_several_shards_are_merged(*, newest_first: bool) -> None:
     ids = sorted(spread(), reverse=newest_first)
-    run = Steps(find(SHARDED, "", Filter(), limit=10, newest_first=newest_first))
+    run = Steps(find(SHARDED, "", JobFilter(), limit=10, newest_first=newest_first))
 
     for shard in range(4):
         statement = run.answer(
@@ -196,12 +196,12 @@ def test_pages_of_several_shards_are_merged(*, newest_first: bool) -> None:
 @pytest.mark.parametrize("limit", [0, 10_001, True, 1.5])
 def test_a_page_has_a_size(limit: Any) -> None:
     with pytest.raises(InvalidInput, match="limit must be a whole number from 1 to 10000"):
-        Steps(find(SQL, "", Filter(), limit=limit))
+        Steps(find(SQL, "", JobFilter(), limit=limit))
 
 
 def test_a_cursor_is_an_id() -> None:
     with pytest.raises(InvalidInput) as caught:
-        Steps(find(SQL, "", Filter(), limit=1, after="7"))
+        Steps(find(SQL, "", JobFilter(), limit=1, after="7"))
 
     assert caught.value.field == "after"
 

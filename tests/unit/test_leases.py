@@ -7,11 +7,11 @@ from datetime import timedelta
 import msgspec
 
 from onefold import Delivery, Job, NewJob
-from onefold.model.delivery import Beat, Ended, TakeOrder, take_order
-from onefold.model.identity import new_id, shard_of
-from onefold.model.moment import from_micros
-from onefold.model.request import prepare
-from onefold.operations.leases import Finish, finish, heartbeat, take, take_in_turn
+from onefold.model.delivery import Ended, Heartbeat, TakeOrder, take_order
+from onefold.model.ids import new_id, shard_of
+from onefold.model.new_job import prepare
+from onefold.model.timestamps import from_micros
+from onefold.operations.deliveries import Finish, finish, heartbeat, take, take_in_turn
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW, job_row
 from tests.fixtures.steps import Steps
@@ -246,7 +246,7 @@ def test_a_heartbeat_extends_what_still_has_its_fence() -> None:
     assert statement.rows == [(0, A, 1), (0, B, 2)]
     assert statement.parameters == {"lease": 5}
     assert silent.rows == [(0, B)]
-    assert run.result == [Beat(B, 2, None), Beat(A, 1, from_micros(NOW + 5))]
+    assert run.result == [Heartbeat(B, 2, None), Heartbeat(A, 1, from_micros(NOW + 5))]
 
 
 def test_a_job_that_somebody_has_locked_keeps_the_lease_it_has() -> None:

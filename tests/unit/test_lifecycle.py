@@ -15,7 +15,7 @@ from onefold.model.lifecycle import (
     Event,
     Standing,
     State,
-    Step,
+    Transition,
     allows,
     mermaid,
     next_step,
@@ -103,7 +103,7 @@ def test_the_numbers_of_states_are_the_bits_of_a_scope() -> None:
 def test_a_failure_waits_by_the_backoff() -> None:
     step = next_step(standing(State.RUNNING), Event.FAIL, now=NOW)
 
-    assert step == Step(
+    assert step == Transition(
         State.QUEUED, attempt=2, vanished=0, run_at=NOW + 30 * SECOND, not_before=NOW + 30 * SECOND
     )
 
@@ -117,7 +117,7 @@ def test_a_given_delay_replaces_the_backoff() -> None:
 def test_a_failure_with_no_attempt_left_is_a_dead_letter() -> None:
     step = next_step(standing(State.RUNNING, attempt=8), Event.FAIL, now=NOW, after=5)
 
-    assert step == Step(State.DEAD, attempt=8, vanished=0, reason="failed")
+    assert step == Transition(State.DEAD, attempt=8, vanished=0, reason="failed")
 
 
 def test_a_job_replaced_with_fewer_attempts_than_it_has_used_is_a_dead_letter_too() -> None:
@@ -127,7 +127,7 @@ def test_a_job_replaced_with_fewer_attempts_than_it_has_used_is_a_dead_letter_to
 def test_a_lapsed_lease_is_a_failure_of_a_vanished_worker() -> None:
     step = next_step(standing(State.RUNNING, vanished=1), Event.LAPSE, now=NOW)
 
-    assert step == Step(
+    assert step == Transition(
         State.QUEUED, attempt=2, vanished=2, run_at=NOW + 30 * SECOND, not_before=NOW + 30 * SECOND
     )
 
@@ -167,13 +167,13 @@ def test_a_worker_that_speaks_ends_the_row_of_vanished_ones(event: Event) -> Non
 def test_a_delivery_handed_back_unstarted_says_nothing_about_the_job() -> None:
     step = next_step(standing(State.RUNNING, vanished=4), Event.HAND_BACK, now=NOW)
 
-    assert step == Step(State.QUEUED, attempt=1, vanished=4, run_at=NOW)
+    assert step == Transition(State.QUEUED, attempt=1, vanished=4, run_at=NOW)
 
 
 def test_a_defer_gives_the_attempt_back() -> None:
     step = next_step(standing(State.RUNNING), Event.DEFER, now=NOW, after=60 * SECOND)
 
-    assert step == Step(State.QUEUED, attempt=1, vanished=0, run_at=NOW + 60 * SECOND)
+    assert step == Transition(State.QUEUED, attempt=1, vanished=0, run_at=NOW + 60 * SECOND)
 
 
 def test_a_defer_on_the_last_attempt_is_no_failure() -> None:
@@ -212,7 +212,7 @@ def test_a_caller_may_say_why_the_last_attempt_failed() -> None:
 def test_a_replay_starts_again_from_no_attempt_at_once() -> None:
     for state in (State.DEAD, State.CANCELLED):
         step = next_step(standing(state, vanished=5), Event.REPLAY, now=NOW)
-        assert step == Step(State.QUEUED, attempt=0, vanished=0, run_at=NOW)
+        assert step == Transition(State.QUEUED, attempt=0, vanished=0, run_at=NOW)
 
 
 @pytest.mark.parametrize("event", [Event.TAKE, Event.FINISH, Event.REPLAY])

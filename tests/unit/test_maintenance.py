@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold.model.claim import ClaimKey
-from onefold.model.identity import new_id, shard_of
+from onefold.model.ids import new_id, shard_of
 from onefold.operations.jobs import RECENT_DUPLICATES
 from onefold.operations.maintenance import (
     Erased,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.model.moment import EPOCH, LONGEST, from_micros, span, to_micros
+from onefold.model.timestamps import EPOCH, LONGEST, from_micros, span, to_micros
 
 zones = st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.errors import InvalidInput
-from onefold.model import names
+from onefold.model import checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,13 +22,13 @@ unicode = st.characters(exclude_categories=["Cs"])
     ["a", "...", ".a", "stripe.process", "e-mail:send/now", "Größe 1", "🚚", "x" * 200, "ß" * 200],
 )
 def test_a_name_may_have_up_to_200_characters_of_any_script(value: str) -> None:
-    assert names.name(value, "kind") == value
+    assert checks.name(value, "kind") == value
 
 
 @pytest.mark.parametrize("forbidden", [*",*?[]{}\\", "\x00", "\n", "\x1f", "\x7f", "\x80", "\x9f"])
 def test_a_name_must_not_contain(forbidden: str) -> None:
     with pytest.raises(InvalidInput, match="queue must not contain") as caught:
-        names.name(f"a{forbidden}b", "queue")
+        checks.name(f"a{forbidden}b", "queue")
 
     assert repr(forbidden) in str(caught.value)
 
@@ -48,7 +48,7 @@ def test_a_name_must_not_contain(forbidden: str) -> None:
 )
 def test_a_name_that_cannot_be_stored_is_refused(value: object, reason: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        names.name(value, "kind")
+        checks.name(value, "kind")
 
     assert (caught.value.field, caught.value.reason) == ("kind", reason)
 
@@ -63,8 +63,8 @@ def test_a_name_that_cannot_be_stored_is_refused(value: object, reason: str) -> 
     ],
 )
 def test_a_queue_may_be_a_tenants(queue: str, parts: tuple[str, str]) -> None:
-    assert names.queue(queue, "queue") == queue
-    assert names.parted(queue) == parts
+    assert checks.queue(queue, "queue") == queue
+    assert checks.parted(queue) == parts
 
 
 @pytest.mark.parametrize(
@@ -74,26 +74,26 @@ def test_a_queue_may_be_a_tenants(queue: str, parts: tuple[str, str]) -> None:
 )  # fmt: skip
 def test_braces_in_a_queue_are_a_tenants_alone(queue: object) -> None:
     with pytest.raises(InvalidInput, match="queue must"):
-        names.queue(queue, "queue")
+        checks.queue(queue, "queue")
 
 
 @pytest.mark.parametrize("value", ["", "Acme", "a" * 65, ".a", "a b", None])
 def test_a_tenant_of_the_server_is_a_slug(value: object) -> None:
     with pytest.raises(InvalidInput, match="tenant must be 1 to 64 lower-case"):
-        names.tenant(value, "tenant")
+        checks.tenant(value, "tenant")
 
 
 def test_a_refused_name_is_refused_again() -> None:
     for field in ("kind", "queue"):
         for _ in range(2):
             with pytest.raises(InvalidInput) as caught:
-                names.name("a,b", field)
+                checks.name("a,b", field)
             assert caught.value.field == field
 
 
 @given(st.text(unicode, min_size=1, max_size=128).filter(lambda text: "\x00" not in text))
 def test_a_key_is_any_text_but_nul(value: str) -> None:
-    assert names.key(value, "unique_key") == value
+    assert checks.key(value, "unique_key") == value
 
 
 @pytest.mark.parametrize(
@@ -109,24 +109,24 @@ def test_a_key_is_any_text_but_nul(value: str) -> None:
 )
 def test_a_key_that_cannot_be_stored_is_refused(value: object, reason: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        names.key(value, "unique_key")
+        checks.key(value, "unique_key")
 
     assert (caught.value.field, caught.value.reason) == ("unique_key", reason)
 
 
 def test_a_key_may_fill_its_bytes() -> None:
-    assert names.key("x" * 512, "key")
-    assert names.key("ß" * 256, "key")
-    assert names.key("x" * 20, "key", longest=20)
+    assert checks.key("x" * 512, "key")
+    assert checks.key("ß" * 256, "key")
+    assert checks.key("x" * 20, "key", longest=20)
 
 
 def test_text_may_be_empty() -> None:
-    assert names.text("", "tenant") == ""
+    assert checks.text("", "tenant") == ""
     with pytest.raises(InvalidInput, match="tenant must be a string, got None"):
-        names.text(None, "tenant")
+        checks.text(None, "tenant")
 
 
-@pytest.mark.parametrize("check", [names.key, names.text])
+@pytest.mark.parametrize("check", [checks.key, checks.text])
 def test_a_length_may_be_given(check: Callable[..., str]) -> None:
     with pytest.raises(InvalidInput, match="reason must have at most 3 bytes, got 4"):
         check("four", "reason", longest=3)
@@ -134,20 +134,20 @@ def test_a_length_may_be_given(check: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("value", ["onefold", "_", "app_2", "x" * 63])
 def test_a_schema_is_named_as_it_is_spelled_without_quotes(value: str) -> None:
-    assert names.schema(value, "schema") == value
+    assert checks.schema(value, "schema") == value
 
 
 @pytest.mark.parametrize("value", ["", "Onefold", "2app", "a-b", 'a"b', "x" * 64, "a\n", None, 1])
 def test_a_schema_that_would_need_quotes_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="schema must be lower-case letters, digits and under"):
-        names.schema(value, "schema")
+        checks.schema(value, "schema")
 
 
 @pytest.mark.parametrize("value", ["pg_", "pg_catalog", "pg_onefold"])
 def test_a_schema_that_postgresql_keeps_for_itself_is_refused(value: str) -> None:
     with pytest.raises(InvalidInput, match="schema must not begin with pg_"):
-        names.schema(value, "schema")
+        checks.schema(value, "schema")
 
 
 def test_a_schema_may_begin_with_pg() -> None:
-    assert names.schema("pgqueue", "schema") == "pgqueue"
+    assert checks.schema("pgqueue", "schema") == "pgqueue"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onefold import Inserted
-from onefold.model.natural import natural
-from onefold.operations.natural import insert_once
+from onefold.model.insert_once import natural
+from onefold.operations.insert_once import insert_once
 from onefold.operations.statement import Sql
 from tests.fixtures.steps import Steps
 

@@ -10,9 +10,9 @@ import pytest
 
 from onefold import ConflictingOptions, Exponential, Fixed, InvalidInput, NewJob, Retention, Unique
 from onefold.model.claim import ClaimKey
-from onefold.model.identity import hash12, hash_of, shard_of
-from onefold.model.options import Options, backoff_of, read_options
-from onefold.model.request import (
+from onefold.model.ids import hash12, hash_of, shard_of
+from onefold.model.job_options import Options, backoff_of, read_options
+from onefold.model.new_job import (
     INSERT_COLUMNS,
     PAYLOAD_BYTES,
     Prepared,

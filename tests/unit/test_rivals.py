@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
 from onefold.model.lifecycle import Event
-from onefold.operations.rivals import Replayable, Rivals, rivals
+from onefold.operations.replay import Replayable, Rivals, rivals
 from tests.fixtures.rows import NOW, replayable_row
 
 A, B, C = sorted(new_id() for _ in range(3))

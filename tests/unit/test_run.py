@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 import pytest
 
-from onefold.operations.run import run, run_async
+from onefold.operations.statement import run, run_async
 
 T = TypeVar("T")
 Asking: TypeAlias = Generator[str, int, T]

@@ -3,13 +3,13 @@
 import pytest
 
 from onefold.calls.keys import scope_of, stored_scopes
-from onefold.surfaces.http.desk import _scope
-from onefold.surfaces.http.policy import policy
-from onefold.surfaces.http.request import Request
+from onefold.web.http import HttpRequest
+from onefold.web.idempotency.keyed_routes import _scope
+from onefold.web.idempotency.policy import policy
 
 BY_CALLER = policy({"takeover": "refuse"})
 BY_ROUTE = policy({"takeover": "refuse", "scope": "route"})
-PAY = Request(method="POST", path="/pay")
+PAY = HttpRequest(method="POST", path="/pay")
 
 
 def test_a_callers_id_is_its_scope() -> None:
@@ -30,7 +30,7 @@ def test_nobody_is_called_like_somebody_elses_digest() -> None:
 
 @pytest.mark.parametrize("principal", ["x" * 2000, "a\0b", "ü" * 300, "a\nb", "digest:1"])
 def test_every_scope_fits_the_store_and_is_found_by_its_callers_id(principal: str) -> None:
-    route = Request(method="POST", path="/" + "p" * 600)
+    route = HttpRequest(method="POST", path="/" + "p" * 600)
     for made in (BY_CALLER, BY_ROUTE):
         scope = _scope(made, route, principal)
         assert len(scope.encode()) <= 512

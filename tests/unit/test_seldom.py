@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from onefold import InvalidInput, NewJob
-from onefold.model.convert import dumped, from_json, to_json
 from onefold.model.delivery import encode_error
+from onefold.model.job_options import METADATA_BYTES, TAGS, encode_options
+from onefold.model.json_text import dumped, from_json, to_json
 from onefold.model.limit import Limit
-from onefold.model.options import METADATA_BYTES, TAGS, encode_options
 from onefold.model.step import StepRow
 
 

@@ -9,13 +9,12 @@ import msgspec
 import pytest
 
 from onefold.errors import InvalidInput
+from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit
-from onefold.model.retention import Retention
-from onefold.model.retry import Fixed
-from onefold.model.served_queue import (
+from onefold.model.queue import (
     QueueConfiguration,
     QueueCounts,
-    Secret,
+    SigningSecret,
     checked,
     encode_configuration,
     new_secret,
@@ -24,6 +23,7 @@ from onefold.model.served_queue import (
     shown,
     without_tenant,
 )
+from onefold.model.retry import Fixed
 
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WHOLE = QueueConfiguration(
@@ -37,7 +37,7 @@ WHOLE = QueueConfiguration(
     concurrency=7,
     rate="10/30s",
     retention=Retention(completed=timedelta(hours=1), cancelled=timedelta(0)),
-    secrets=(new_secret(), Secret(new_secret().text, MOMENT)),
+    secrets=(new_secret(), SigningSecret(new_secret().text, MOMENT)),
     headers={"Authorization": "Bearer x"},
     paused_reason="closed",
 )
@@ -88,10 +88,10 @@ def test_what_was_not_said_is_not_stored() -> None:
         ("secrets", ["whsec_"]),
         ("secrets", (new_secret(),) * 11),
         ("secrets", (("whsec_" + "A" * 32, None),)),
-        ("secrets", (Secret("whsec_" + "A" * 31),)),
-        ("secrets", (Secret("whsec_" + "A" * 89),)),
-        ("secrets", (Secret("A" * 32),)),
-        ("secrets", (Secret(new_secret().text, datetime(2026, 3, 1)),)),  # noqa: DTZ001 - it is naive
+        ("secrets", (SigningSecret("whsec_" + "A" * 31),)),
+        ("secrets", (SigningSecret("whsec_" + "A" * 89),)),
+        ("secrets", (SigningSecret("A" * 32),)),
+        ("secrets", (SigningSecret(new_secret().text, datetime(2026, 3, 1)),)),  # noqa: DTZ001 - it is naive
         ("headers", [("a", "b")]),
         ("headers", {f"X-{number}": "" for number in range(51)}),
         ("headers", {"a b": "c"}),

@@ -6,14 +6,14 @@ import pytest
 
 from onefold.calls.served_queues import BATCH, ROUNDS, ServedQueueCalls
 from onefold.errors import QueueNotEmpty
-from onefold.model.identity import new_id
-from onefold.model.served_queue import (
+from onefold.model.ids import new_id
+from onefold.model.queue import (
     QueueConfiguration,
     encode_configuration,
     new_secret,
     read_configuration,
 )
-from onefold.operations.served_queues import empty, save
+from onefold.operations.queues import empty, save
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW, locked_row
 from tests.fixtures.steps import Steps

@@ -5,9 +5,9 @@ from math import nan
 
 from onefold import NewJob, Onefold, QueueConfiguration
 from onefold.claims import Won
-from onefold.model.options import Options, encode_options, read_options
-from onefold.model.retry_after import whole_seconds
-from onefold.model.served_queue import SECRETS, Secret, new_secret, rotated
+from onefold.model.job_options import Options, encode_options, read_options
+from onefold.model.queue import SECRETS, SigningSecret, new_secret, rotated
+from onefold.model.retry import whole_seconds
 from onefold.operations import claims
 from tests.fixtures.place import Place, place, postgres_place
 from tests.fixtures.rows import NOW
@@ -30,20 +30,20 @@ def test_a_trace_is_stored_beside_what_else_is_said_of_a_job() -> None:
 
 
 def test_old_secrets_sign_along_for_a_while_and_not_longer_than_they_would_have() -> None:
-    from onefold.model.moment import from_micros
+    from onefold.model.timestamps import from_micros
 
     now = from_micros(NOW)
     old, soon, over, new = (new_secret() for _ in range(4))
     signing = (
         old,
-        Secret(soon.text, now + timedelta(hours=1)),
-        Secret(over.text, now - timedelta(hours=1)),
+        SigningSecret(soon.text, now + timedelta(hours=1)),
+        SigningSecret(over.text, now - timedelta(hours=1)),
     )
 
     assert rotated(signing, new.text, now=now, overlap=DAY) == (
         new,
-        Secret(old.text, now + DAY),
-        Secret(soon.text, now + timedelta(hours=1)),
+        SigningSecret(old.text, now + DAY),
+        SigningSecret(soon.text, now + timedelta(hours=1)),
     )
     assert rotated((old,), old.text, now=now, overlap=DAY) == (old,)
     many = tuple(new_secret() for _ in range(SECRETS + 3))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onefold import Onefold
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import Provider, Received, StandardWebhooks, Webhook
+from onefold.web.http import HttpRequest, HttpResponse
+from onefold.web.webhooks import Provider, Received, StandardWebhooks, Webhook
 from tests.fixtures.colours import Clock, Colour, Coloured, Store
 from tests.fixtures.connections import Effects
 from tests.webhooks import senders
@@ -59,8 +58,8 @@ class Endpoint:
         return len(self.effects.numbers) + 1
 
     async def receive(
-        self, request: Request, body: bytes = b"{}", webhook: Webhook | None = None
-    ) -> Answer:
+        self, request: HttpRequest, body: bytes = b"{}", webhook: Webhook | None = None
+    ) -> HttpResponse:
         receiver = self.webhook if webhook is None else webhook
         if self.colour == "async":
             return await receiver.areceive(request, body)
@@ -71,7 +70,7 @@ class Endpoint:
             return await event.ais_newest(*args, **options)
         return event.is_newest(*args, **options)
 
-    async def send(self, event_id: str = "msg_1", **members: Any) -> Answer:
+    async def send(self, event_id: str = "msg_1", **members: Any) -> HttpResponse:
         """Send an event by Standard Webhooks."""
         body = json.dumps(members).encode()
         return await self.receive(senders.standard(body, self.clock.now, event_id=event_id), body)

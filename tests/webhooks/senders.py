@@ -6,8 +6,8 @@ import hmac
 from datetime import datetime
 from urllib.parse import urlencode
 
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import Provider, verify
+from onefold.web.http import HttpRequest
+from onefold.web.webhooks import Provider, verify
 
 WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WHPK = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4="
@@ -18,10 +18,10 @@ SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 FORM = "application/x-www-form-urlencoded"
 
 
-def request(path: str = "/hooks", /, **headers: str | None) -> Request:
+def request(path: str = "/hooks", /, **headers: str | None) -> HttpRequest:
     """A POST; `webhook_id` is the header webhook-id, and None leaves one out."""
     bare, _, query = path.partition("?")
-    return Request(
+    return HttpRequest(
         method="POST",
         path=bare,
         query=query,
@@ -37,7 +37,7 @@ def seconds(at: datetime) -> str:
 
 def standard(
     body: bytes, at: datetime, *, event_id: str = "msg_1", secret: str = WHSEC, stamp: str = ""
-) -> Request:
+) -> HttpRequest:
     key = base64.b64decode(secret.removeprefix("whsec_"))
     stamp = stamp or seconds(at)
     content = f"{event_id}.{stamp}.".encode("latin-1", "replace") + body
@@ -45,7 +45,7 @@ def standard(
     return request(webhook_id=event_id, webhook_timestamp=stamp, webhook_signature=f"v1,{made}")
 
 
-def stripe(body: bytes, at: datetime, *, secret: str = SECRET, stamp: str = "") -> Request:
+def stripe(body: bytes, at: datetime, *, secret: str = SECRET, stamp: str = "") -> HttpRequest:
     stamp = stamp or seconds(at)
     made = hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
     return request(stripe_signature=f"t={stamp},v1={made}")
@@ -54,7 +54,7 @@ def stripe(body: bytes, at: datetime, *, secret: str = SECRET, stamp: str = "") 
 def github(
     body: bytes, *, delivery: str | None = "d-1", event: str = "push", secret: str = SECRET,
     content_type: str = "application/json",
-) -> Request:  # fmt: skip
+) -> HttpRequest:  # fmt: skip
     made = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     return request(
         x_hub_signature_256=f"sha256={made}",
@@ -67,7 +67,7 @@ def github(
 def shopify(
     body: bytes, *, event_id: str | None = "e-1", topic: str = "orders/create",
     shop: str = "tea.myshopify.com", secret: str = SECRET, **more: str | None,
-) -> Request:  # fmt: skip
+) -> HttpRequest:  # fmt: skip
     made = base64.b64encode(hmac.new(secret.encode(), body, hashlib.sha256).digest()).decode()
     headers: dict[str, str | None] = {
         "x_shopify_hmac_sha256": made,
@@ -80,7 +80,7 @@ def shopify(
 
 def slack(
     body: bytes, at: datetime, *, secret: str = SECRET, stamp: str = "", **more: str
-) -> Request:
+) -> HttpRequest:
     stamp = stamp or seconds(at)
     content = b"v0:" + stamp.encode() + b":" + body
     made = hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()
@@ -89,7 +89,7 @@ def slack(
 
 def twilio_form(
     fields: dict[str, str], *, url: str, path: str, secret: str = SECRET, token: str | None = None
-) -> tuple[Request, bytes]:
+) -> tuple[HttpRequest, bytes]:
     content = url + path + "".join(name + fields[name] for name in sorted(fields))
     made = base64.b64encode(hmac.new(secret.encode(), content.encode(), hashlib.sha1).digest())
     asked = request(
@@ -101,6 +101,6 @@ def twilio_form(
     return asked, urlencode(fields).encode()
 
 
-def accepted(provider: Provider, asked: Request, body: bytes, now: datetime) -> bool:
+def accepted(provider: Provider, asked: HttpRequest, body: bytes, now: datetime) -> bool:
     """Whether a request is verified; it raises where not."""
     return verify(provider, asked, body, now).body == body

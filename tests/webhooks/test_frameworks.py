@@ -22,12 +22,12 @@ from starlette.requests import Request as StarletteRequest
 from starlette.routing import Mount, Route
 
 from onefold import Onefold, OutsideTransactionWarning, WrongConnection
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import Received, Refuse, Stripe, Twilio, Webhook
-from onefold.surfaces.webhooks import django as in_django
-from onefold.surfaces.webhooks import fastapi as in_fastapi
-from onefold.surfaces.webhooks import flask as in_flask
-from onefold.surfaces.webhooks import starlette as in_starlette
+from onefold.django import webhooks as in_django
+from onefold.web import fastapi as in_fastapi
+from onefold.web import flask as in_flask
+from onefold.web import starlette as in_starlette
+from onefold.web.http import HttpRequest as Request
+from onefold.web.webhooks import Received, Refuse, Stripe, Twilio, Webhook
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.django_connections import add_database, database_settings, remove_database

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import (
+from onefold.web.http import HttpRequest
+from onefold.web.webhooks import (
     BadSignature,
     GitHub,
     Hmac,
@@ -21,16 +21,15 @@ from onefold.surfaces.webhooks import (
     Verified,
     verify,
 )
-from onefold.surfaces.webhooks.reading import json_object, moment_of
-from onefold.surfaces.webhooks.reception import bounded
-from onefold.surfaces.webhooks.urlencoded import form_fields
+from onefold.web.webhooks.processing import bounded
+from onefold.web.webhooks.provider import form_fields, json_object, moment_of
 from tests.webhooks import senders
 from tests.webhooks.senders import SECRET, WHPK, WHSEC, accepted
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-def claimed_url(asked: Request) -> str:
+def claimed_url(asked: HttpRequest) -> str:
     return asked.value("x-url") or ""
 
 
@@ -59,7 +58,7 @@ VALUES = st.one_of(
     st.sampled_from(["1772366400", "v1,", "t=1772366400,v1=00", "sha256=", "v0=", senders.FORM]),
 )
 REQUESTS = st.builds(
-    Request,
+    HttpRequest,
     method=st.just("POST"),
     path=st.text(max_size=30),
     query=st.one_of(st.text(max_size=30), st.just("bodySHA256=x"), st.just("bodySHA256=%ff&&=")),
@@ -70,7 +69,7 @@ REQUESTS = st.builds(
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 @given(asked=REQUESTS, body=st.binary(max_size=60))
 def test_w008_anything_is_refused_and_nothing_else_is_raised(
-    provider: Provider, asked: Request, body: bytes
+    provider: Provider, asked: HttpRequest, body: bytes
 ) -> None:
     with pytest.raises(BadSignature):
         verify(provider, asked, body, NOW)

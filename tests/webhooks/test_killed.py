@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from onefold.surfaces.webhooks import Received, StandardWebhooks, Webhook
+from onefold.web.webhooks import Received, StandardWebhooks, Webhook
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.connections import Effects
 from tests.webhooks import senders
@@ -17,8 +17,8 @@ PROGRAM = """
 import sys
 from datetime import datetime
 from onefold import Onefold
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import StandardWebhooks, Webhook
+from onefold.web.http import Request
+from onefold.web.webhooks import StandardWebhooks, Webhook
 
 url, schema, when, insert, at, secret, *flat = sys.argv[1:]
 onefold = Onefold(url, schema=schema, clock=lambda: datetime.fromisoformat(at))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput
-from onefold.surfaces.webhooks import Received, StandardWebhooks, Verified, Webhook
+from onefold.web.webhooks import Received, StandardWebhooks, Verified, Webhook
 from tests.fixtures.connections import alongside
 from tests.webhooks import senders
 from tests.webhooks.endpoint import Endpoint

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from onefold import InvalidInput
-from onefold.surfaces.http.request import Header, Request
-from onefold.surfaces.webhooks import (
+from onefold.web.http import Header, HttpRequest
+from onefold.web.webhooks import (
     BadSignature,
     Delivered,
     Disabled,
-    Failed,
     Secret,
+    SendFailed,
     StandardWebhooks,
     Throttled,
     after_response,
@@ -24,8 +24,8 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 OLD = "whsec_" + "b2xk" * 8
 
 
-def sent(headers: tuple[Header, ...]) -> Request:
-    return Request(method="POST", path="/", headers=headers)
+def sent(headers: tuple[Header, ...]) -> HttpRequest:
+    return HttpRequest(method="POST", path="/", headers=headers)
 
 
 def test_w055_a_retry_has_the_same_id_and_a_new_time() -> None:
@@ -88,7 +88,7 @@ def test_w056_2xx_is_delivered(status: int) -> None:
 def test_w056_a_redirect_is_not_followed(status: int) -> None:
     verdict = after_response(status, [("Location", "https://elsewhere.example")], NOW)
 
-    assert isinstance(verdict, Failed)
+    assert isinstance(verdict, SendFailed)
     assert "not followed" in verdict.reason
 
 
@@ -115,6 +115,6 @@ def test_w056_retry_after_may_be_a_date_by_the_receivers_own_clock() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 500, 501])
 def test_w056_anything_else_has_failed_and_retry_after_counts(status: int) -> None:
-    assert after_response(status, [], NOW) == Failed(f"answered {status}")
+    assert after_response(status, [], NOW) == SendFailed(f"answered {status}")
     waited = after_response(status, [("Retry-After", "7")], NOW)
-    assert waited == Failed(f"answered {status}", timedelta(seconds=7))
+    assert waited == SendFailed(f"answered {status}", timedelta(seconds=7))

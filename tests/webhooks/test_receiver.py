@@ -13,9 +13,8 @@ import pytest
 
 from onefold import ConflictingOptions, InvalidInput, Onefold, UsageError
 from onefold.events import WebhookAlarm, WebhookDuplicate, WebhookReceived, WebhookRejected
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import (
+from onefold.web.http import HttpRequest, HttpResponse
+from onefold.web.webhooks import (
     GitHub,
     Received,
     Refuse,
@@ -38,11 +37,11 @@ from tests.webhooks.endpoint import Endpoint
 from tests.webhooks.senders import SECRET, WHSEC
 
 
-def forged(asked: Request) -> Request:
+def forged(asked: HttpRequest) -> HttpRequest:
     headers = tuple(
         (name, "v1,AAAA" if name == "webhook-signature" else value) for name, value in asked.headers
     )
-    return Request(method="POST", path=asked.path, headers=headers)
+    return HttpRequest(method="POST", path=asked.path, headers=headers)
 
 
 async def test_w037_the_effect_and_the_memory_are_one_commit(endpoint: Endpoint) -> None:
@@ -71,7 +70,7 @@ async def test_w038_a_redelivery_has_a_new_timestamp_and_signature(endpoint: End
 
 
 async def test_w038_a_duplicate_is_answered_as_the_first_was(endpoint: Endpoint) -> None:
-    reply = Answer(200, (("Content-Type", "text/xml"),), b"<Response/>")
+    reply = HttpResponse(200, (("Content-Type", "text/xml"),), b"<Response/>")
     endpoint.before = lambda _: reply
 
     assert await endpoint.send("msg_1") == reply
@@ -151,7 +150,7 @@ async def test_w040_rows_written_before_a_failure_are_undone(
 
 
 async def test_w040_an_answer_that_is_no_success_is_undone(endpoint: Endpoint) -> None:
-    endpoint.before = lambda _: Answer(503, (("Retry-After", "9"),))
+    endpoint.before = lambda _: HttpResponse(503, (("Retry-After", "9"),))
 
     assert (await endpoint.send("msg_1")).value("Retry-After") == "9"
     assert endpoint.effects.claims == []
@@ -173,9 +172,9 @@ async def test_w039_a_duplicate_of_what_is_being_processed_is_told_409(
     """On SQLite it waits for the one writer first, and gives up sooner than that ends."""
     impatient = store.open(clock=endpoint.clock, busy_timeout=timedelta(milliseconds=20))
     other = Endpoint(impatient, endpoint.colour, endpoint.clock, endpoint.effects)
-    inside: list[Answer] = []
+    inside: list[HttpResponse] = []
 
-    async def send_again() -> Answer:
+    async def send_again() -> HttpResponse:
         return await other.send("msg_1")
 
     def meanwhile(_: Received) -> None:
@@ -237,7 +236,7 @@ async def test_w042_stripes_count_of_deliveries_under_way_is_no_other_body(
     assert endpoint.count == 1
 
 
-Replays = list[tuple[Request, bytes]]
+Replays = list[tuple[HttpRequest, bytes]]
 
 
 def github_replays() -> Replays:
@@ -458,7 +457,7 @@ async def test_w048_the_application_may_say_when_an_event_happened(endpoint: End
 
 @pytest.mark.parametrize("value", ["日本", "a\r\nSet-Cookie: b=c"])
 async def test_w040_an_answer_that_cannot_be_sent_is_undone(endpoint: Endpoint, value: str) -> None:
-    endpoint.before = lambda _: Answer(200, (("X-Note", value),), b"")
+    endpoint.before = lambda _: HttpResponse(200, (("X-Note", value),), b"")
 
     assert (await endpoint.send("msg_1")).status == 500
     assert endpoint.count == 0
@@ -551,7 +550,7 @@ async def test_w054_a_probe_is_answered_and_is_no_event(endpoint: Endpoint, prob
     signed = senders.standard(b"", endpoint.clock.now)
 
     for method, status in {"GET": probe, "HEAD": probe, "PUT": 405, "DELETE": 405}.items():
-        asked = Request(method=method, path="/", headers=signed.headers)
+        asked = HttpRequest(method=method, path="/", headers=signed.headers)
         assert (await endpoint.receive(asked, b"")).status == status
 
     assert endpoint.effects.claims == []

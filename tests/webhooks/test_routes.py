@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from onefold import InvalidInput, Onefold
 from onefold.client import Client, PushedJob, Receiver
-from onefold.surfaces.webhooks import Received, StandardWebhooks, Webhook, sign
-from onefold.surfaces.webhooks.fastapi import receives as fastapi_receives
-from onefold.surfaces.webhooks.starlette import receives
+from onefold.web.fastapi import receives as fastapi_receives
+from onefold.web.starlette import receives
+from onefold.web.webhooks import Received, StandardWebhooks, Webhook, sign
 from tests.http.apps_talk import served
 
 SECRET = "whsec_" + "c2VjcmV0" * 4

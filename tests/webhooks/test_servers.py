@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from waitress import server as waitress_server
 
-from onefold.surfaces.webhooks import Received, Stripe, Twilio, Webhook
+from onefold.web.webhooks import Received, Stripe, Twilio, Webhook
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.webhooks import senders

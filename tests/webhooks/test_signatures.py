@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import (
+from onefold.web.http import HttpRequest
+from onefold.web.webhooks import (
     BadSignature,
     GitHub,
     Hmac,
@@ -32,22 +32,22 @@ from tests.webhooks.senders import FORM, SECRET, WHPK, WHSEC, WHSK, accepted, re
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 URL = "https://example.com"
 
-TIMED: list[tuple[Provider, Callable[..., Request]]] = [
+TIMED: list[tuple[Provider, Callable[..., HttpRequest]]] = [
     (StandardWebhooks(WHSEC), senders.standard),
     (Stripe(SECRET), senders.stripe),
     (Slack(SECRET), senders.slack),
 ]
 
 
-def by_github(body: bytes, _: datetime) -> Request:
+def by_github(body: bytes, _: datetime) -> HttpRequest:
     return senders.github(body)
 
 
-def by_shopify(body: bytes, _: datetime) -> Request:
+def by_shopify(body: bytes, _: datetime) -> HttpRequest:
     return senders.shopify(body)
 
 
-UNTIMED: list[tuple[Provider, Callable[..., Request]]] = [
+UNTIMED: list[tuple[Provider, Callable[..., HttpRequest]]] = [
     (GitHub(SECRET), by_github),
     (Shopify(SECRET), by_shopify),
 ]
@@ -59,25 +59,27 @@ each = pytest.mark.parametrize(
 )
 
 
-def refused(provider: Provider, asked: Request, body: bytes = b"{}", now: datetime = NOW) -> str:
+def refused(
+    provider: Provider, asked: HttpRequest, body: bytes = b"{}", now: datetime = NOW
+) -> str:
     with pytest.raises(BadSignature) as caught:
         verify(provider, asked, body, now)
     assert caught.value.provider == provider.name
     return caught.value.code
 
 
-def changed(asked: Request, **headers: str | None) -> Request:
+def changed(asked: HttpRequest, **headers: str | None) -> HttpRequest:
     """The same request with headers replaced, or left out."""
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     kept = [(name, value) for name, value in asked.headers if name not in names]
     added = [(name, value) for name, value in names.items() if value is not None]
-    return Request(method="POST", path=asked.path, query=asked.query, headers=(*kept, *added))
+    return HttpRequest(method="POST", path=asked.path, query=asked.query, headers=(*kept, *added))
 
 
 @each
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00\x80 no text", b"", b"\x00", b"[1", b"[" * 100_000])
 def test_w004_w005_any_bytes_are_a_body(
-    provider: Provider, sign: Callable[..., Request], body: bytes
+    provider: Provider, sign: Callable[..., HttpRequest], body: bytes
 ) -> None:
     verified = verify(provider, sign(body, NOW), body, NOW)
 
@@ -87,7 +89,7 @@ def test_w004_w005_any_bytes_are_a_body(
 
 @each
 def test_w006_a_required_header_must_be_there_once(
-    provider: Provider, sign: Callable[..., Request]
+    provider: Provider, sign: Callable[..., HttpRequest]
 ) -> None:
     asked = sign(b"{}", NOW)
     needed = [
@@ -98,8 +100,8 @@ def test_w006_a_required_header_must_be_there_once(
         value = asked.value(name)
         without = changed(asked, **{name.replace("-", "_"): None})
         empty = changed(asked, **{name.replace("-", "_"): ""})
-        twice = Request(method="POST", path="/", headers=(*asked.headers, (name, f"{value}x")))
-        again = Request(method="POST", path="/", headers=(*asked.headers, (name, str(value))))
+        twice = HttpRequest(method="POST", path="/", headers=(*asked.headers, (name, f"{value}x")))
+        again = HttpRequest(method="POST", path="/", headers=(*asked.headers, (name, str(value))))
 
         assert refused(provider, without) == "header_missing"
         assert refused(provider, empty) == "header_missing"
@@ -150,7 +152,7 @@ def test_w009_a_signature_that_is_cut_is_refused(cut: slice) -> None:
 
 @each
 def test_w009_a_signature_of_another_length_is_refused(
-    provider: Provider, sign: Callable[..., Request]
+    provider: Provider, sign: Callable[..., HttpRequest]
 ) -> None:
     asked = sign(b"{}", NOW)
     (name,) = [name for name, _ in asked.headers if "signature" in name or "hmac" in name]
@@ -182,7 +184,7 @@ def test_w011_a_public_key_is_no_secret_of_a_mac() -> None:
 @timed
 @pytest.mark.parametrize("tolerance", [0, 1, 300])
 def test_w012_w051_the_tolerance_is_of_both_sides(
-    provider: Provider, sign: Callable[..., Request], tolerance: int
+    provider: Provider, sign: Callable[..., HttpRequest], tolerance: int
 ) -> None:
     provider = type(provider)(provider.secrets, tolerance=timedelta(seconds=tolerance))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     asked, bound = sign(b"{}", NOW), timedelta(seconds=tolerance)
@@ -204,7 +206,7 @@ def test_w012_w051_the_tolerance_is_of_both_sides(
     ],
 )  # fmt: skip
 def test_w013_a_timestamp_is_ascii_digits(
-    provider: Provider, sign: Callable[..., Request], stamp: str
+    provider: Provider, sign: Callable[..., HttpRequest], stamp: str
 ) -> None:
     asked = sign(b"{}", NOW, stamp=stamp)
 
@@ -213,7 +215,7 @@ def test_w013_a_timestamp_is_ascii_digits(
 
 @timed
 def test_w013_the_signature_is_over_the_literal_text(
-    provider: Provider, sign: Callable[..., Request]
+    provider: Provider, sign: Callable[..., HttpRequest]
 ) -> None:
     plain, padded = sign(b"{}", NOW), sign(b"{}", NOW, stamp=f"0{int(NOW.timestamp())}")
     assert verify(provider, padded, b"{}", NOW).timestamp == NOW
@@ -224,7 +226,9 @@ def test_w013_the_signature_is_over_the_literal_text(
 
 
 @timed
-def test_w014_milliseconds_are_no_seconds(provider: Provider, sign: Callable[..., Request]) -> None:
+def test_w014_milliseconds_are_no_seconds(
+    provider: Provider, sign: Callable[..., HttpRequest]
+) -> None:
     stamp = f"{int(NOW.timestamp())}000"
 
     assert refused(provider, sign(b"{}", NOW, stamp=stamp)) == "timestamp_malformed"
@@ -299,7 +303,7 @@ def test_w018_a_secret_of_an_unusual_length_is_warned_of(
 
 @each
 def test_w019_either_of_two_secrets_will_do_and_is_named(
-    provider: Provider, sign: Callable[..., Request]
+    provider: Provider, sign: Callable[..., HttpRequest]
 ) -> None:
     new = "whsec_" + base64.b64encode(b"n" * 24).decode()
     (old,) = provider.ring
@@ -315,7 +319,7 @@ def test_w019_either_of_two_secrets_will_do_and_is_named(
 
 
 @each
-def test_w020_an_old_secret_ends(provider: Provider, sign: Callable[..., Request]) -> None:
+def test_w020_an_old_secret_ends(provider: Provider, sign: Callable[..., HttpRequest]) -> None:
     (old,) = provider.ring
     new = "whsec_" + base64.b64encode(b"n" * 24).decode()
     asked = sign(b"{}", NOW)
@@ -449,7 +453,7 @@ CALLED_A_FORM = b'{"text": "&payload=%7B%22evil%22%3A1%7D&"}'
     ids=["github", "slack"],
 )
 def test_w024_json_that_is_called_a_form_is_the_same_event(
-    provider: Provider, asked: Request
+    provider: Provider, asked: HttpRequest
 ) -> None:
     said = verify(provider, asked, CALLED_A_FORM, NOW).json()
 
@@ -467,7 +471,7 @@ def test_w028_forwarding_is_not_believed_unless_told() -> None:
     assert accepted(Twilio(SECRET, URL), proxied, body, NOW)
     assert refused(Twilio(SECRET, "http://internal:8000"), proxied, body) == "no_match"
 
-    def believing(asked: Request) -> str:
+    def believing(asked: HttpRequest) -> str:
         return f"https://{asked.value('x-forwarded-host')}{asked.path}?{asked.query}"
 
     forwarded = changed(proxied, x_forwarded_host="example.com")
@@ -476,7 +480,7 @@ def test_w028_forwarding_is_not_believed_unless_told() -> None:
 
 def test_w028_a_path_that_a_proxy_changes_is_configured() -> None:
     asked, body = senders.twilio_form({"Sid": "1"}, url=URL, path="/public/sms?a=b")
-    behind = Request(method="POST", path="/sms", query="a=b", headers=asked.headers)
+    behind = HttpRequest(method="POST", path="/sms", query="a=b", headers=asked.headers)
 
     assert accepted(Twilio(SECRET, f"{URL}/public/sms"), behind, body, NOW)
     assert refused(Twilio(SECRET, URL), behind, body) == "no_match"
@@ -514,7 +518,7 @@ def test_w030_a_body_that_is_no_form_is_bound_by_its_digest_or_refused() -> None
     assert accepted(Twilio(SECRET, URL), asked, b"", NOW)
 
 
-def signed_with_hash(body: bytes, query: str, content_type: str) -> Request:
+def signed_with_hash(body: bytes, query: str, content_type: str) -> HttpRequest:
     content = f"{URL}/events?{query}".encode()
     made = base64.b64encode(hmac.new(SECRET.encode(), content, hashlib.sha1).digest()).decode()
     return request(f"/events?{query}", x_twilio_signature=made, content_type=content_type)
@@ -551,7 +555,7 @@ def test_w030_a_captured_address_does_not_serve_another_body_as_a_form() -> None
 # --- Stripe ---------------------------------------------------------------------------------------
 
 
-def stripe_header(form: str) -> Request:
+def stripe_header(form: str) -> HttpRequest:
     good = str(senders.stripe(b"{}", NOW).value("stripe-signature"))
     stamp, _, signature = good.removeprefix("t=").partition(",v1=")
     return request(stripe_signature=form.format(t=stamp, v1=signature, bad="0" * 64))

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import pytest
 
 from onefold import InvalidInput
-from onefold.surfaces.http.request import Request
-from onefold.surfaces.webhooks import (
+from onefold.web.http import HttpRequest
+from onefold.web.webhooks import (
     BadSignature,
     GitHub,
     Hmac,
@@ -24,8 +24,8 @@ from onefold.surfaces.webhooks import (
     sign,
     verify,
 )
-from onefold.surfaces.webhooks.asymmetric import private_key, public_key
-from onefold.surfaces.webhooks.reading import mac
+from onefold.web.webhooks.provider import mac
+from onefold.web.webhooks.signing import private_key, public_key
 from tests.webhooks.senders import FORM, WHPK, WHSEC, WHSK, accepted, request
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -84,7 +84,7 @@ class Vector(NamedTuple):
 
     name: str
     provider: Provider
-    request: Request
+    request: HttpRequest
     body: bytes
     at: int = 0
 
@@ -217,7 +217,7 @@ def test_w003_only_raw_bytes_are_verified(vector: Vector) -> None:
 def test_w007_the_case_of_headers_does_not_matter(vector: Vector) -> None:
     for spell in (str.upper, str.title, str.lower):
         headers = tuple((spell(name), value) for name, value in vector.request.headers)
-        asked = Request(
+        asked = HttpRequest(
             method="POST", path=vector.request.path, query=vector.request.query, headers=headers
         )
 

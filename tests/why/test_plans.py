@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from onefold.databases.sqlite_statements import statements
+from onefold.databases.sqlite.execute import statements
 from onefold.operations.migrations import pending
 from onefold.operations.statement import Sql, Statement
 from tests.fixtures.backlog import Backlog, fills

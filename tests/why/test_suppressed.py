@@ -11,7 +11,7 @@ import pytest
 from onefold import Onefold
 from onefold.calls import suppressing
 from onefold.model.claim import ClaimKey
-from onefold.model.identity import new_id, parse_id
+from onefold.model.ids import new_id, parse_id
 from tests.fixtures.colours import Clock, Coloured
 from tests.fixtures.place import Place
 from tests.race.waiting import until

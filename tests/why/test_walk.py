@@ -16,9 +16,9 @@ from starlette.routing import Mount, Route
 
 from onefold import Onefold
 from onefold.server import ServerSettings, create_app
-from onefold.surfaces.forms import Form, FormKeys
-from onefold.surfaces.starlette import Idempotency, Once
-from onefold.surfaces.webhooks import Received, Stripe, Webhook
+from onefold.web.forms import Form, FormKeys
+from onefold.web.starlette import Idempotency, Once
+from onefold.web.webhooks import Received, Stripe, Webhook
 from tests.cli.conftest import Run
 from tests.fixtures.place import Place
 

@@ -7,8 +7,8 @@ import pytest
 
 from onefold.claims import Won
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model.retention import Retention
-from onefold.model.why import Holder, Why
+from onefold.model.lifecycle import Retention
+from onefold.model.stored_key import KeyHolder, Why
 from tests.fixtures.colours import Clock, Coloured
 from tests.fixtures.place import Place
 
@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
-async def only(onefold: Coloured, key: str = "k", **options: Any) -> Holder:
+async def only(onefold: Coloured, key: str = "k", **options: Any) -> KeyHolder:
     found: Why = await onefold.why(key, **options)
     (holder,) = found.holders
     return holder

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onefold.worker.pace import Pace
+from onefold.worker.queue_monitor import Pace
 
 
 def _after(flights: list[tuple[int, float, float]], *, most: int = 200) -> int:

@@ -5,17 +5,17 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onefold.worker.share import Wish, allot
+from onefold.worker.queue_monitor import QueueDemand, allot
 
 
 def one(*, places: int, used: int = 0, most: int | None = None, others: int = 0) -> int:
     """What a queue that asks alone is given, beside others that hold so many."""
     room = places - used - others
-    return allot([Wish("a", most, used)], room, places=places, spread=2).get("a", 0)
+    return allot([QueueDemand("a", most, used)], room, places=places, spread=2).get("a", 0)
 
 
 def test_without_a_spread_each_may_give_what_there_is_room_for() -> None:
-    wishes = [Wish("a", None, 3), Wish("b", 5, 3), Wish("c", 5, 5)]
+    wishes = [QueueDemand("a", None, 3), QueueDemand("b", 5, 3), QueueDemand("c", 5, 5)]
 
     assert allot(wishes, 10, places=20, spread=None) == {"a": 10, "b": 2}
 
@@ -36,13 +36,13 @@ def test_beside_others_it_has_half_of_what_stays_free() -> None:
 
 
 def test_queues_that_ask_together_are_given_the_same() -> None:
-    wishes = [Wish(str(number), 64, 0) for number in range(8)]
+    wishes = [QueueDemand(str(number), 64, 0) for number in range(8)]
 
     assert Counter(allot(wishes, 200, places=200, spread=2).values()) == {20: 8}
 
 
 def test_one_that_holds_much_already_takes_nothing_from_the_others() -> None:
-    wishes = [Wish("much", 64, 60), Wish("full", 4, 4), Wish("none", 64, 0)]
+    wishes = [QueueDemand("much", 64, 60), QueueDemand("full", 4, 4), QueueDemand("none", 64, 0)]
 
     assert allot(wishes, 90, places=200, spread=2) == {"none": 30}
 
@@ -71,7 +71,7 @@ def test_no_more_is_given_than_there_is_and_who_has_none_is_given_some(
 ) -> None:
     places, queues, others = case
     room = places - others - sum(used for _, used in queues)
-    wishes = [Wish(str(number), *queue) for number, queue in enumerate(queues)]
+    wishes = [QueueDemand(str(number), *queue) for number, queue in enumerate(queues)]
 
     given = allot(wishes, room, places=places, spread=2)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from onefold import Limit, Onefold, Retry, Run
 from onefold.model.delivery import TakeOrder
-from onefold.worker.lookout import Lookout
+from onefold.worker.queue_monitor import QueueMonitor
 from onefold.worker.settings import worker_settings
 from tests.fixtures.place import Place
 from tests.worker.stage import ended, opened, perform, until, working
@@ -114,7 +114,7 @@ class TestComingBack:
             async def play() -> None:
                 await onefold.amigrate()
                 bell = await onefold._conductor.database.abell()
-                lookout = Lookout(onefold.engine, worker_settings({}), bell, lambda: None)
+                lookout = QueueMonitor(onefold.engine, worker_settings({}), bell, lambda: None)
                 order = TakeOrder({"default": 1}, 1, "somebody", 1)
                 for _ in range(2_000):
                     lookout.taken(order, [])

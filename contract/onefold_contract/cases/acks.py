@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onefold.errors import InvalidInput, JobNotFound, LeaseLost, WrongState
-from onefold.model.identity import new_id
-from onefold.model.served_queue import QueueConfiguration, qualified
+from onefold.model.ids import new_id
+from onefold.model.queue import QueueConfiguration, qualified
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pytest
 
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.delivery import Delivery
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
 from onefold.model.job import NewJob
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import DAY, HOUR, MINUTE, SECOND, stored
 
 if TYPE_CHECKING:

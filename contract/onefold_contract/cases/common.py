@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from onefold.model.identity import shard_of
+from onefold.model.ids import shard_of
 from onefold.model.retry import Fixed
 
 if TYPE_CHECKING:

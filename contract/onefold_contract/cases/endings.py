@@ -8,8 +8,7 @@ import pytest
 
 from onefold.errors import InvalidInput
 from onefold.model.delivery import Delivery, encode_error
-from onefold.model.lifecycle import Event
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Event, Retention
 from onefold.operations.endings import Ending, RescuedJob
 from onefold_contract.cases.common import AT_ONCE, HOUR, MINUTE, SECOND
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from onefold.errors import InvalidInput, JobNotFound
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import (
     AT_ONCE,
     DAY,

@@ -19,7 +19,7 @@ from onefold_contract.cases.common import (
 )
 
 if TYPE_CHECKING:
-    from onefold.model.job import Page
+    from onefold.model.job import JobPage
     from onefold_contract.subject import Subject
 
 __all__ = ["TestErase", "TestFind", "TestGet", "TestPaging", "TestTenants"]
@@ -27,7 +27,7 @@ __all__ = ["TestErase", "TestFind", "TestGet", "TestPaging", "TestTenants"]
 NEVER_THERE: Final = "01890000-0000-7000-8000-000000000000"
 
 
-def ids(page: Page) -> list[str]:
+def ids(page: JobPage) -> list[str]:
     """The ids of a page."""
     return [job.id for job in page]
 

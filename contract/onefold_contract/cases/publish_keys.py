@@ -9,7 +9,7 @@ import pytest
 
 from onefold.errors import AlreadyEnqueued, KeyReused
 from onefold.model.job import Enqueued, NewJob
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import (
     DAY,
     HOUR,

@@ -8,7 +8,7 @@ import pytest
 
 from onefold.errors import Gone, JobNotFound, WrongState
 from onefold.model.job import Enqueued
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import (
     AT_ONCE,
     DAY,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from onefold.model.job import Enqueued, NewJob
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Retention
 from onefold.model.retry import Fixed
 from onefold_contract.cases.common import (
     AT_ONCE,

@@ -8,7 +8,7 @@ import pytest
 
 from onefold.errors import ConflictingOptions, Gone
 from onefold.model.job import Enqueued
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import (
     DAY,
     HOUR,

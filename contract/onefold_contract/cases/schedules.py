@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from onefold.errors import ConflictingOptions, InvalidInput, ScheduleNotFound
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Retention
 from onefold.model.schedule import tick_name
 from onefold_contract.cases.common import DAY, HOUR, MICROSECOND, MINUTE, SECOND, stored
 

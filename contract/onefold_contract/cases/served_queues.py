@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from onefold.errors import InvalidInput, QueueNotEmpty
+from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit
-from onefold.model.retention import Retention
-from onefold.model.retry import Exponential, Fixed
-from onefold.model.served_queue import (
+from onefold.model.queue import (
     QueueConfiguration,
     QueueCounts,
-    Secret,
+    SigningSecret,
     new_secret,
     qualified,
 )
+from onefold.model.retry import Exponential, Fixed
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND
 from onefold_contract.cases.groups import fill
 
@@ -45,7 +45,7 @@ class TestServedQueues:
             concurrency=5,
             rate="100/m",
             retention=Retention(completed=DAY, dead=timedelta(0)),
-            secrets=(new_secret(), Secret(new_secret().text, subject.clock.now)),
+            secrets=(new_secret(), SigningSecret(new_secret().text, subject.clock.now)),
             headers={"X-Shop": "1"},
             paused_reason="the shop is closed",
         )

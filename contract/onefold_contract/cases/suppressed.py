@@ -8,7 +8,7 @@ import pytest
 
 from onefold.errors import JobNotFound
 from onefold.model.job import NewJob, Suppressed
-from onefold.model.retention import Retention
+from onefold.model.lifecycle import Retention
 from onefold_contract.cases.common import DAY, HOUR, SECOND, complete
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from onefold.databases.gathering import Shared
 from onefold.databases.gathering.tasks import GatheredTasks
 from onefold.errors import DatabaseBusy
 from onefold.model import api_key
-from onefold.model.api_key import Admission, ApiKey, Known, NewApiKey, Scope
+from onefold.model.api_key import Admission, ApiKey, NewApiKey, Scope, StoredApiKey
 from onefold.model.limit import Rate, parse_rate
-from onefold.model.moment import MICROSECOND, span
+from onefold.model.timestamps import MICROSECOND, span
 from onefold.operations import api_keys
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _create(
 ) -> Procedure[NewApiKey]:
     limit = None if rate is None else parse_rate(rate)
     text, shown = api_key.new_key()
-    wish = api_keys.Wish(
+    wish = api_keys.NewApiKeyRow(
         shown=shown,
         tenant=api_key.key_tenant(tenant),
         name=api_key.key_name(name),
@@ -180,7 +180,7 @@ class _Doorman:
         shown = api_key.read_text(text)
         if shown is None:
             return Admission(None)
-        known: Known | None = await self._gathered().run(
+        known: StoredApiKey | None = await self._gathered().run(
             Shared(api_keys.read, shown.id, "api_key", shown.id)
         )
         return await self._conductor.arun(_admit(api_key.proven(shown, known)))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.errors import InvalidInput
-from onefold.model import given
+from onefold.model import checks
+from onefold.model.checks import REASON_BYTES, text
 from onefold.model.claim import encode_result
 from onefold.model.delivery import FENCES, Ended, encode_error
 from onefold.model.event import JobEnded, JobOutcome
-from onefold.model.identity import parse_id
+from onefold.model.ids import parse_id
 from onefold.model.lifecycle import Event
-from onefold.model.moment import MICROSECOND, span
-from onefold.model.names import REASON_BYTES, text
-from onefold.operations import awaiting, jobs
-from onefold.operations.awaiting import Word
+from onefold.model.timestamps import MICROSECOND, span
+from onefold.operations import acks, jobs
+from onefold.operations.acks import Acknowledgement
 from onefold.operations.statement import Operation, Sql
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class CallbackCalls:
         stored = None if result is None else encode_result(result)
         return self._say(
             wanted,
-            lambda sql: awaiting.acknowledge(sql, self._tenant, wanted, fence=under, result=stored),
+            lambda sql: acks.acknowledge(sql, self._tenant, wanted, fence=under, result=stored),
         )
 
     def nack(
@@ -114,11 +114,11 @@ class CallbackCalls:
         word = _defer(after, reason, hold_queue=hold_queue)
         return await self._conductor.arun(self._word(job_id, word, fence))
 
-    def _word(self, job_id: str, word: Word, fence: int | None) -> Procedure[Ended]:
+    def _word(self, job_id: str, word: Acknowledgement, fence: int | None) -> Procedure[Ended]:
         wanted, under = parse_id(job_id), _fence(fence)
         return self._say(
             wanted,
-            lambda sql: awaiting.say(sql, self._tenant, wanted, word, fence=under),
+            lambda sql: acks.say(sql, self._tenant, wanted, word, fence=under),
             deferred=word.event is Event.DEFER,
         )
 
@@ -140,7 +140,7 @@ class CallbackCalls:
         wanted, under = parse_id(job_id), _fence(fence)
         micros = None if lease is None else span(lease, "lease", least=MICROSECOND)
         ended: Ended = yield Transaction(
-            lambda sql: awaiting.heartbeat(sql, self._tenant, wanted, fence=under, lease=micros)
+            lambda sql: acks.heartbeat(sql, self._tenant, wanted, fence=under, lease=micros)
         )
         return ended
 
@@ -179,21 +179,21 @@ def _fence(fence: object) -> int | None:
     return fence
 
 
-def _nack(*, retryable: bool, reason: str | None) -> Word:
-    again = given.flag(retryable, "retryable")
+def _nack(*, retryable: bool, reason: str | None) -> Acknowledgement:
+    again = checks.flag(retryable, "retryable")
     why = _reason(reason)
     error = encode_error({"type": NACK, "message": NO_REASON if why is None else why})
     if again:
-        return Word(Event.FAIL, reason=why, error=error)
-    return Word(Event.BURY, reason=NACKED if why is None else why, error=error)
+        return Acknowledgement(Event.FAIL, reason=why, error=error)
+    return Acknowledgement(Event.BURY, reason=NACKED if why is None else why, error=error)
 
 
-def _defer(after: timedelta, reason: str | None, *, hold_queue: bool) -> Word:
-    return Word(
+def _defer(after: timedelta, reason: str | None, *, hold_queue: bool) -> Acknowledgement:
+    return Acknowledgement(
         Event.DEFER,
         after=span(after, "after"),
         reason=_reason(reason),
-        hold_queue=given.flag(hold_queue, "hold_queue"),
+        hold_queue=checks.flag(hold_queue, "hold_queue"),
     )
 
 

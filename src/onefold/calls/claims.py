@@ -12,11 +12,11 @@ from onefold.calls.once import AsyncOnce, Once, OnceSettings
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.settlement import settle
 from onefold.errors import Busy, ConflictingOptions, DatabaseBusy, InvalidInput
-from onefold.model import given, names
+from onefold.model import checks
 from onefold.model.claim import (
     JOINED_RETRY,
-    Answer,
     Claim,
+    ClaimAnswer,
     ClaimKey,
     Holding,
     Takeover,
@@ -27,11 +27,11 @@ from onefold.model.claim import (
     refuse_leased_within,
     want,
 )
-from onefold.model.identity import hash_of, parse_id
-from onefold.model.moment import span
-from onefold.model.rules import checked_rules
+from onefold.model.ids import hash_of, parse_id
+from onefold.model.outcome import checked_rules
+from onefold.model.timestamps import span
 from onefold.model.unique import fingerprint
-from onefold.operations import claim_steps, claims
+from onefold.operations import claims, steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from onefold.calls.once import BusyPolicy, OnceClaim
-    from onefold.model.doubt import Verify
-    from onefold.model.rules import ErrorRule
+    from onefold.model.outcome import ErrorRule
+    from onefold.model.verify import Verify
     from onefold.operations.statement import Operation, Sql
 
 LEASE: Final = timedelta(seconds=60)
@@ -99,21 +99,21 @@ class ClaimCalls:
 
     def claim(
         self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
-    ) -> Answer:
+    ) -> ClaimAnswer:
         """Take a key: Won, Replay, Busy, Mismatch or Unknown.
 
         Within a caller's transaction the claim, the work and the result commit together. Otherwise
         the claim commits now, the work follows under a lease, and `takeover` says what happens when
         it vanishes.
         """
-        given.options(options, ClaimOptions.__optional_keys__)
+        checks.options(options, ClaimOptions.__optional_keys__)
         return self._conductor.run(self._claim(self._want(surface, scope, key, options)))
 
     async def aclaim(
         self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
-    ) -> Answer:
+    ) -> ClaimAnswer:
         """`claim`, awaited."""
-        given.options(options, ClaimOptions.__optional_keys__)
+        checks.options(options, ClaimOptions.__optional_keys__)
         return await self._conductor.arun(self._claim(self._want(surface, scope, key, options)))
 
     def _want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
@@ -132,9 +132,9 @@ class ClaimCalls:
     def _key(self, scope: object, key: object, surface: str = SURFACE) -> ClaimKey:
         return claim_key(self._tenant, surface, scope, key)
 
-    def _claim(self, wanted: Wanted) -> Procedure[Answer]:
+    def _claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
         try:
-            answer: Answer = yield Transaction(lambda sql: claims.claim(sql, wanted))
+            answer: ClaimAnswer = yield Transaction(lambda sql: claims.claim(sql, wanted))
         except DatabaseBusy:
             if not wanted.joined:
                 raise
@@ -280,7 +280,7 @@ class ClaimCalls:
     def _settings(
         self, name: str, key: str | Callable[..., str] | None, options: OnceOptions
     ) -> OnceSettings:
-        given.options(options, OnceOptions.__optional_keys__)
+        checks.options(options, OnceOptions.__optional_keys__)
         busy, wait = options.get("busy", "raise"), options.get("wait")
         if busy not in ("raise", "skip"):  # a tuple: what is unhashable is refused too
             raise InvalidInput("busy", f"must be raise or skip, got {busy!r}")
@@ -342,14 +342,14 @@ class ClaimCalls:
 
 def lock_key(name: object) -> str:
     """Any text may name a lock; one too long for a key is digested."""
-    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > names.KEY_BYTES:
+    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > checks.KEY_BYTES:
         return f"digest:{fingerprint(name)}"
-    return names.key(name, "name")
+    return checks.key(name, "name")
 
 
 def open_surface(surface: str) -> str:
     """A surface that anybody may claim and settle: not one whose rows mean something to us."""
-    keeper = KEEPERS.get(names.name(surface, "surface"))
+    keeper = KEEPERS.get(checks.name(surface, "surface"))
     if keeper is not None:
         raise InvalidInput("surface", f"{surface!r} is kept by {keeper}; take another")
     return surface
@@ -373,14 +373,14 @@ def _renew(claim: Claim, lease: timedelta) -> Procedure[datetime | None]:
 
 
 def _force(key: ClaimKey, state: Holding, result: str | None, step: str | None) -> Procedure[bool]:
-    label = None if step is None else names.key(step, "step")
+    label = None if step is None else checks.key(step, "step")
 
     def build(sql: Sql) -> Operation[bool]:
         for one in _places(key):
             if label is None:
                 done = yield from claims.force(sql, one, state, result=result)
             else:
-                done = yield from claim_steps.force(
+                done = yield from steps.force_claim_step(
                     sql, one, label=label, state=state, value=result
                 )
             if done:

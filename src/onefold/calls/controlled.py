@@ -9,7 +9,7 @@ from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.model.delivery import TakeOrder, take_order
 from onefold.model.queue import Outlook, queue_names
 from onefold.operations import queues
-from onefold.operations.controlled import take_controlled
+from onefold.operations.limited_take import take_controlled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

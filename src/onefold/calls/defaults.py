@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.job import NewJob
+from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit
-from onefold.model.request import prepare
-from onefold.model.retention import Retention
+from onefold.model.new_job import prepare
 from onefold.model.retry import Backoff
 
 if TYPE_CHECKING:

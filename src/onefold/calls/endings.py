@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from onefold.calls.procedure import Procedure, Transaction
 from onefold.errors import InvalidInput
-from onefold.model import given
+from onefold.model import checks
+from onefold.model.checks import REASON_BYTES, text
 from onefold.model.delivery import Delivery, Ended, deliveries, encode_error
 from onefold.model.failure import printable
 from onefold.model.lifecycle import Event
-from onefold.model.moment import span
-from onefold.model.names import REASON_BYTES, text
+from onefold.model.timestamps import span
 from onefold.operations import endings
 from onefold.operations.endings import Ending
 
@@ -42,7 +42,7 @@ def end_alike(
 
 def end_mixed(words: Sequence[Ending]) -> Procedure[list[Ended]]:
     """A word about each of them."""
-    listed = given.listed(words, "endings", "endings")
+    listed = checks.listed(words, "endings", "endings")
     said: dict[Delivery, Ending] = {}
     for item, word in enumerate(listed):
         if not isinstance(word, Ending):

@@ -15,17 +15,18 @@ from onefold.calls.schedules import Ticker
 from onefold.calls.turns import Turns
 from onefold.errors import InvalidInput
 from onefold.model.delivery import (
-    Beat,
     Delivery,
     Ended,
+    Heartbeat,
     TakeOrder,
     deliveries,
     results_by_id,
     take_order,
 )
 from onefold.model.lifecycle import Event
-from onefold.model.moment import span
-from onefold.operations import endings, leases, maintenance, queues
+from onefold.model.timestamps import span
+from onefold.operations import deliveries as leases
+from onefold.operations import endings, maintenance, queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from onefold.databases import Build
     from onefold.model.job import Job, Json
     from onefold.model.schedule import Ticked
+    from onefold.operations.deliveries import Finish
     from onefold.operations.endings import Ending, Rescued
-    from onefold.operations.leases import Finish
     from onefold.operations.maintenance import Pruned
     from onefold.operations.statement import Operation, Sql
 
@@ -200,11 +201,13 @@ class Engine(ControlledCalls, GateCalls):
         """`end`, awaited."""
         return await self._conductor.arun(end_mixed(endings))
 
-    def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Beat]:
+    def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Heartbeat]:
         """Extend leases; a lost one says so."""
         return self._conductor.run(_heartbeat(jobs, lease))
 
-    async def aheartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Beat]:
+    async def aheartbeat(
+        self, jobs: Sequence[Job | Delivery], *, lease: timedelta
+    ) -> list[Heartbeat]:
         """`heartbeat`, awaited."""
         return await self._conductor.arun(_heartbeat(jobs, lease))
 
@@ -260,11 +263,13 @@ def _finishes(
     return [leases.Finish(delivery, stored.get(delivery.id)) for delivery in named]
 
 
-def _heartbeat(jobs: Sequence[Job | Delivery], lease: timedelta) -> Procedure[list[Beat]]:
+def _heartbeat(jobs: Sequence[Job | Delivery], lease: timedelta) -> Procedure[list[Heartbeat]]:
     named, micros = deliveries(jobs), span(lease, "lease")
     if not named:
         return []
-    beats: list[Beat] = yield Transaction(lambda sql: leases.heartbeat(sql, named, lease=micros))
+    beats: list[Heartbeat] = yield Transaction(
+        lambda sql: leases.heartbeat(sql, named, lease=micros)
+    )
     return beats
 
 

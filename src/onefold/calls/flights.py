@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.calls.turns import Turns
-from onefold.operations import leases
+from onefold.operations import deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onefold.databases import Build
     from onefold.model.delivery import Ended, TakeOrder
     from onefold.model.job import Job
-    from onefold.operations.leases import Finish
+    from onefold.operations.deliveries import Finish
     from onefold.operations.statement import Operation, Sql
 
 
@@ -59,12 +59,12 @@ class Flights:
 
 
 def _return_taken(takes: Sequence[str]) -> Procedure[int]:
-    returned: int = yield Transaction(lambda sql: leases.return_taken(sql, takes))
+    returned: int = yield Transaction(lambda sql: deliveries.return_taken(sql, takes))
     return returned
 
 
 def _land(finishes: Sequence[Finish]) -> Procedure[list[Ended]]:
-    ended: list[Ended] = yield Transaction(lambda sql: leases.finish(sql, finishes))
+    ended: list[Ended] = yield Transaction(lambda sql: deliveries.finish(sql, finishes))
     return ended
 
 
@@ -75,11 +75,11 @@ def finish_then_take(
 
     def build(sql: Sql) -> Operation[tuple[list[Ended], list[Job]]]:
         if order is None:
-            return (yield from leases.finish(sql, finishes, skip_locked=True)), []
+            return (yield from deliveries.finish(sql, finishes, skip_locked=True)), []
         yield from begin_take(sql, order)
         if not finishes:
-            return [], (yield from leases.take_in_turn(sql, order, turn=turn))
-        return (yield from leases.finish_and_take(sql, finishes, order, turn=turn))
+            return [], (yield from deliveries.take_in_turn(sql, order, turn=turn))
+        return (yield from deliveries.finish_and_take(sql, finishes, order, turn=turn))
 
     return build
 
@@ -93,4 +93,4 @@ def begin_take(sql: Sql, order: TakeOrder) -> Operation[None]:
     lost = list(order.tries)
     order.tries.append(str(uuid4()))
     if lost and sql.resends:
-        yield from leases.return_taken(sql, lost)
+        yield from deliveries.return_taken(sql, lost)

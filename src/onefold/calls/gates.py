@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 from onefold.calls.procedure import Gather, Procedure, once_through
 from onefold.databases.gathering import Shared
 from onefold.errors import InvalidInput
-from onefold.model import given, names
+from onefold.model import checks
 from onefold.model.delivery import Delivery, Ended, deliveries
-from onefold.model.moment import MICROSECOND, from_micros, span, to_micros
-from onefold.model.served_queue import HELD_WHYS, HeldWhy
-from onefold.operations import gates, served_queues
-from onefold.operations.awaiting import Parking, next_timeout, park
+from onefold.model.queue import HELD_WHYS, HeldWhy
+from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
+from onefold.operations import queues
+from onefold.operations.acks import Parking, next_timeout, park
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from onefold.calls.procedure import Conductor
     from onefold.model.job import Job
-    from onefold.model.served_queue import ServedQueue
+    from onefold.model.queue import ServedQueue
 
 EXCHANGE_BYTES: Final = 64 * 1024
 ENDPOINT_BYTES: Final = 8 * 1024
@@ -146,11 +146,11 @@ class GateCalls:
 
     def pushed_queues(self) -> list[ServedQueue]:
         """The queues of all tenants that have an endpoint: one statement a shard."""
-        return self._conductor.run(once_through(served_queues.pushed, write=False))
+        return self._conductor.run(once_through(queues.pushed, write=False))
 
     async def apushed_queues(self) -> list[ServedQueue]:
         """`pushed_queues`, awaited."""
-        return await self._conductor.arun(once_through(served_queues.pushed, write=False))
+        return await self._conductor.arun(once_through(queues.pushed, write=False))
 
 
 def _span(micros: int | None) -> timedelta | None:
@@ -165,8 +165,8 @@ def _hold(
     *,
     force: bool,
 ) -> Procedure[int]:
-    name = names.queue(queue, "queue")
-    given.flag(force, "force")
+    name = checks.queue(queue, "queue")
+    checks.flag(force, "force")
     if why not in HELD_WHYS:
         raise InvalidInput("why", f"must be one of {', '.join(HELD_WHYS)}, got {why!r}")
     if (after is None) == (until is None):
@@ -174,29 +174,29 @@ def _hold(
     delay = None if after is None else span(after, "after")
     moment = None if until is None else to_micros(until, "until")
     return once_through(
-        lambda sql: gates.hold(sql, name, why=why, after=delay, until=moment, force=force)
+        lambda sql: queues.hold(sql, name, why=why, after=delay, until=moment, force=force)
     )
 
 
 def _open(queue: str, *, force: bool, by: Job | None, only: HeldWhy | None) -> Procedure[bool]:
-    name = names.queue(queue, "queue")
-    given.flag(force, "force")
+    name = checks.queue(queue, "queue")
+    checks.flag(force, "force")
     taken_at = None if by is None else by.taken_at_micros
     return once_through(
-        lambda sql: gates.open_gate(sql, name, force=force, taken_at=taken_at, only=only)
+        lambda sql: queues.open_gate(sql, name, force=force, taken_at=taken_at, only=only)
     )
 
 
 def _failed(queue: str) -> Procedure[int]:
-    name = names.queue(queue, "queue")
-    return once_through(lambda sql: gates.failed(sql, name))
+    name = checks.queue(queue, "queue")
+    return once_through(lambda sql: queues.failed(sql, name))
 
 
 def _stop(queue: str, endpoint: str, why: str) -> Procedure[bool]:
-    name = names.queue(queue, "queue")
-    place = names.text(endpoint, "endpoint", longest=ENDPOINT_BYTES)
-    said = names.text(why, "why", longest=names.REASON_BYTES)
-    return once_through(lambda sql: served_queues.stop(sql, name, endpoint=place, why=said))
+    name = checks.queue(queue, "queue")
+    place = checks.text(endpoint, "endpoint", longest=ENDPOINT_BYTES)
+    said = checks.text(why, "why", longest=checks.REASON_BYTES)
+    return once_through(lambda sql: queues.stop(sql, name, endpoint=place, why=said))
 
 
 def _park(
@@ -207,8 +207,8 @@ def _park(
     parking = Parking(
         named,
         span(ack_timeout, "ack_timeout", least=MICROSECOND),
-        given.flag(dead, "dead"),
-        None if exchange is None else names.text(exchange, "exchange", longest=EXCHANGE_BYTES),
+        checks.flag(dead, "dead"),
+        None if exchange is None else checks.text(exchange, "exchange", longest=EXCHANGE_BYTES),
     )
     ended: Ended = yield Gather(Shared(park, parking, "park", named.id))
     return ended

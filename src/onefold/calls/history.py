@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onefold.calls.procedure import Conductor, Procedure, once_through
-from onefold.model.identity import parse_id
-from onefold.operations import history
+from onefold.model.ids import parse_id
+from onefold.operations import attempts as history
 
 if TYPE_CHECKING:
-    from onefold.model.history import Attempt
+    from onefold.model.job import Attempt
 
 
 class HistoryCalls:

@@ -18,14 +18,14 @@ import msgspec
 
 from onefold.errors import InvalidInput
 from onefold.model.event import DuplicatesSuppressed, Event, JobsEnqueued, Listener
-from onefold.model.options import read_options
+from onefold.model.job_options import read_options
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
     from onefold.model.job import Enqueued, Job
-    from onefold.model.request import Prepared
+    from onefold.model.new_job import Prepared
 
 T = TypeVar("T")
 Around: TypeAlias = Callable[[T], AbstractContextManager[Any]]

@@ -9,27 +9,27 @@ from onefold.calls.outside import warn_if_inside
 from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
 from onefold.calls.results import JobResults
 from onefold.databases.gathering import Shared
-from onefold.databases.transactions import innermost
+from onefold.databases.handler_transaction import innermost
 from onefold.errors import InvalidInput, JobNotFound, WrongState
-from onefold.model import given
-from onefold.model.awaited import asking
-from onefold.model.identity import parse_id
+from onefold.model import checks
+from onefold.model.checks import REASON_BYTES, text
+from onefold.model.ids import parse_id
 from onefold.model.job import (
     Duplicates,
     Enqueued,
     EnqueuedMany,
     Job,
+    JobPage,
     Json,
     KeyRule,
     NewJob,
     OnDuplicate,
     OnMismatch,
-    Page,
     UniqueWhile,
 )
+from onefold.model.job_result import asking
 from onefold.model.lifecycle import Event, State, allows
-from onefold.model.names import REASON_BYTES, text
-from onefold.model.request import prepare, prepare_all
+from onefold.model.new_job import prepare, prepare_all
 from onefold.operations import endings, enqueue, jobs
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from onefold.databases import Build
-    from onefold.model.request import Prepared
-    from onefold.model.retention import Retention
+    from onefold.model.lifecycle import Retention
+    from onefold.model.new_job import Prepared
     from onefold.model.retry import Backoff
-    from onefold.operations.enqueue import Policy
+    from onefold.operations.enqueue import DuplicatePolicy
     from onefold.operations.statement import Operation, Sql
 
 BATCH: Final = 500
 """Jobs per transaction of a call by filter: what dies midway has done whole batches."""
 
-DEFAULT_POLICY: Final = enqueue.KEEP
+DEFAULT_POLICY: Final = enqueue.KEEP_HOLDER
 EMPTY: Final[Mapping[str, Json]] = {}
 """The payload of a job that is given none. None is a payload: JSON's null."""
 
@@ -151,9 +151,9 @@ class JobCalls(HistoryCalls):
         return await self._conductor.arun(self._enqueue(new_jobs, options))
 
     def _enqueue(self, new_jobs: Sequence[NewJob], options: CallOptions) -> Procedure[EnqueuedMany]:
-        given.options(options, CallOptions.__optional_keys__)
+        checks.options(options, CallOptions.__optional_keys__)
         policy = enqueue.policy(**options)
-        listed = self._conductor.defaults.filled(given.listed(new_jobs, "new_jobs", "NewJob"))
+        listed = self._conductor.defaults.filled(checks.listed(new_jobs, "new_jobs", "NewJob"))
         # Prepared before the first try, so that every try stores the same ids.
         items = prepare_all(listed, self._tenant, now=self._conductor.now())
         if not items:
@@ -171,7 +171,9 @@ class JobCalls(HistoryCalls):
         new_job, policy = _split(kind, payload, options)
         return (yield from self._enqueue_new(new_job, policy))
 
-    def _enqueue_new(self, new_job: NewJob, policy: Policy = DEFAULT_POLICY) -> Procedure[Enqueued]:
+    def _enqueue_new(
+        self, new_job: NewJob, policy: DuplicatePolicy = DEFAULT_POLICY
+    ) -> Procedure[Enqueued]:
         """The bulk call with one item, and in one commit with those that others make now."""
         (new_job,) = self._conductor.defaults.filled((new_job,))
         item = prepare(new_job, self._tenant, now=self._conductor.now())
@@ -207,7 +209,7 @@ class JobCalls(HistoryCalls):
         after: str | None = None,
         newest_first: bool = False,
         **filters: Unpack[FindOptions],
-    ) -> Page:
+    ) -> JobPage:
         """Jobs by filter, a page at a time: `after=page.next` continues."""
         return self._conductor.run(self._find(limit, after, newest_first, filters))
 
@@ -218,7 +220,7 @@ class JobCalls(HistoryCalls):
         after: str | None = None,
         newest_first: bool = False,
         **filters: Unpack[FindOptions],
-    ) -> Page:
+    ) -> JobPage:
         """`find`, awaited."""
         return await self._conductor.arun(self._find(limit, after, newest_first, filters))
 
@@ -228,9 +230,9 @@ class JobCalls(HistoryCalls):
         after: str | None,
         newest_first: bool,  # noqa: FBT001 - passed on from a keyword
         filters: FindOptions,
-    ) -> Procedure[Page]:
+    ) -> Procedure[JobPage]:
         wanted = _filter(filters)
-        given.flag(newest_first, "newest_first")
+        checks.flag(newest_first, "newest_first")
         return once_through(
             lambda sql: jobs.find(
                 sql, self._tenant, wanted, limit=limit, after=after, newest_first=newest_first
@@ -277,7 +279,7 @@ class JobCalls(HistoryCalls):
 
     def _replay(self, job_id: str, *, fresh: bool) -> Procedure[Enqueued]:
         wanted = parse_id(job_id)
-        given.flag(fresh, "fresh")
+        checks.flag(fresh, "fresh")
         answers: list[Enqueued] = yield Transaction(
             lambda sql: jobs.replay(sql, self._tenant, [wanted], fresh=fresh)
         )
@@ -317,14 +319,14 @@ class JobCalls(HistoryCalls):
         after: str | None,
     ) -> Procedure[EnqueuedMany]:
         _check_limit(limit)
-        given.flag(fresh, "fresh")
+        checks.flag(fresh, "fresh")
         filters.setdefault("status", "dead")
         wanted = _filter(filters)
         answers: list[Enqueued] = []
         cursor = after
         while True:
             size = BATCH if limit is None else min(BATCH, limit - len(answers))
-            page: Page
+            page: JobPage
             page, replayed = yield Transaction(
                 _replay_page(self._tenant, wanted, fresh=fresh, limit=size, after=cursor)
             )
@@ -368,7 +370,7 @@ class JobCalls(HistoryCalls):
         cursor: str | None = None
         while True:
             size = BATCH if limit is None else min(BATCH, limit - count)
-            page: Page
+            page: JobPage
             deleted: int
             page, deleted = yield Transaction(
                 _delete_page(self._tenant, wanted, limit=size, after=cursor)
@@ -391,9 +393,9 @@ class JobCalls(HistoryCalls):
         return once_through(lambda sql: jobs.duplicates(sql, self._tenant, wanted), write=False)
 
 
-def _split(kind: str, payload: Json, options: EnqueueOptions) -> tuple[NewJob, Policy]:
+def _split(kind: str, payload: Json, options: EnqueueOptions) -> tuple[NewJob, DuplicatePolicy]:
     """What is said of the job, and what of the call."""
-    given.options(options, EnqueueOptions.__optional_keys__)
+    checks.options(options, EnqueueOptions.__optional_keys__)
     rest: dict[str, Any] = dict(options)
     call = {name: rest.pop(name) for name in CallOptions.__optional_keys__ if name in rest}
     # The job gets a dictionary of its own: a rule for its key is the caller's code.
@@ -406,19 +408,19 @@ def _check_limit(limit: int | None) -> None:
         raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
 
 
-def _filter(filters: FindOptions) -> jobs.Filter:
+def _filter(filters: FindOptions) -> jobs.JobFilter:
     """Check a filter. An empty list of states is a slip: it would let everything through."""
-    given.options(filters, FindOptions.__optional_keys__)
+    checks.options(filters, FindOptions.__optional_keys__)
     status = filters.get("status")
     if status is not None and not isinstance(status, str):
-        words = given.listed(status, "status", "words")
+        words = checks.listed(status, "status", "words")
         if not words or not all(isinstance(word, str) for word in words):
             raise InvalidInput("status", f"must be a word or a list of words, got {words!r}")
         filters["status"] = words
     return jobs.job_filter(**filters)
 
 
-def _shared(item: Prepared, policy: Policy) -> Shared[Prepared, Enqueued]:
+def _shared(item: Prepared, policy: DuplicatePolicy) -> Shared[Prepared, Enqueued]:
     """An enqueue that can be run together with others of the same policy, whoever's they are."""
 
     def many(sql: Sql, items: Sequence[Prepared]) -> Operation[list[Enqueued]]:
@@ -431,9 +433,9 @@ def _shared(item: Prepared, policy: Policy) -> Shared[Prepared, Enqueued]:
 
 
 def _replay_page(
-    tenant: str, wanted: jobs.Filter, *, fresh: bool, limit: int, after: str | None
-) -> Build[tuple[Page, list[Enqueued]]]:
-    def build(sql: Sql) -> Operation[tuple[Page, list[Enqueued]]]:
+    tenant: str, wanted: jobs.JobFilter, *, fresh: bool, limit: int, after: str | None
+) -> Build[tuple[JobPage, list[Enqueued]]]:
+    def build(sql: Sql) -> Operation[tuple[JobPage, list[Enqueued]]]:
         page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
         ids = [job.id for job in page]
         replayed = yield from jobs.replay(sql, tenant, ids, fresh=fresh, strict=False)
@@ -443,9 +445,9 @@ def _replay_page(
 
 
 def _delete_page(
-    tenant: str, wanted: jobs.Filter, *, limit: int, after: str | None
-) -> Build[tuple[Page, int]]:
-    def build(sql: Sql) -> Operation[tuple[Page, int]]:
+    tenant: str, wanted: jobs.JobFilter, *, limit: int, after: str | None
+) -> Build[tuple[JobPage, int]]:
+    def build(sql: Sql) -> Operation[tuple[JobPage, int]]:
         page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
         seen = {job.id: job for job in page}
         deleted = yield from jobs.delete(sql, tenant, list(seen), seen=seen)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from onefold.calls.claims import open_surface
 from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.errors import InvalidInput
-from onefold.model import given, names, stored_key
+from onefold.model import checks, stored_key
 from onefold.model.stored_key import KEY_STATES
 from onefold.model.unique import fingerprint
 from onefold.operations import maintenance, stored_keys
@@ -72,7 +72,7 @@ class KeyCalls:
         self, limit: int, after: str | None, filters: KeyFilters, *, results: bool
     ) -> Procedure[KeyPage]:
         wanted, place = self._filter(filters), stored_key.after(after)
-        shown = given.flag(results, "results")
+        shown = checks.flag(results, "results")
         if type(limit) is not int or not 1 <= limit <= LONGEST_PAGE:
             raise InvalidInput("limit", f"must be from 1 to {LONGEST_PAGE}, got {limit!r}")
         page: KeyPage = yield Transaction(
@@ -81,17 +81,17 @@ class KeyCalls:
         )
         return page
 
-    def _filter(self, filters: KeyFilters) -> stored_keys.Filter:
-        given.options(filters, KeyFilters.__optional_keys__)
+    def _filter(self, filters: KeyFilters) -> stored_keys.KeyFilter:
+        checks.options(filters, KeyFilters.__optional_keys__)
         surface, scope = filters.get("surface"), filters.get("scope")
         key, state = filters.get("key"), filters.get("state")
         if state is not None and state not in KEY_STATES:
             raise InvalidInput("state", f"must be one of {', '.join(KEY_STATES)}, got {state!r}")
-        return stored_keys.Filter(
+        return stored_keys.KeyFilter(
             tenant=self._tenant,
-            surface=None if surface is None else names.name(surface, "surface"),
+            surface=None if surface is None else checks.name(surface, "surface"),
             scope=None if scope is None else stored_scope(scope),
-            key=None if key is None else names.key(key, "key"),
+            key=None if key is None else checks.key(key, "key"),
             state=state,
         )
 
@@ -124,10 +124,10 @@ class KeyCalls:
     def _erase(
         self, key: str | None, tenant: str | None, scope: str | None, surface: str | None
     ) -> Procedure[Erased]:
-        owner = self._tenant if tenant is None else names.text(tenant, "tenant")
+        owner = self._tenant if tenant is None else checks.text(tenant, "tenant")
         if self._tenant not in {"", owner}:
             raise InvalidInput("tenant", f"must be {self._tenant!r} here, got {tenant!r}")
-        wanted = None if key is None else names.key(key, "key")
+        wanted = None if key is None else checks.key(key, "key")
         if scope is None and surface is None:
             if (key is None) == (tenant is None):
                 raise InvalidInput("erase", "needs either key=, tenant= or scope=")
@@ -173,6 +173,6 @@ def stored_scope(scope: object) -> str:
     """A scope as it is stored: one that is too long, or has a NUL in it, as its digest."""
     if isinstance(scope, str):
         size = len(scope.encode("utf-8", "replace"))
-        if "\0" in scope or size > names.KEY_BYTES:
+        if "\0" in scope or size > checks.KEY_BYTES:
             return f"{_DIGEST}{fingerprint(scope)}"
-    return names.text(scope, "scope")
+    return checks.text(scope, "scope")

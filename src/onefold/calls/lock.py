@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onefold.calls.procedure import Conductor, Pause, Procedure, Transaction, waits
 from onefold.errors import Busy, LeaseLost, UsageError
-from onefold.model.claim import Answer, Claim, ClaimKey, Won, want
-from onefold.model.moment import span
+from onefold.model.claim import Claim, ClaimAnswer, ClaimKey, Won, want
+from onefold.model.timestamps import span
 from onefold.operations import claims
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class _Lock:
         while True:
             wanted = want(self._key, lease=self._ttl, takeover="rerun")
             asked = time.monotonic()
-            answer: Answer = yield Transaction(partial(claims.claim, wanted=wanted))
+            answer: ClaimAnswer = yield Transaction(partial(claims.claim, wanted=wanted))
             if isinstance(answer, Won):
                 self._claim = answer.claim
                 self._trust(asked)

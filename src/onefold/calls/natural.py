@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onefold.calls.procedure import Conductor, Procedure, Transaction
-from onefold.model.natural import Existing, Inserted, natural
-from onefold.operations.natural import insert_once
+from onefold.model.insert_once import Existing, Inserted, natural
+from onefold.operations.insert_once import insert_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -37,11 +37,10 @@ from onefold.errors import (
     TooOld,
     UsageError,
 )
-from onefold.model.canonical import sorted_payload
 from onefold.model.claim import (
     JOINED_RETRY,
-    Answer,
     Claim,
+    ClaimAnswer,
     ClaimKey,
     Guarantee,
     Holding,
@@ -52,9 +51,10 @@ from onefold.model.claim import (
     Won,
     encode_result,
 )
-from onefold.model.doubt import ENDS_THE_RUN, Done, NotDone, asking, is_not_done
-from onefold.model.moment import from_micros, span, to_micros
+from onefold.model.json_text import sorted_payload
+from onefold.model.timestamps import from_micros, span, to_micros
 from onefold.model.unique import fingerprint
+from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, is_not_done
 from onefold.operations import claims
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onefold.calls.procedure import Conductor
-    from onefold.model.doubt import Verify
-    from onefold.model.rules import ErrorRule
+    from onefold.model.outcome import ErrorRule
+    from onefold.model.verify import Verify
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,7 +80,7 @@ class OnceSettings:
     """What `once` was told, and the two things it needs of the object that was asked."""
 
     conductor: Conductor
-    claim: Callable[[Wanted], Procedure[Answer]]
+    claim: Callable[[Wanted], Procedure[ClaimAnswer]]
     want: Callable[[str], Wanted]
     key: str | Callable[..., str] | None
     verify: Verify | None
@@ -179,7 +179,7 @@ class _Once:
             raise InvalidInput("key", "must be a string where once() is used with `with`")
         return key
 
-    def _claim(self, key: str) -> Procedure[Answer]:
+    def _claim(self, key: str) -> Procedure[ClaimAnswer]:
         """Claim, waiting while somebody else is at work, if told to."""
         settings, self._asked = self._settings, key
         self._refuse_too_old(key)
@@ -189,7 +189,7 @@ class _Once:
             if self._is_at_work_here(self._wanted.key):
                 # The database would not see a rival here: a transaction does not wait for itself.
                 return Busy(key=key, retry_after=JOINED_RETRY)
-            answer: Answer = yield from settings.claim(self._wanted)
+            answer: ClaimAnswer = yield from settings.claim(self._wanted)
             if not isinstance(answer, Busy) or (pause := next(pauses, None)) is None:
                 return answer
             yield Pause(pause)
@@ -206,7 +206,7 @@ class _Once:
         if issued <= horizon:
             raise TooOld(key=key, issued_at=settings.issued_at, horizon=from_micros(horizon))
 
-    def _enter(self, answer: Answer) -> OnceClaim | None:
+    def _enter(self, answer: ClaimAnswer) -> OnceClaim | None:
         match answer:
             case Won() | Replay():
                 self._entered = OnceClaim(answer)
@@ -225,7 +225,7 @@ class _Once:
                 verifiable = self._settings.verify is not None
                 raise OutcomeUnknown(key=key, since=since, verifiable=verifiable)
 
-    def _verified(self, unknown: Unknown, verdict: object) -> Procedure[Answer]:
+    def _verified(self, unknown: Unknown, verdict: object) -> Procedure[ClaimAnswer]:
         """Act on what `verify` found out, unless somebody else has acted meanwhile."""
         assert self._wanted is not None
         wanted = self._wanted

@@ -7,7 +7,7 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from onefold.databases.transactions import begun_here
+from onefold.databases.handler_transaction import begun_here
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onefold.calls.procedure import once_through
 from onefold.errors import InvalidInput
-from onefold.model import names
+from onefold.model import checks
 from onefold.model.queue import QueueLimits, queue_limits
 from onefold.operations import queues
 
@@ -122,7 +122,7 @@ def _operators_limits(
 
 
 def _pause(queue: str, declared: Collection[str]) -> Procedure[None]:
-    name = names.queue(queue, "queue")
+    name = checks.queue(queue, "queue")
 
     def build(sql: Sql) -> Operation[None]:
         yield from queues.check_known(sql, name, declared)
@@ -132,7 +132,7 @@ def _pause(queue: str, declared: Collection[str]) -> Procedure[None]:
 
 
 def _resume(queue: str, declared: Collection[str]) -> Procedure[None]:
-    name = names.queue(queue, "queue")
+    name = checks.queue(queue, "queue")
 
     def build(sql: Sql) -> Operation[None]:
         yield from queues.check_known(sql, name, declared)
@@ -142,7 +142,7 @@ def _resume(queue: str, declared: Collection[str]) -> Procedure[None]:
 
 
 def _set_limits(queue: str, limits: QueueLimits) -> Procedure[None]:
-    name = names.queue(queue, "queue")
+    name = checks.queue(queue, "queue")
     return once_through(lambda sql: queues.set_limits(sql, name, limits))
 
 
@@ -152,5 +152,5 @@ def _declare(limits: dict[str, QueueLimits]) -> Procedure[None]:
 
 
 def _clear_limits(queue: str) -> Procedure[None]:
-    name = names.queue(queue, "queue")
+    name = checks.queue(queue, "queue")
     return once_through(lambda sql: queues.clear_limits(sql, name))

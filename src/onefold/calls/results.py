@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onefold.calls.procedure import Conductor, Pause, Procedure, Transaction, waits
 from onefold.errors import JobFailed, JobNotFound, ResultTimeout
-from onefold.model.moment import span
+from onefold.model.timestamps import span
 from onefold.operations import jobs
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from onefold.calls.jobs import DEFAULT_POLICY, EMPTY
 from onefold.calls.procedure import Conductor, Procedure, Transaction, once_through
-from onefold.model import given, names
+from onefold.model import checks
 from onefold.model.event import DuplicatesSuppressed, JobsEnqueued
 from onefold.model.job import Enqueued, Json, NewJob, UniqueWhile
-from onefold.model.moment import MICROSECOND, from_micros
 from onefold.model.schedule import Broken, CatchUp, Schedule, Tick, Ticked, job_of, wish
+from onefold.model.timestamps import MICROSECOND, from_micros
 from onefold.operations import schedules
 from onefold.operations.enqueue import enqueue
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Unpack
 
-    from onefold.model.retention import Retention
+    from onefold.model.lifecycle import Retention
     from onefold.model.retry import Backoff
-    from onefold.model.schedule import Wish
+    from onefold.model.schedule import ScheduleSettings
     from onefold.operations.schedules import Look, Looked
     from onefold.operations.statement import Operation, Sql
 
@@ -101,7 +101,9 @@ class ScheduleCalls:
         wanted = self._wish(name, cron, _new_job(kind, payload, options), options)
         return (await self._conductor.arun(save([wanted])))[0]
 
-    def _wish(self, name: str, cron: str, new_job: NewJob, options: DeclaredOptions) -> Wish:
+    def _wish(
+        self, name: str, cron: str, new_job: NewJob, options: DeclaredOptions
+    ) -> ScheduleSettings:
         (filled,) = self._conductor.defaults.filled([new_job])
         return wished(self._tenant, name, cron, filled, options)
 
@@ -163,7 +165,7 @@ def wished(
     options: DeclaredOptions,
     *,
     declared: bool = False,
-) -> Wish:
+) -> ScheduleSettings:
     """Check a schedule, and say what its options leave unsaid."""
     return wish(
         new_job,
@@ -178,14 +180,14 @@ def wished(
 
 
 def _new_job(kind: str, payload: Json, options: ScheduleOptions) -> NewJob:
-    given.options(options, ScheduleOptions.__optional_keys__)
+    checks.options(options, ScheduleOptions.__optional_keys__)
     said: dict[str, Any] = {
         name: value for name, value in options.items() if name in ScheduledOptions.__optional_keys__
     }
     return NewJob(kind, {} if payload is EMPTY else payload, **said)
 
 
-def save(wishes: Sequence[Wish]) -> Procedure[list[Schedule]]:
+def save(wishes: Sequence[ScheduleSettings]) -> Procedure[list[Schedule]]:
     """Make schedules, or change them; answers with what stands now."""
     return once_through(lambda sql: schedules.save(sql, wishes))
 
@@ -197,12 +199,12 @@ def _find(tenant: str) -> Procedure[list[Schedule]]:
 def _change(
     change: Callable[[Sql, str, str], Operation[bool]], tenant: str, name: str
 ) -> Procedure[bool]:
-    wanted = names.name(name, "name")
+    wanted = checks.name(name, "name")
     return once_through(lambda sql: change(sql, tenant, wanted))
 
 
 def _run_now(conductor: Conductor, tenant: str, name: str) -> Procedure[Enqueued]:
-    wanted = names.name(name, "name")
+    wanted = checks.name(name, "name")
     schedule: Schedule
     schedule, now = yield Transaction(lambda sql: schedules.get(sql, tenant, wanted), write=False)
     # Made before the first try, so that every try stores the same id.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from onefold.calls.procedure import Procedure, Transaction, once_through
 from onefold.errors import QueueNotEmpty
-from onefold.model import given, names
-from onefold.model.moment import from_micros, span
-from onefold.model.served_queue import QueueConfiguration, Secret, checked, new_secret, qualified
-from onefold.operations import served_queues
+from onefold.model import checks
+from onefold.model.queue import QueueConfiguration, SigningSecret, checked, new_secret, qualified
+from onefold.model.timestamps import from_micros, span
+from onefold.operations import queues
 
 if TYPE_CHECKING:
     from onefold.calls.procedure import Conductor
-    from onefold.model.served_queue import ServedQueue
+    from onefold.model.queue import ServedQueue
 
 BATCH: Final = 500
 OVERLAP: Final = timedelta(hours=24)
@@ -53,13 +53,11 @@ class ServedQueueCalls:
         qualified(self._tenant, name)
         said = checked(configuration)
         if paused is not None:
-            given.flag(paused, "paused")
+            checks.flag(paused, "paused")
         # Made before the first try, so that every try stores the same.
         secret = new_secret()
         return once_through(
-            lambda sql: served_queues.save(
-                sql, self._tenant, name, said, secret=secret, paused=paused
-            )
+            lambda sql: queues.save(sql, self._tenant, name, said, secret=secret, paused=paused)
         )
 
     def pause_served_queue(self, name: str) -> ServedQueue | None:
@@ -80,9 +78,7 @@ class ServedQueueCalls:
 
     def _set_paused(self, name: str, *, paused: bool) -> Procedure[ServedQueue | None]:
         qualified(self._tenant, name)
-        return once_through(
-            lambda sql: served_queues.set_paused(sql, self._tenant, name, paused=paused)
-        )
+        return once_through(lambda sql: queues.set_paused(sql, self._tenant, name, paused=paused))
 
     def rotate_secret(
         self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
@@ -105,9 +101,9 @@ class ServedQueueCalls:
         qualified(self._tenant, name)
         span(overlap, "overlap")
         text = new_secret().text if secret is None else secret
-        checked(QueueConfiguration(secrets=(Secret(text),)))
+        checked(QueueConfiguration(secrets=(SigningSecret(text),)))
         build = partial(
-            served_queues.rotate,
+            queues.rotate,
             tenant=self._tenant,
             name=name,
             secret=text,
@@ -126,9 +122,9 @@ class ServedQueueCalls:
 
     def _served_queue(self, name: str, *, counts: bool) -> Procedure[ServedQueue | None]:
         qualified(self._tenant, name)
-        given.flag(counts, "counts")
+        checks.flag(counts, "counts")
         return once_through(
-            lambda sql: served_queues.get(sql, self._tenant, name, counts=counts), write=False
+            lambda sql: queues.get(sql, self._tenant, name, counts=counts), write=False
         )
 
     def served_queues(
@@ -146,10 +142,10 @@ class ServedQueueCalls:
     def _served_queues(
         self, after: str | None, limit: int, *, counts: bool
     ) -> Procedure[list[ServedQueue]]:
-        cursor = None if after is None else names.text(after, "after")
-        given.flag(counts, "counts")
+        cursor = None if after is None else checks.text(after, "after")
+        checks.flag(counts, "counts")
         return once_through(
-            lambda sql: served_queues.find(
+            lambda sql: queues.find_served(
                 sql, self._tenant, after=cursor, limit=limit, counts=counts
             ),
             write=False,
@@ -169,11 +165,11 @@ class ServedQueueCalls:
 
     def _delete_queue(self, name: str, *, force: bool) -> Procedure[bool]:
         queue = qualified(self._tenant, name)
-        rounds = ROUNDS if given.flag(force, "force") else 0
+        rounds = ROUNDS if checks.flag(force, "force") else 0
         while True:
             try:
                 deleted: bool = yield Transaction(
-                    lambda sql: served_queues.delete(sql, self._tenant, name)
+                    lambda sql: queues.delete(sql, self._tenant, name)
                 )
             except QueueNotEmpty:
                 if not rounds:
@@ -188,4 +184,4 @@ def _empty(queue: str) -> Procedure[None]:
     """A batch a transaction: what dies midway has done whole batches, and can be repeated."""
     removed = BATCH
     while removed >= BATCH:
-        removed = yield Transaction(partial(served_queues.empty, queue=queue, limit=BATCH))
+        removed = yield Transaction(partial(queues.empty, queue=queue, limit=BATCH))

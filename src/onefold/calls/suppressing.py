@@ -15,8 +15,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, final
 
-from onefold.operations import why
-from onefold.operations.why import Note
+from onefold.operations import stored_keys
+from onefold.operations.stored_keys import Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ def _batches(notes: list[Note]) -> list[Build[None]]:
 
 
 def _build(notes: list[Note]) -> Build[None]:
-    return lambda sql: why.note(sql, notes)
+    return lambda sql: stored_keys.note(sql, notes)
 
 
 def _failed(error: Exception) -> None:

@@ -7,7 +7,7 @@ from itertools import count
 from random import randrange
 from typing import TYPE_CHECKING, Final
 
-from onefold.model.identity import HASHES
+from onefold.model.ids import HASHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,13 +9,13 @@ import msgspec
 from onefold.calls.keys import stored_scope
 from onefold.calls.procedure import Conductor, Procedure, once_through
 from onefold.errors import ConflictingOptions
-from onefold.model import names
-from onefold.model.canonical import sorted_payload
-from onefold.model.why import Question
-from onefold.operations import why
+from onefold.model import checks
+from onefold.model.json_text import sorted_payload
+from onefold.model.stored_key import Question
+from onefold.operations import stored_keys
 
 if TYPE_CHECKING:
-    from onefold.model.why import Why
+    from onefold.model.stored_key import Why
 
 _UNSAID: Final[Any] = msgspec.UNSET
 
@@ -69,12 +69,12 @@ class WhyCalls:
             raise ConflictingOptions("fingerprint", "and payload exclude each other: say one")
         if payload is not _UNSAID:
             sorted_payload(payload)
-        sought = why.Sought(
+        sought = stored_keys.Sought(
             tenant=self._tenant,
-            key=names.key(key, "key"),
-            surface=None if surface is None else names.name(surface, "surface"),
+            key=checks.key(key, "key"),
+            surface=None if surface is None else checks.name(surface, "surface"),
             scope=None if scope is None else stored_scope(scope),
         )
-        digest = None if fingerprint is None else names.key(fingerprint, "fingerprint")
+        digest = None if fingerprint is None else checks.key(fingerprint, "fingerprint")
         question = Question(digest, payload)
-        return once_through(lambda sql: why.find(sql, sought, question), write=False)
+        return once_through(lambda sql: stored_keys.find_why(sql, sought, question), write=False)

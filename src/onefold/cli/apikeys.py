@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from onefold.cli.describing import when
-from onefold.cli.desk import Desk, ListsByDefault, at_desk, at_new_desk
-from onefold.cli.written import duration
+from onefold.cli.command_context import CliContext, ListsByDefault, at_desk, at_new_desk
+from onefold.cli.parsers import duration
+from onefold.cli.render import when
 from onefold.model.api_key import key_scopes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ COLUMNS = ("id", "tenant", "name", "scopes", "rate", "created", "expires", "revo
 @apikeys.command()
 @at_new_desk
 def create(
-    desk: Desk,
+    desk: CliContext,
     *,
     scope: Annotated[
         list[str],
@@ -64,7 +64,7 @@ def create(
 
 @apikeys.command("list")
 @at_desk
-def list_keys(desk: Desk) -> None:
+def list_keys(desk: CliContext) -> None:
     """List the keys of one tenant, or of all, without secrets. The same as `onefold apikeys`."""
     found = desk.onefold.api_keys(desk.tenant or None)
     desk.answer_table(
@@ -78,7 +78,7 @@ def list_keys(desk: Desk) -> None:
 @apikeys.command()
 @at_desk
 def revoke(
-    desk: Desk,
+    desk: CliContext,
     key: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the whole key.")],
 ) -> None:
     """End a key at once and for good."""

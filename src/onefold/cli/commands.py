@@ -1,4 +1,7 @@
-"""All commands, and the options that come before a command."""
+"""`onefold version`.
+
+All commands, and the options that come before a command.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from onefold import __version__
 from onefold.cli.apikeys import apikeys
 from onefold.cli.config import KEYS, read_configuration
 from onefold.cli.dead import dead
@@ -17,9 +21,21 @@ from onefold.cli.migrate import migrate
 from onefold.cli.queues import queues
 from onefold.cli.schedules import schedules
 from onefold.cli.serve import serve
-from onefold.cli.version import print_version, version
 from onefold.cli.why import why
 from onefold.cli.worker import worker
+
+
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"onefold {__version__}")
+
+
+def print_version(wanted: bool) -> None:  # noqa: FBT001 - called by typer
+    """The option `--version`: print it, and do nothing else."""
+    if wanted:
+        version()
+        raise typer.Exit
+
 
 app: typer.Typer = typer.Typer(
     name="onefold",

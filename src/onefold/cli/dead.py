@@ -8,8 +8,7 @@ import typer
 
 from onefold import ConflictingOptions, UsageError, WrongState
 from onefold.calls.jobs import FindOptions  # noqa: TC001 - read by typer
-from onefold.cli.describing import SHORT, problem, when
-from onefold.cli.desk import Desk, ListsByDefault, at_desk
+from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
 from onefold.cli.jobs import (
     AfterOption,
     JobId,
@@ -19,6 +18,7 @@ from onefold.cli.jobs import (
     show_job,
     show_page,
 )
+from onefold.cli.render import SHORT, problem, when
 
 if TYPE_CHECKING:
     from onefold import Job
@@ -51,7 +51,7 @@ COUNTED = 1000
 @at_desk
 @filtered
 def list_dead(
-    desk: Desk,
+    desk: CliContext,
     filters: FindOptions,
     *,
     limit: PageOption = 50,
@@ -64,7 +64,7 @@ def list_dead(
 
 @dead.command()
 @at_desk
-def show(desk: Desk, job_id: JobId) -> None:
+def show(desk: CliContext, job_id: JobId) -> None:
     """Show a dead letter: what it is, its attempts and its steps."""
     show_job(desk, _found(desk, job_id))
 
@@ -73,7 +73,7 @@ def show(desk: Desk, job_id: JobId) -> None:
 @at_desk
 @filtered
 def replay(
-    desk: Desk,
+    desk: CliContext,
     filters: FindOptions,
     job_id: MaybeJobId = None,
     *,
@@ -107,7 +107,7 @@ def replay(
 @at_desk
 @filtered
 def drop(
-    desk: Desk,
+    desk: CliContext,
     filters: FindOptions,
     job_id: MaybeJobId = None,
     *,
@@ -129,7 +129,7 @@ def _dead(filters: FindOptions) -> FindOptions:
     return {**filters, "status": "dead"}
 
 
-def _found(desk: Desk, job_id: str) -> Job:
+def _found(desk: CliContext, job_id: str) -> Job:
     job = found_job(desk, job_id)
     if job.state != "dead":
         raise WrongState(job.id, state=job.state, wanted="a dead letter")
@@ -142,7 +142,7 @@ def _refuse_filters(filters: FindOptions, *, everything: bool) -> None:
 
 
 def _check_many(
-    desk: Desk, filters: FindOptions, verb: str, *, everything: bool, yes: bool
+    desk: CliContext, filters: FindOptions, verb: str, *, everything: bool, yes: bool
 ) -> None:
     """A slip, such as a variable that is empty, must not reach all dead letters at once."""
     if not filters and not everything:

@@ -8,8 +8,10 @@ import typer
 
 from onefold import JobNotFound
 from onefold.calls.jobs import FindOptions  # noqa: TC001 - read by typer
-from onefold.cli import written
-from onefold.cli.describing import (
+from onefold.cli import parsers
+from onefold.cli.command_context import CliContext, ListsByDefault, at_desk, print_table
+from onefold.cli.parsers import Expand, expanded
+from onefold.cli.render import (
     SHORT,
     attempt_rows,
     attempt_value,
@@ -20,13 +22,11 @@ from onefold.cli.describing import (
     step_value,
     when,
 )
-from onefold.cli.desk import Desk, ListsByDefault, at_desk, print_table
-from onefold.cli.expanding import Expand, expanded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onefold import Job, Page
+    from onefold import Job, JobPage
 
 jobs: typer.Typer = typer.Typer(
     cls=ListsByDefault, help="List jobs, look at one, or stop it.", rich_markup_mode=None
@@ -82,7 +82,7 @@ def read_filters(
         "ended_before": ended_before,
     }
     filters: dict[str, Any] = {
-        name: written.moment(text, name) for name, text in moments.items() if text is not None
+        name: parsers.moment(text, name) for name, text in moments.items() if text is not None
     }
     filters |= {name: text for name, text in texts.items() if text is not None}
     return cast("FindOptions", filters)
@@ -96,7 +96,7 @@ filtered: Expand = expanded("filters", read_filters)
 @at_desk
 @filtered
 def list_jobs(
-    desk: Desk,
+    desk: CliContext,
     filters: FindOptions,
     *,
     state: Annotated[
@@ -121,14 +121,14 @@ def list_jobs(
 
 @jobs.command()
 @at_desk
-def show(desk: Desk, job_id: JobId) -> None:
+def show(desk: CliContext, job_id: JobId) -> None:
     """Show a job: what it is, its attempts and its steps."""
     show_job(desk, found_job(desk, job_id))
 
 
 @jobs.command()
 @at_desk
-def cancel(desk: Desk, job_id: JobId, *, reason: ReasonOption = None) -> None:
+def cancel(desk: CliContext, job_id: JobId, *, reason: ReasonOption = None) -> None:
     """Stop a queued or running job. Safe to repeat."""
     cancelled = desk.calls.cancel(job_id, reason=reason)
     sentence = f"Cancelled {job_id}." if cancelled else f"{job_id} had been cancelled before."
@@ -136,8 +136,8 @@ def cancel(desk: Desk, job_id: JobId, *, reason: ReasonOption = None) -> None:
 
 
 def show_page(
-    desk: Desk,
-    page: Page,
+    desk: CliContext,
+    page: JobPage,
     columns: Sequence[str],
     row: Callable[[Job], Sequence[object]],
     *,
@@ -164,7 +164,7 @@ def _row(job: Job) -> tuple[object, ...]:
     )
 
 
-def found_job(desk: Desk, job_id: str) -> Job:
+def found_job(desk: CliContext, job_id: str) -> Job:
     """The job, or `JobNotFound`."""
     job = desk.calls.get(job_id)
     if job is None:
@@ -172,7 +172,7 @@ def found_job(desk: Desk, job_id: str) -> Job:
     return job
 
 
-def show_job(desk: Desk, job: Job) -> None:
+def show_job(desk: CliContext, job: Job) -> None:
     """All that is known of it."""
     attempts, steps = desk.calls.attempts(job.id), desk.calls.steps(job.id)
     value = {

@@ -12,9 +12,9 @@ import typer
 
 from onefold import ConflictingOptions, InvalidInput
 from onefold.calls.keys import KeyFilters  # noqa: TC001 - read by typer
-from onefold.cli.describing import json_text, when
-from onefold.cli.desk import Desk, ListsByDefault, at_desk
-from onefold.cli.expanding import Expand, expanded
+from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
+from onefold.cli.parsers import Expand, expanded
+from onefold.cli.render import json_text, when
 from onefold.model.claim import ClaimKey
 from onefold.model.step import read_name
 from onefold.model.stored_key import KeyState  # noqa: TC001 - read by typer
@@ -70,7 +70,7 @@ filtered: Expand = expanded("filters", read_filters)
 @at_desk
 @filtered
 def list_keys(
-    desk: Desk,
+    desk: CliContext,
     filters: KeyFilters,
     *,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")] = 50,
@@ -95,7 +95,9 @@ def list_keys(
 
 @keys.command()
 @at_desk
-def show(desk: Desk, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument) -> None:
+def show(
+    desk: CliContext, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument
+) -> None:
     """Show a key and what is stored with it, which may be a customer's."""
     page = desk.calls.keys(surface=surface, scope=scope, key=key, results=True)
     if not page.keys:
@@ -113,7 +115,7 @@ def show(desk: Desk, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArg
 @keys.command()
 @at_desk
 def release(
-    desk: Desk,
+    desk: CliContext,
     surface: SurfaceArgument,
     scope: ScopeArgument,
     key: KeyArgument,
@@ -131,7 +133,7 @@ def release(
 @keys.command()
 @at_desk
 def settle(
-    desk: Desk,
+    desk: CliContext,
     surface: SurfaceArgument,
     scope: ScopeArgument,
     key: KeyArgument,
@@ -162,7 +164,7 @@ def settle(
 
 @keys.command()
 @at_desk
-def sweep(desk: Desk) -> None:
+def sweep(desk: CliContext) -> None:
     """Forget keys whose time is over, of every tenant, as workers do."""
     swept = desk.onefold.engine.sweep()
     desk.answer({"swept": swept}, f"Forgot {swept} whose time was over.")
@@ -177,17 +179,17 @@ def _given(
         return None if result is None else _read(result)
     if status is None or result is not None:
         raise InvalidInput("status", f"must be said of a key of {surface}, and no --result")
-    from onefold.surfaces.http.answer import Answer, Kept, to_stored
+    from onefold.web.http import HttpResponse, Kept, to_stored
 
     headers = (("Content-Type", content_type),) if body else ()
-    return json.loads(to_stored(Answer(status, headers, body.encode()), Kept()))
+    return json.loads(to_stored(HttpResponse(status, headers, body.encode()), Kept()))
 
 
 def _over(step: str | None) -> str:
     return "free" if step is None else "over already"
 
 
-def _steps(desk: Desk, found: StoredKey) -> dict[str, str]:
+def _steps(desk: CliContext, found: StoredKey) -> dict[str, str]:
     """The steps of the last attempt, by what they are called."""
     place = ClaimKey(found.tenant, *found.place)
     rows = {read_name(row.key): row for row in desk.calls.keys(surface="step", scope=place.steps)}

@@ -17,8 +17,8 @@ from rich.logging import RichHandler
 
 from onefold import InvalidInput
 from onefold.model.failure import printable, shown
-from onefold.worker.handler import running
-from onefold.worker.lines import TextFormatter
+from onefold.worker.handlers import running
+from onefold.worker.job_log import TextFormatter
 
 if TYPE_CHECKING:
     from onefold.calls.hooks import Hooks

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onefold import ConflictingOptions, InvalidInput
-from onefold.cli.desk import AppOption, DatabaseOption, SchemaOption, chosen
-from onefold.model import names
-from onefold.model.identity import new_id, shard_count
+from onefold.cli.command_context import AppOption, DatabaseOption, SchemaOption, chosen
+from onefold.model import checks
+from onefold.model.ids import new_id, shard_count
 from onefold.operations.migrations import Identity, pending, script
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _text(url: str, schema: str, shards: int | None) -> str:
     dialect = DIALECTS.get(url.partition(":")[0])
     if dialect is None:
         raise InvalidInput("url", "must start with sqlite:/// or postgresql://")
-    names.schema(schema, "schema")
+    checks.schema(schema, "schema")
     new = Identity(new_id(), shards=1 if shards is None else shard_count(shards))
     text = script(dialect, pending(dialect, 0, schema=schema), new.migrated(dialect), schema=schema)
     return f"begin;\n\n{text}\ncommit;\n"

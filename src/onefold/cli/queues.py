@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from onefold import ConflictingOptions, InvalidInput, Limit
-from onefold.cli.desk import Desk, ListsByDefault, at_desk
+from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
 
 if TYPE_CHECKING:
     from onefold import QueueSettings
@@ -24,7 +24,7 @@ COLUMNS = ("queue", "ready", "scheduled", "running", "state", "limit", "of each 
 
 @queues.command("list")
 @at_desk
-def list_queues(desk: Desk) -> None:
+def list_queues(desk: CliContext) -> None:
     """List the queues that have settings or jobs to do. The same as `onefold queues`."""
     found = desk.onefold.queues()
     desk.answer_table(
@@ -37,7 +37,7 @@ def list_queues(desk: Desk) -> None:
 
 @queues.command()
 @at_desk
-def pause(desk: Desk, name: QueueName) -> None:
+def pause(desk: CliContext, name: QueueName) -> None:
     """Give no more jobs of a queue to any worker. What is running goes on."""
     desk.onefold.pause(name)
     desk.answer({"queue": name, "paused": True}, f"The queue {name} is paused.")
@@ -45,7 +45,7 @@ def pause(desk: Desk, name: QueueName) -> None:
 
 @queues.command()
 @at_desk
-def resume(desk: Desk, name: QueueName) -> None:
+def resume(desk: CliContext, name: QueueName) -> None:
     """Let a paused queue go on."""
     desk.onefold.resume(name)
     desk.answer({"queue": name, "paused": False}, f"The queue {name} goes on.")
@@ -54,7 +54,7 @@ def resume(desk: Desk, name: QueueName) -> None:
 @queues.command()
 @at_desk
 def limit(
-    desk: Desk,
+    desk: CliContext,
     name: QueueName,
     *,
     concurrency: Annotated[

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from onefold.cli.describing import when
-from onefold.cli.desk import Desk, ListsByDefault, at_desk
+from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
+from onefold.cli.render import when
 
 if TYPE_CHECKING:
     from onefold.model.schedule import Schedule
@@ -23,7 +23,7 @@ COLUMNS = ("schedule", "cron", "zone", "kind", "queue", "state", "next tick", "l
 
 @schedules.command("list")
 @at_desk
-def list_schedules(desk: Desk) -> None:
+def list_schedules(desk: CliContext) -> None:
     """List all schedules, with their last and next tick. The same as `onefold schedules`."""
     found = desk.calls.schedules()
     desk.answer_table(
@@ -36,7 +36,7 @@ def list_schedules(desk: Desk) -> None:
 
 @schedules.command()
 @at_desk
-def pause(desk: Desk, name: ScheduleName) -> None:
+def pause(desk: CliContext, name: ScheduleName) -> None:
     """Let a schedule rest. Safe to repeat."""
     changed = desk.calls.pause_schedule(name)
     sentence = f"The schedule {name} {'is' if changed else 'was already'} paused."
@@ -45,7 +45,7 @@ def pause(desk: Desk, name: ScheduleName) -> None:
 
 @schedules.command()
 @at_desk
-def resume(desk: Desk, name: ScheduleName) -> None:
+def resume(desk: CliContext, name: ScheduleName) -> None:
     """Let a paused schedule go on from now; what it slept through is not made up for."""
     changed = desk.calls.resume_schedule(name)
     sentence = f"The schedule {name} {'goes on' if changed else 'was not paused'}."
@@ -54,7 +54,7 @@ def resume(desk: Desk, name: ScheduleName) -> None:
 
 @schedules.command()
 @at_desk
-def run(desk: Desk, name: ScheduleName) -> None:
+def run(desk: CliContext, name: ScheduleName) -> None:
     """Enqueue a job of a schedule now, beside its ticks, paused or not."""
     enqueued = desk.calls.run_now(name)
     stands = "stands for it already" if enqueued.duplicate else "is enqueued"

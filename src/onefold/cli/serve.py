@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from onefold import InvalidInput, UsageError
-from onefold.cli import logs, written
+from onefold.cli import logs, parsers
 from onefold.cli.config import DATABASE
 
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ def serve(
     onefold.toml or [tool.onefold.serve] of pyproject.toml. The reference is at /v1/docs.
     """
     try:
-        from onefold.server import serving
-        from onefold.server.settings import ServerSettings
+        from onefold.server import granian
+        from onefold.server.app import ServerSettings
 
         if push:
-            import_module("onefold.push.courier")  # which each process imports when it starts
+            import_module("onefold.push.push_worker")  # which each process imports when it starts
     except ImportError as error:
         raise UsageError(
             f"The server needs more than the command line (there is no {error.name}):"
@@ -118,11 +118,11 @@ def serve(
         raise InvalidInput("processes", reason)
     if (tls_certificate is None) is not (tls_key is None):
         raise InvalidInput("tls_certificate", "and tls_key go together: say both, or neither")
-    order = serving.Order(
+    order = granian.ServeOptions(
         database=database,
         schema=schema,
         host=host,
-        port=serving.checked_port(port),
+        port=granian.checked_port(port),
         processes=processes,
         migrate=migrate,
         settings=ServerSettings(
@@ -141,20 +141,20 @@ def serve(
         log_format=log_format,
         log_level=log_level,
     )
-    with serving.reserved(order.host, order.port):
-        for line in asyncio.run(serving.prepare(order)):
+    with granian.reserved(order.host, order.port):
+        for line in asyncio.run(granian.prepare(order)):
             typer.echo(line)
-        serving.serve(order, TARGET)
+        granian.serve(order, TARGET)
 
 
 def _time(text: str, field: str) -> timedelta:
-    return written.duration(text, field)
+    return parsers.duration(text, field)
 
 
 def served() -> ServerApp:
     """The application of one process. Called by granian."""
-    from onefold.server import serving
+    from onefold.server import granian
 
-    order = serving.ordered()
+    order = granian.ordered()
     logs.configure(order.log_format, order.log_level)
-    return serving.application(order)
+    return granian.application(order)

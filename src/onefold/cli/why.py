@@ -10,13 +10,13 @@ import msgspec
 import typer
 
 from onefold import InvalidInput
-from onefold.cli.describing import when
-from onefold.cli.desk import Desk, at_desk
+from onefold.cli.command_context import CliContext, at_desk
+from onefold.cli.render import when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onefold.model.why import Holder
+    from onefold.model.stored_key import KeyHolder
 
 HELD = {
     "queued": "until a worker takes the job",
@@ -35,7 +35,7 @@ STATES = {
 
 @at_desk
 def why(
-    desk: Desk,
+    desk: CliContext,
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key itself.")],
     *,
     surface: Annotated[
@@ -71,7 +71,7 @@ def _read(text: str) -> Any:
         raise InvalidInput("payload", f"must be JSON, got {text!r}") from None
 
 
-def _lines(holder: Holder) -> Iterator[str]:
+def _lines(holder: KeyHolder) -> Iterator[str]:
     """A holder, a line for each thing that is known."""
     for name, text in _said(holder):
         yield f"{name:<12}  {text}"
@@ -80,7 +80,7 @@ def _lines(holder: Holder) -> Iterator[str]:
         yield f"{'':<12}  {when(note.at)}{request}"
 
 
-def _said(holder: Holder) -> Iterator[tuple[str, str]]:
+def _said(holder: KeyHolder) -> Iterator[tuple[str, str]]:
     yield "surface", holder.surface
     yield "scope", _scope(holder)
     if (job := holder.job) is not None:
@@ -95,14 +95,14 @@ def _said(holder: Holder) -> Iterator[tuple[str, str]]:
     yield "suppressed", _suppressed(holder)
 
 
-def _scope(holder: Holder) -> str:
+def _scope(holder: KeyHolder) -> str:
     if holder.surface == "job":
         return f"kind {holder.scope}" if holder.scope else "across kinds"
     # A principal and what it asked for are parted by a line feed.
     return holder.scope.replace("\n", ", ")
 
 
-def _state(holder: Holder) -> str:
+def _state(holder: KeyHolder) -> str:
     until = f"until {when(holder.until)}"
     if holder.surface == "job":
         rule = holder.unique_while
@@ -115,7 +115,7 @@ def _state(holder: Holder) -> str:
     return f"{holder.state}: {STATES[holder.state].format(until=told)}"
 
 
-def _suppressed(holder: Holder) -> str:
+def _suppressed(holder: KeyHolder) -> str:
     suppressed = holder.suppressed
     if not suppressed.count:
         return "nobody"

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, 
 import typer
 
 from onefold import InvalidInput, UsageError
-from onefold.cli import logs, written
+from onefold.cli import logs, parsers
+from onefold.cli.app_loader import load_app
 from onefold.cli.config import Configuration
-from onefold.cli.loading import load_app
-from onefold.worker import lifeline
-from onefold.worker.lines import job_log
-from onefold.worker.running import run_until_signal
+from onefold.worker import supervisor
+from onefold.worker.job_log import job_log
 from onefold.worker.settings import read_queues, worker_settings
+from onefold.worker.signals import run_until_signal
 from onefold.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def worker(
     if member.is_supervisor:
         raise typer.Exit(Supervisor(_command, processes, settings.grace).run())
     if member.line is not None:
-        lifeline.hold(member.line, settings.grace)
+        supervisor.hold(member.line, settings.grace)
     logs.configure(log_format, log_level, worker=settings.name)
     if quiet:
         job_log.setLevel(logging.WARNING)
@@ -177,7 +177,7 @@ def _options(
         said["queues"] = read_queues(queues)
     said |= {field: count for field, count in counts.items() if count is not None}
     said |= {
-        field: written.duration(time, field) for field, time in times.items() if time is not None
+        field: parsers.duration(time, field) for field, time in times.items() if time is not None
     }
     return cast("WorkerOptions", said)
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 from onefold.client.connection import LEAST_REFUSAL
 from onefold.client.errors import Unreachable
 from onefold.client.flow import CUT, LONGEST_REFUSAL, Pause, Reply, Send, is_delimited
-from onefold.errors import UsageError
-from onefold.errors.extra import Needs
-from onefold.operations.run import run_async
+from onefold.errors import Needs, UsageError
+from onefold.operations.statement import run_async
 
 with Needs("onefold[client]"):
     import aiohttp

@@ -10,7 +10,7 @@ from onefold.client.flows import claims
 from onefold.client.lock import AsyncRemoteLock, RemoteLock
 from onefold.client.once import AsyncRemoteOnce, OnceWish, RemoteOnce
 from onefold.client.steps import AsyncRemoteSteps, RemoteSteps
-from onefold.model import given
+from onefold.model import checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onefold.client.connection import Connection
     from onefold.client.flow import Ask
     from onefold.client.sync_driver import SyncDriver
-    from onefold.model.claim import Answer, Claim
+    from onefold.model.claim import Claim, ClaimAnswer
 
 TTL: Final = timedelta(seconds=30)
 
@@ -48,7 +48,7 @@ class ClaimCalls:
 
     def claim(
         self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
-    ) -> Answer:
+    ) -> ClaimAnswer:
         """Take a key: Won, Replay, Busy, Mismatch or Unknown.
 
         The work follows under a lease, and `takeover` says what happens when it vanishes.
@@ -101,7 +101,7 @@ class AsyncClaimCalls:
 
     async def claim(
         self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
-    ) -> Answer:
+    ) -> ClaimAnswer:
         """Take a key: Won, Replay, Busy, Mismatch or Unknown.
 
         The work follows under a lease, and `takeover` says what happens when it vanishes.
@@ -152,7 +152,7 @@ class AsyncClaimCalls:
 def _wish(
     ask: Ask, name: str, key: str | Callable[..., str] | None, options: OnceOptions
 ) -> OnceWish:
-    given.options(options, OnceOptions.__optional_keys__)
+    checks.options(options, OnceOptions.__optional_keys__)
     rest: dict[str, Any] = dict(options)
     busy, wait = rest.pop("busy", "raise"), rest.pop("wait", None)
     return OnceWish(ask, name, key, cast("ClaimOptions", rest), busy, wait)

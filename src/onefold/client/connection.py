@@ -13,7 +13,7 @@ from onefold.client.patience import Patience
 from onefold.client.problems import error_of
 from onefold.client.retrying import persist
 from onefold.errors import InvalidInput
-from onefold.model import given
+from onefold.model import checks
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -60,7 +60,7 @@ class Connection(msgspec.Struct, frozen=True):
 
 def connection(url: str, api_key: str | None, options: ClientOptions) -> Connection:
     """Check where to, and how."""
-    given.options(options, ClientOptions.__optional_keys__)
+    checks.options(options, ClientOptions.__optional_keys__)
     headers = {"Accept": "application/json", "User-Agent": f"onefold/{__version__}"}
     if api_key is not None:
         headers["Authorization"] = f"Bearer {_checked_key(api_key)}"

@@ -13,9 +13,9 @@ from onefold.calls.procedure import waits
 from onefold.client.flow import Pause
 from onefold.client.flows import claims
 from onefold.errors import Busy, InvalidInput, KeyReused, OutcomeUnknown
-from onefold.model.canonical import sorted_payload
 from onefold.model.claim import Mismatch, Replay, Unknown, Won
-from onefold.model.moment import span
+from onefold.model.json_text import sorted_payload
+from onefold.model.timestamps import span
 from onefold.model.unique import fingerprint
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onefold.client.async_driver import AsyncDriver
     from onefold.client.flow import Ask, Flow
     from onefold.client.sync_driver import SyncDriver
-    from onefold.model.claim import Answer
+    from onefold.model.claim import ClaimAnswer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,7 +65,7 @@ class OnceWish:
                 return self._entered(answer)
             yield Pause(pause)
 
-    def _entered(self, answer: Answer) -> OnceClaim | None:
+    def _entered(self, answer: ClaimAnswer) -> OnceClaim | None:
         match answer:
             case Won() | Replay():
                 return OnceClaim(answer)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from onefold.client.connection import Connection
     from onefold.client.queue import QueueOptions, RemoteQueue, RemoteQueues
     from onefold.client.sync_driver import SyncDriver
-    from onefold.model.stored_key import KeyPage
-    from onefold.model.why import Why
+    from onefold.model.stored_key import KeyPage, Why
 
 OVERLAP: Final = timedelta(hours=24)
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model.moment import span
+from onefold.model.timestamps import span
 
 TRIES: Final = range(1, 1001)
 _MOMENT: Final = timedelta(milliseconds=1)

@@ -24,7 +24,7 @@ from onefold.errors import (
     StepFailed,
     WrongState,
 )
-from onefold.model.retry_after import parse_retry_after
+from onefold.model.retry import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

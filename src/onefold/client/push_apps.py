@@ -8,15 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from onefold.client.verdict import ACCEPTED
-from onefold.surfaces.webhooks import wsgi
+from onefold.web.webhooks import webhook_apps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from onefold.client.receiver import Receiver
-    from onefold.surfaces.http.answer import Answer
-    from onefold.surfaces.http.request import Request
+    from onefold.web.http import HttpRequest, HttpResponse
 
 log: logging.Logger = logging.getLogger("onefold.client")
 
@@ -32,8 +31,8 @@ class WsgiReceiver:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Receive one request."""
-        request = wsgi.request_of(environ)
-        body = wsgi.read_body(request, environ, self._receiver.max_body)
+        request = webhook_apps.wsgi_request_of(environ)
+        body = webhook_apps.wsgi_read_body(request, environ, self._receiver.max_body)
         refused = body if not isinstance(body, bytes) else self._receiver.check(request, body)
         if refused is not None or not isinstance(body, bytes):
             assert refused is not None
@@ -43,7 +42,7 @@ class WsgiReceiver:
             return _said(ACCEPTED, start_response)
         return _said(self._receiver.receive(request, body), start_response)
 
-    def _work(self, request: Request, body: bytes) -> None:
+    def _work(self, request: HttpRequest, body: bytes) -> None:
         try:
             self._receiver.receive(request, body)
         except Exception:
@@ -61,6 +60,8 @@ class WsgiReceiver:
             return self._threads
 
 
-def _said(answer: Answer, start_response: StartResponse, *, head: bool = False) -> list[bytes]:
-    start_response(wsgi.status_line(answer.status), list(answer.headers))
+def _said(
+    answer: HttpResponse, start_response: StartResponse, *, head: bool = False
+) -> list[bytes]:
+    start_response(webhook_apps.status_line(answer.status), list(answer.headers))
     return [b"" if head else answer.body]

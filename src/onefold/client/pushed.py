@@ -9,17 +9,17 @@ import msgspec
 
 from onefold.client.wire import Said
 from onefold.errors import UsageError
-from onefold.model.canonical import sorted_payload
+from onefold.model.json_text import sorted_payload
 from onefold.model.unique import fingerprint
-from onefold.surfaces.webhooks.rejection import BadSignature
-from onefold.surfaces.webhooks.standard import StandardWebhooks
+from onefold.web.webhooks.provider import BadSignature
+from onefold.web.webhooks.standard import StandardWebhooks
 
 if TYPE_CHECKING:
     from onefold.app import Tenant
     from onefold.calls.within import Within
     from onefold.model.job import Json
-    from onefold.surfaces.http.request import Request
-    from onefold.surfaces.webhooks.verified import Verified
+    from onefold.web.http import HttpRequest
+    from onefold.web.webhooks.webhook_event import Verified
 
 
 class Envelope(Said, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class PushedJobs(StandardWebhooks, frozen=True):
 
     name: ClassVar[str] = "onefold"
 
-    def read(self, request: Request, body: bytes, now: datetime) -> Verified:
+    def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
         """Check the signature. A redelivery has another body: what must not differ is the job."""
         verified = super().read(request, body, now)
         envelope = read_envelope(body)

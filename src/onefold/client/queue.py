@@ -13,7 +13,7 @@ from onefold.client.wire import Said
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from onefold.model.retention import Retention
+    from onefold.model.lifecycle import Retention
     from onefold.model.retry import Backoff
 
 Mode = Literal["standard", "ack"]

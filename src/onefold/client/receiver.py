@@ -24,20 +24,18 @@ from onefold.client.pushed import PushedJob, PushedJobs, read_envelope
 from onefold.client.verdict import ACCEPTED, Done, Verdict, Word
 from onefold.errors import Conflict, ConflictingOptions, InvalidInput, OnefoldError, UsageError
 from onefold.model.outcome import Bury, Cancel, Outcome
-from onefold.surfaces.webhooks import answers
-from onefold.surfaces.webhooks.asgi import AsgiWebhook
-from onefold.surfaces.webhooks.provider import verify
-from onefold.surfaces.webhooks.receiver import Webhook
-from onefold.surfaces.webhooks.rejection import BadSignature, why
+from onefold.web.webhooks import processing
+from onefold.web.webhooks.provider import BadSignature, verify, why
+from onefold.web.webhooks.webhook import Webhook
+from onefold.web.webhooks.webhook_apps import AsgiWebhook
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onefold.surfaces.http.answer import Answer
-    from onefold.surfaces.http.request import Request
-    from onefold.surfaces.webhooks.asgi import Work
-    from onefold.surfaces.webhooks.received import Received
-    from onefold.surfaces.webhooks.secret import Secrets
+    from onefold.web.http import HttpRequest, HttpResponse
+    from onefold.web.webhooks.provider import Secrets
+    from onefold.web.webhooks.webhook_apps import Work
+    from onefold.web.webhooks.webhook_event import Received
 
     Handler = TypeVar("Handler", bound=Callable[[PushedJob], Any])
     Remember = Callable[[PushedJob], bool | Awaitable[bool]]
@@ -131,17 +129,17 @@ class Receiver:
         """What a handler is given."""
         return PushedJob
 
-    def probed(self, method: str) -> Answer | None:
+    def probed(self, method: str) -> HttpResponse | None:
         """The answer to what is no POST."""
-        return None if method == "POST" else answers.NOT_ALLOWED
+        return None if method == "POST" else processing.NOT_ALLOWED
 
     async def respond(
         self,
-        request: Request,
+        request: HttpRequest,
         body: bytes,
         handler: Callable[..., Any] | None = None,
         arguments: tuple[Any, ...] = (),
-    ) -> tuple[Answer, Work | None]:
+    ) -> tuple[HttpResponse, Work | None]:
         """Check a request and run its job; in ack mode, answer first and run it afterwards."""
         refused = self.check(request, body)
         if refused is not None:
@@ -149,20 +147,20 @@ class Receiver:
         work = partial(self.areceive, request, body, handler, arguments)
         return (ACCEPTED, work) if self.mode == "ack" else (await work(), None)
 
-    def check(self, request: Request, body: bytes) -> Answer | None:
+    def check(self, request: HttpRequest, body: bytes) -> HttpResponse | None:
         """What needs neither database nor handler: a refusal, or None."""
         if (probed := self.probed(request.method)) is not None:
             return probed
         if len(body) > self.max_body:
-            return answers.too_large(self.max_body)
+            return processing.too_large(self.max_body)
         try:
             verify(self._provider, request, body, _now())
         except BadSignature as error:
             log.warning("A pushed job is rejected: %s (%s).", why(error.code), error.code)
-            return answers.REJECTED
+            return processing.REJECTED
         return None
 
-    def receive(self, request: Request, body: bytes) -> Answer:
+    def receive(self, request: HttpRequest, body: bytes) -> HttpResponse:
         """Run the job of a request that was checked, and tell the server; for its answer."""
         delivery = _Delivery(self._handled_by(), body, self._onefold)
         if self._webhook is not None:
@@ -178,15 +176,15 @@ class Receiver:
             getattr(self._client, word.call)(delivery.job.id, **word.options)
         except OnefoldError as error:
             return _untold(delivery.job, verdict, error)
-        return answers.DONE
+        return processing.DONE
 
     async def areceive(
         self,
-        request: Request,
+        request: HttpRequest,
         body: bytes,
         handler: Callable[..., Any] | None = None,
         arguments: tuple[Any, ...] = (),
-    ) -> Answer:
+    ) -> HttpResponse:
         """`receive`, awaited. A handler that is no coroutine function runs in a thread."""
         chosen = self._handled_by() if handler is None else handler
         delivery = _Delivery(chosen, body, self._onefold, arguments)
@@ -207,7 +205,7 @@ class Receiver:
                 await call(delivery.job.id, **word.options)
         except OnefoldError as error:
             return _untold(delivery.job, verdict, error)
-        return answers.DONE
+        return processing.DONE
 
     def _word(self, verdict: Verdict, job: PushedJob) -> Word | None:
         """What the server must be told beside the answer; None where the answer says it."""
@@ -248,7 +246,7 @@ class _Delivery:
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self._handler)
 
-    def run(self, received: Received) -> Answer | None:
+    def run(self, received: Received) -> HttpResponse | None:
         """As the handler of a webhook: an answer that is no 2xx undoes its rows."""
         try:
             returned = self._handler(self._job_of(received), *self._arguments)
@@ -259,7 +257,7 @@ class _Delivery:
             raise
         return self._judged(returned)
 
-    async def arun(self, received: Received) -> Answer | None:
+    async def arun(self, received: Received) -> HttpResponse | None:
         """`run`, awaited."""
         try:
             returned = await self._handler(self._job_of(received), *self._arguments)
@@ -270,7 +268,7 @@ class _Delivery:
             raise
         return self._judged(returned)
 
-    def alone(self, remember: Remember | None) -> Answer:
+    def alone(self, remember: Remember | None) -> HttpResponse:
         """Without a database: whoever dedupes says whether it is new."""
         assert remember is not None
         try:
@@ -278,9 +276,9 @@ class _Delivery:
             returned = self._handler(self.job) if is_new else None
         except Exception as error:  # noqa: BLE001 - the handler's
             return self._raised(error)
-        return self._judged(returned) or answers.DONE
+        return self._judged(returned) or processing.DONE
 
-    async def aalone(self, remember: Remember | None) -> Answer:
+    async def aalone(self, remember: Remember | None) -> HttpResponse:
         """`alone`, awaited."""
         assert remember is not None
         try:
@@ -294,34 +292,34 @@ class _Delivery:
                 returned = await asyncio.to_thread(self._handler, self.job, *self._arguments)
         except Exception as error:  # noqa: BLE001 - the handler's
             return self._raised(error)
-        return self._judged(returned) or answers.DONE
+        return self._judged(returned) or processing.DONE
 
     def _job_of(self, received: Received) -> PushedJob:
         self.job = PushedJob(self._envelope, self._onefold, received.connection)
         return self.job
 
-    def _raised(self, error: Exception) -> Answer:
+    def _raised(self, error: Exception) -> HttpResponse:
         if isinstance(error, Outcome):
-            return self._judged(error) or answers.DONE
+            return self._judged(error) or processing.DONE
         log.error("%r failed.", self.job, exc_info=error)
         self.verdict = verdicts.of_error(error)
         return verdicts.answer_to(self.verdict)
 
-    def _judged(self, returned: object) -> Answer | None:
+    def _judged(self, returned: object) -> HttpResponse | None:
         self.verdict = verdicts.verdict_of(returned)
         if isinstance(self.verdict, Done):
             return None
         # For the webhook, whatever is no 2xx: the rows are undone, and the id is not remembered.
-        return answers.FAILED
+        return processing.FAILED
 
 
-def _untold(job: PushedJob, verdict: Verdict, error: OnefoldError) -> Answer:
+def _untold(job: PushedJob, verdict: Verdict, error: OnefoldError) -> HttpResponse:
     """The word did not get through: the server asks again, and a redelivery is told the same."""
     if isinstance(error, Conflict):
         log.info("%r is no longer this delivery's: %s", job, error)
-        return answers.DONE
+        return processing.DONE
     log.warning("The server could not be told that %r ended as %r: %s", job, verdict, error)
-    return answers.FAILED
+    return processing.FAILED
 
 
 def _now() -> datetime:

@@ -12,7 +12,7 @@ import msgspec
 from onefold.client.errors import Unreachable
 from onefold.client.flow import Pause, Reply, Send
 from onefold.client.problems import code_of
-from onefold.model.retry_after import parse_retry_after
+from onefold.model.retry import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable

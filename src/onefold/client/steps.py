@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, cast
 
 from onefold.client.flows import steps
 from onefold.client.flows.steps import StepPlace
-from onefold.effects.values import fingerprint_of
+from onefold.effects.step_codec import fingerprint_of
 from onefold.errors import InvalidInput, OutcomeUnknown
-from onefold.model import given, names
-from onefold.model.doubt import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
-from onefold.model.rules import checked_rules
+from onefold.model import checks
+from onefold.model.outcome import checked_rules
+from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from onefold.client.flow import Ask, Flow
     from onefold.client.flows.steps import Begun
     from onefold.client.sync_driver import SyncDriver
-    from onefold.model.doubt import Verify
-    from onefold.model.rules import ErrorRule
+    from onefold.model.outcome import ErrorRule
+    from onefold.model.verify import Verify
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,18 +56,18 @@ class _Steps:
         self._job_id = job_id
         self._fence = fence
         self._options: RemoteStepOptions = options or {}
-        given.options(self._options, RemoteStepOptions.__optional_keys__)
+        checks.options(self._options, RemoteStepOptions.__optional_keys__)
         check_doubt(self._options)
         self._seen: Counter[str] = Counter()
 
     def _place(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> StepPlace:
-        names.name(name, "name")
+        checks.name(name, "name")
         key = self._options.get("key")
         place = StepPlace(
             job_id=self._job_id,
             fence=self._fence,
             name=name,
-            key=None if key is None else names.key(key, "key"),
+            key=None if key is None else checks.key(key, "key"),
             occurrence=1 if key is not None else self._seen[name] + 1,
             fingerprint=fingerprint_of(name, function, args, kwargs),
         )

@@ -10,17 +10,17 @@ import msgspec
 from onefold.errors import Busy, OutcomeUnknown
 from onefold.model.failure import printable
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
-from onefold.model.retry_after import parse_retry_after, whole_seconds
-from onefold.surfaces.webhooks import answers
+from onefold.model.retry import parse_retry_after, whole_seconds
+from onefold.web.webhooks import processing
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from onefold.client.pushed import PushedJob
-    from onefold.surfaces.http.answer import Answer
+    from onefold.web.http import HttpResponse
 
 REASON_LENGTH: Final = 500
-ACCEPTED: Final = answers.told(202)
+ACCEPTED: Final = processing.told(202)
 _LEAST_REFUSAL: Final = 300
 
 
@@ -67,7 +67,7 @@ def of_error(error: BaseException) -> Verdict:
     return Failed(printable(f"{type(error).__qualname__}: {error}", REASON_LENGTH))
 
 
-def final(said: Verdict | None, answer: Answer, now: datetime) -> Verdict:
+def final(said: Verdict | None, answer: HttpResponse, now: datetime) -> Verdict:
     """The last word: the handler's, unless it was not run, or what it did was not committed."""
     is_kept = answer.status < _LEAST_REFUSAL
     if said is not None and (is_kept or not isinstance(said, Done)):
@@ -82,19 +82,19 @@ def final(said: Verdict | None, answer: Answer, now: datetime) -> Verdict:
     return Failed(f"the receiver answered {answer.status}")
 
 
-def answer_to(verdict: Verdict) -> Answer:
+def answer_to(verdict: Verdict) -> HttpResponse:
     """The answer that means the same to a server whose queue is in standard mode."""
     match verdict:
         case Done() | Cancel():
-            return answers.DONE
+            return processing.DONE
         case Defer(after):
             wait = ("Retry-After", str(whole_seconds(after)))
-            return answers.told(503, "Not now. Send it again later.", wait)
+            return processing.told(503, "Not now. Send it again later.", wait)
         case Failed(_, after):
             more = () if after is None else (("Retry-After", str(whole_seconds(after))),)
-            return answers.told(500, "The job failed. Send it again later.", *more)
+            return processing.told(500, "The job failed. Send it again later.", *more)
         case Bury():
-            return answers.told(500, "The job will never work.")
+            return processing.told(500, "The job will never work.")
 
 
 def word_of(verdict: Verdict, job: PushedJob) -> Word:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from onefold.client.errors import ServerError
-from onefold.model.canonical import is_array, is_object
-from onefold.model.moment import span, to_micros
+from onefold.model.json_text import is_array, is_object
 from onefold.model.retry import Exponential
+from onefold.model.timestamps import span, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onefold.client.flow import Reply
-    from onefold.model.retention import Retention
+    from onefold.model.lifecycle import Retention
     from onefold.model.retry import Backoff
 
 T = TypeVar("T")

@@ -139,7 +139,7 @@ def open_database(
     scheme = url.partition(":")[0]
     match scheme:
         case "sqlite":
-            from onefold.databases.sqlite import SqliteDatabase
+            from onefold.databases.sqlite.database import SqliteDatabase
 
             return SqliteDatabase(url, clock=clock, busy_timeout=busy_timeout, shards=shards)
         case "postgresql" | "postgres":

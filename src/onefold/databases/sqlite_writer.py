@@ -26,12 +26,13 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
-from onefold.databases import raise_translated, sqlite_errors
+from onefold.databases import raise_translated
 from onefold.databases.gathering import flight, just, together
+from onefold.databases.sqlite import execute as sqlite_errors
+from onefold.databases.sqlite.execute import execute
 from onefold.databases.sqlite_errands import Errand, deliver
-from onefold.databases.sqlite_statements import execute
 from onefold.errors import Closed, DatabaseBusy, OnefoldError, WouldDeadlock
-from onefold.operations.run import run
+from onefold.operations.statement import run
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -12,7 +12,7 @@ from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.errors import Busy, ConflictingOptions, LeaseLost
 from onefold.model.claim import (
     JOINED_RETRY,
-    Answer,
+    ClaimAnswer,
     ClaimKey,
     Holding,
     Wanted,
@@ -21,8 +21,8 @@ from onefold.model.claim import (
     want,
 )
 from onefold.model.delivery import Delivery
-from onefold.model.identity import hash_of
-from onefold.operations import claims, standing
+from onefold.model.ids import hash_of
+from onefold.operations import claims, deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from onefold.model.claim import Takeover
     from onefold.model.job import Job
-    from onefold.model.rules import ErrorRule
+    from onefold.model.outcome import ErrorRule
     from onefold.operations.statement import Operation, Sql
 
 
@@ -89,10 +89,10 @@ class JobClaims(ClaimCalls):
         strict = not_done is None and takeover in (None, "refuse")
         return super()._not_done(() if strict else not_done, takeover)
 
-    def _claim(self, wanted: Wanted) -> Procedure[Answer]:
+    def _claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
         self._check()
         try:
-            answer: Answer = yield Transaction(lambda sql: self._claimed(sql, wanted))
+            answer: ClaimAnswer = yield Transaction(lambda sql: self._claimed(sql, wanted))
         except LeaseLost:
             self._lose()
             raise
@@ -100,9 +100,9 @@ class JobClaims(ClaimCalls):
             self._mine.add(answer.claim.owner)
         return answer
 
-    def _claimed(self, sql: Sql, wanted: Wanted) -> Operation[Answer]:
+    def _claimed(self, sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer]:
         """Another task of this very run may be at work on it."""
-        yield from standing.hold(sql, Delivery(self._job.id, self._job.fence))
+        yield from deliveries.hold(sql, Delivery(self._job.id, self._job.fence))
         found = yield from claims.find(sql, wanted.key)
         if found is not None and found.state == Holding.HELD and found.owner in self._mine:
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)

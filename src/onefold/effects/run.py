@@ -19,19 +19,19 @@ from uuid import UUID, uuid4
 from onefold.calls.claims import lock_key
 from onefold.calls.engine import Engine
 from onefold.calls.within import Within
-from onefold.databases.transactions import begun_here
-from onefold.effects.books import JobBook
+from onefold.databases.handler_transaction import begun_here
 from onefold.effects.claims import AsyncRunLock, JobClaims, RunLock
-from onefold.effects.ledger import Asked, Ledger
+from onefold.effects.run_transaction import RunTransaction
+from onefold.effects.step_codec import encoded
+from onefold.effects.step_log import StepLog, StepRequest
+from onefold.effects.step_store import JobBook
 from onefold.effects.steps import Stepping, step_inside
-from onefold.effects.transaction import Transaction
-from onefold.effects.values import encoded
 from onefold.errors import LeaseLost, UsageError
-from onefold.model.canonical import decode_payload
 from onefold.model.claim import claim_key
 from onefold.model.delivery import Delivery
-from onefold.model.moment import from_micros
+from onefold.model.json_text import decode_payload
 from onefold.model.step import step_name
+from onefold.model.timestamps import from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -83,12 +83,12 @@ class Run(Stepping):
         return _RunLog(_LOGGER, {"job_id": job.id, "kind": job.kind, "attempt": job.attempt})
 
     @property
-    def _ledger(self) -> Ledger:
+    def _ledger(self) -> StepLog:
         return self._steps
 
     @cached_property
-    def _steps(self) -> Ledger:
-        return Ledger(self._conductor, JobBook(self.job), self.lose)
+    def _steps(self) -> StepLog:
+        return StepLog(self._conductor, JobBook(self.job), self.lose)
 
     @cached_property
     def _claims(self) -> JobClaims:
@@ -163,7 +163,7 @@ class Run(Stepping):
         asked = step_name(name, key=key, occurrence=1, generation=generation)
         return self._ledger.book.third_party_key(asked)
 
-    def transaction(self, target: object = None) -> Transaction:
+    def transaction(self, target: object = None) -> RunTransaction:
         """The handler's rows and the job's completion in one commit: exactly once.
 
         Gives a connection of Onefold's own: psycopg's, or sqlite3's (awaited: with the same
@@ -175,7 +175,7 @@ class Run(Stepping):
                 f"The step {inside.label!r} is running, and would be completed with its job before"
                 " it has ended. Begin the transaction outside of the step."
             )
-        return Transaction(self._conductor, Delivery(self.job.id, self.job.fence), self, target)
+        return RunTransaction(self._conductor, Delivery(self.job.id, self.job.fence), self, target)
 
     def within(self) -> Within:
         """Onefold inside the transaction that is open here: `run.within().enqueue(…)`.
@@ -324,7 +324,7 @@ class Run(Stepping):
         self.check()
         if step_inside(self._ledger) is not None:
             return make()
-        asked = Asked(self._ledger.name(name, None))
+        asked = StepRequest(self._ledger.name(name, None))
         row: StepRow | None = yield from self._ledger.find(asked)
         if row is None or not row.is_settled:
             row = yield from self._ledger.store(asked, row, encoded(make()))

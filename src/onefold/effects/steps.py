@@ -15,11 +15,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, cast, overload
 
 from onefold.calls.procedure import Pause, Procedure
-from onefold.databases.transactions import abegin, begin
-from onefold.effects.failures import failure_of, raised_again
-from onefold.effects.ledger import Asked
-from onefold.effects.transaction import defer_unused
-from onefold.effects.values import decoded, encoded, fingerprint_of, is_awaited
+from onefold.databases.handler_transaction import abegin, begin
+from onefold.effects.run_transaction import defer_unused
+from onefold.effects.step_codec import (
+    decoded,
+    encoded,
+    failure_of,
+    fingerprint_of,
+    is_awaited,
+    raised_again,
+)
+from onefold.effects.step_log import StepRequest
 from onefold.errors import (
     Busy,
     InvalidInput,
@@ -28,22 +34,21 @@ from onefold.errors import (
     OutcomeUnknown,
     UsageError,
 )
-from onefold.model import given
-from onefold.model.doubt import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
-from onefold.model.outcome import Outcome
+from onefold.model import checks
+from onefold.model.outcome import Outcome, checked_rules
 from onefold.model.retry import DEFAULT_BACKOFF, Backoff, Exponential, Fixed
-from onefold.model.rules import checked_rules
+from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
     from typing import Unpack
 
-    from onefold.databases.transactions import HandlerTransaction
-    from onefold.effects.ledger import Ledger
+    from onefold.databases.handler_transaction import HandlerTransaction
+    from onefold.effects.step_log import StepLog
     from onefold.model.claim import Takeover
-    from onefold.model.doubt import Verdict, Verify
-    from onefold.model.rules import ErrorRule
+    from onefold.model.outcome import ErrorRule
     from onefold.model.step import StepName, StepRow
+    from onefold.model.verify import Verify, VerifyResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,11 +76,13 @@ class StepOptions(TypedDict, total=False):
     """What `transact` begins its transaction on; Onefold's own connections by default."""
 
 
-_inside: ContextVar[tuple[Ledger, StepName, bool] | None] = ContextVar("onefold_step", default=None)
+_inside: ContextVar[tuple[StepLog, StepName, bool] | None] = ContextVar(
+    "onefold_step", default=None
+)
 """The step whose function is running here, and whether it may be done again."""
 
 
-def step_inside(ledger: Ledger) -> StepName | None:
+def step_inside(ledger: StepLog) -> StepName | None:
     """The step of this run whose function is running here."""
     here = _inside.get()
     return here[1] if here is not None and here[0] is ledger else None
@@ -88,7 +95,7 @@ class Stepping(ABC):
 
     @property
     @abstractmethod
-    def _ledger(self) -> Ledger:
+    def _ledger(self) -> StepLog:
         """The steps of the job."""
 
     @abstractmethod
@@ -141,14 +148,14 @@ class Stepping(ABC):
             )
         return True
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _begin(self, attempt: StepAttempt) -> None:
         conductor = self._ledger.conductor
         conductor.run(attempt.look())
         if attempt.is_unknown():
             self._find_out(attempt)
         conductor.run(attempt.begin())
 
-    def _find_out(self, attempt: Attempt) -> None:
+    def _find_out(self, attempt: StepAttempt) -> None:
         """Ask `verify`, and act on what it says."""
         verify = attempt.verifying()
         with asking(attempt.name.label):
@@ -197,14 +204,14 @@ class Stepping(ABC):
                     await conductor.arun(attempt.done(value))
         return attempt.answer()
 
-    async def _abegin(self, attempt: Attempt) -> None:
+    async def _abegin(self, attempt: StepAttempt) -> None:
         conductor = self._ledger.conductor
         await conductor.arun(attempt.look())
         if attempt.is_unknown():
             await self._afind_out(attempt)
         await conductor.arun(attempt.begin())
 
-    async def _afind_out(self, attempt: Attempt) -> None:
+    async def _afind_out(self, attempt: StepAttempt) -> None:
         """`_find_out`, awaited."""
         verify = attempt.verifying()
         with asking(attempt.name.label):
@@ -277,7 +284,7 @@ class Stepping(ABC):
 
     def _transaction(
         self, name: str, function: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Attempt:
+    ) -> StepAttempt:
         self.check()
         if (outer := step_inside(self._ledger)) is not None:
             raise UsageError(
@@ -294,19 +301,21 @@ class Stepping(ABC):
         kwargs: Any,
         *,
         passed_before: int = 0,
-    ) -> Attempt:
+    ) -> StepAttempt:
         digest = fingerprint_of(name, function, args, kwargs, passed_before=passed_before)
         found = self._ledger.name(name, self._options.get("key"), digest)
         takeover: Takeover = "refuse" if self._options.get("unsafe") else "rerun"
-        return Attempt(self._ledger, self._options, function, Asked(found, digest, takeover))
+        return StepAttempt(
+            self._ledger, self._options, function, StepRequest(found, digest, takeover)
+        )
 
 
 class Steps(Stepping):
     """The steps of a run, done as its options say."""
 
-    def __init__(self, ledger: Ledger, check: Callable[[], None], options: StepOptions) -> None:
+    def __init__(self, ledger: StepLog, check: Callable[[], None], options: StepOptions) -> None:
         """`check` raises where the run must not go on."""
-        given.options(options, StepOptions.__optional_keys__)
+        checks.options(options, StepOptions.__optional_keys__)
         _check_attempts(options.get("attempts"), options.get("backoff"))
         check_doubt(options)
         self._options = options
@@ -314,7 +323,7 @@ class Steps(Stepping):
         self._check = check
 
     @property
-    def _ledger(self) -> Ledger:
+    def _ledger(self) -> StepLog:
         return self._of_the_run
 
     def check(self) -> None:
@@ -322,11 +331,15 @@ class Steps(Stepping):
         self._check()
 
 
-class Attempt:
+class StepAttempt:
     """One step that was asked for, from the look at what is known to its end."""
 
     def __init__(
-        self, ledger: Ledger, options: StepOptions, function: Callable[..., Any], asked: Asked
+        self,
+        ledger: StepLog,
+        options: StepOptions,
+        function: Callable[..., Any],
+        asked: StepRequest,
     ) -> None:
         """Nothing is known yet."""
         self.name: StepName = asked.name
@@ -389,7 +402,7 @@ class Attempt:
             # Where verify finds that it did not happen, this error ends the run.
             error.verifiable = True
 
-    def verifying(self) -> Callable[[], Verdict | Awaitable[Verdict]]:
+    def verifying(self) -> Callable[[], VerifyResult | Awaitable[VerifyResult]]:
         """`verify`, for this step; raise where there is none."""
         verify = self._options.get("verify")
         if verify is None:

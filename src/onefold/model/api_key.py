@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from onefold.errors import InvalidInput
-from onefold.model import names
+from onefold.model import checks
 from onefold.model.limit import Rate
-from onefold.model.moment import MICROSECOND, from_micros
+from onefold.model.timestamps import MICROSECOND, from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ class Shown(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Known(msgspec.Struct, frozen=True):
+class StoredApiKey(msgspec.Struct, frozen=True):
     """A key as it is stored."""
 
     key: ApiKey
@@ -115,18 +115,18 @@ def _digest(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-def proven(shown: Shown, known: Known | None) -> ApiKey | None:
+def proven(shown: Shown, known: StoredApiKey | None) -> ApiKey | None:
     """The key, if it is the one and counts. An unknown one costs the same comparison."""
     is_it = compare_digest(shown.digest, _NOBODYS if known is None else known.digest)
     return known.key if known is not None and is_it and known.live else None
 
 
-def known_from_row(row: Sequence[Any]) -> Known:
+def known_from_row(row: Sequence[Any]) -> StoredApiKey:
     """A row of read_api_keys."""
     *columns, digest, now = row
     _, _, _, _, _, _, _, expires_at, revoked_at = columns
     live = revoked_at is None and (expires_at is None or expires_at > now)
-    return Known(from_row(columns), digest, live)
+    return StoredApiKey(from_row(columns), digest, live)
 
 
 def from_row(row: Sequence[Any]) -> ApiKey:
@@ -159,12 +159,12 @@ def key_id(value: object) -> str:
 
 def key_tenant(value: object) -> str:
     """The tenant of a key: a plain word, since it is part of names; "" is nobody in particular."""
-    return "" if value == "" else names.tenant(value, "tenant")
+    return "" if value == "" else checks.tenant(value, "tenant")
 
 
 def key_name(value: object) -> str:
     """What people call a key."""
-    return names.text(value, "name", longest=NAME_BYTES)
+    return checks.text(value, "name", longest=NAME_BYTES)
 
 
 def key_scopes(value: object) -> tuple[Scope, ...]:

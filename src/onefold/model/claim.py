@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from onefold.errors import Busy, ConflictingOptions, InvalidInput
-from onefold.model import names
-from onefold.model.canonical import decode_payload, encode_payload
-from onefold.model.identity import advisory_lock_key, hash12, length_prefixed, new_id
-from onefold.model.moment import from_micros, span
+from onefold.model import checks
+from onefold.model.ids import advisory_lock_key, hash12, length_prefixed, new_id
+from onefold.model.json_text import decode_payload, encode_payload
+from onefold.model.timestamps import from_micros, span
 from onefold.model.unique import fingerprint as digest
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Holding(IntEnum):
     """Given back unsettled. The row stays for a while so that its fence cannot go back."""
 
 
-Place: TypeAlias = tuple[int, str, str, str, str]
+ClaimPlace: TypeAlias = tuple[int, str, str, str, str]
 
 
 class ClaimKey(msgspec.Struct, frozen=True, order=True):
@@ -62,7 +62,7 @@ class ClaimKey(msgspec.Struct, frozen=True, order=True):
         """
         return advisory_lock_key(schema, self.tenant, self.surface, self.scope, self.key)
 
-    def place(self, shards: int) -> Place:
+    def place(self, shards: int) -> ClaimPlace:
         """The columns of the constraint, the shard first; tuples of them sort in lock order."""
         shard = self.hash % shards if shards > 1 else 0
         return (shard, self.tenant, self.surface, self.scope, self.key)
@@ -102,7 +102,7 @@ class ClaimKey(msgspec.Struct, frozen=True, order=True):
 def claim_key(tenant: str, surface: str, scope: object, key: object) -> ClaimKey:
     """Check the parts of a key."""
     return ClaimKey(
-        tenant, names.name(surface, "surface"), names.text(scope, "scope"), names.key(key, "key")
+        tenant, checks.name(surface, "surface"), checks.text(scope, "scope"), checks.key(key, "key")
     )
 
 
@@ -145,7 +145,7 @@ def want(
     if takeover not in TAKEOVERS:
         raise InvalidInput("takeover", f"must be rerun, resume or refuse, got {takeover!r}")
     if fingerprint is not None:
-        names.key(fingerprint, "fingerprint")
+        checks.key(fingerprint, "fingerprint")
     least = timedelta(microseconds=1)
     return Wanted(
         key=key,
@@ -157,7 +157,7 @@ def want(
     )
 
 
-class Found(msgspec.Struct, frozen=True):
+class StoredClaim(msgspec.Struct, frozen=True):
     """A stored claim. The fields are in the order of find_claim's columns."""
 
     id: str
@@ -180,7 +180,7 @@ class Found(msgspec.Struct, frozen=True):
         return timedelta(microseconds=0 if self.created_at is None else self.now - self.created_at)
 
     @classmethod
-    def from_row(cls, row: Sequence[Any]) -> Found:
+    def from_row(cls, row: Sequence[Any]) -> StoredClaim:
         """A row of find_claim; of find_claims, less its leading column."""
         return cls(*row)
 
@@ -235,19 +235,19 @@ class Unknown(msgspec.Struct, frozen=True):
     since: datetime | None
 
 
-Answer: TypeAlias = Won | Replay | Busy | Mismatch | Unknown
+ClaimAnswer: TypeAlias = Won | Replay | Busy | Mismatch | Unknown
 
 
 class TakeOver(msgspec.Struct, frozen=True):
     """Not an answer yet: the row may be taken, if it still is as it was seen."""
 
-    seen: Found
+    seen: StoredClaim
     id: str
     fresh: bool
     """True where nothing of the earlier attempt counts any more."""
 
 
-def decide(found: Found, wanted: Wanted) -> Answer | TakeOver:
+def decide(found: StoredClaim, wanted: Wanted) -> ClaimAnswer | TakeOver:
     """What a stored claim means for an attempt that wants its key."""
     state, now = Holding(found.state), found.now
     expired = state is Holding.SETTLED and found.expires_at is not None and found.expires_at <= now
@@ -268,7 +268,7 @@ def _differs(stored: str | None, given: str | None) -> bool:
     return stored is not None and given is not None and stored != given
 
 
-def _decide_held(found: Found, wanted: Wanted) -> Answer | TakeOver:
+def _decide_held(found: StoredClaim, wanted: Wanted) -> ClaimAnswer | TakeOver:
     now = found.now
     if found.lease_until is not None and found.lease_until > now:
         return Busy(key=wanted.key.key, retry_after=timedelta(microseconds=found.lease_until - now))

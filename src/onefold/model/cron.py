@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from onefold.errors import InvalidInput
-from onefold.model import names
+from onefold.model import checks
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -129,7 +129,7 @@ def cron_in(expression: object, zone: object) -> Cron:
 
 
 def _fields(expression: object) -> str:
-    text = names.text(expression, "cron", longest=LONGEST)
+    text = checks.text(expression, "cron", longest=LONGEST)
     fields = NICKNAMES.get(text.strip().lower(), text).split()
     if len(fields) != FIELDS:
         raise InvalidInput(
@@ -142,7 +142,7 @@ def _fields(expression: object) -> str:
 
 def time_zone(name: object) -> tzinfo:
     """The zone of a name as the IANA database has it: Europe/Berlin."""
-    text = names.text(name, "tz", longest=LONGEST)
+    text = checks.text(name, "tz", longest=LONGEST)
     try:
         return UTC if text == "UTC" else ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -10,13 +10,13 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard
 import msgspec
 
 from onefold.errors import InvalidInput, LeaseLost
-from onefold.model import given, names
-from onefold.model.canonical import encode_payload
+from onefold.model import checks
 from onefold.model.claim import encode_result
 from onefold.model.failure import described, printable, shown
-from onefold.model.identity import parse_id
+from onefold.model.ids import parse_id
 from onefold.model.job import Job, Json, StateWord
-from onefold.model.moment import span
+from onefold.model.json_text import encode_payload
+from onefold.model.timestamps import span
 
 EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
 
@@ -54,7 +54,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
             raise LeaseLost(f"job {self.id}", fence=self.fence)
 
 
-class Beat(msgspec.Struct, frozen=True, gc=False):
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     """The answer to a heartbeat."""
 
     id: str
@@ -112,7 +112,7 @@ def take_order(
     return TakeOrder(
         _queues(queues, limit),
         limit,
-        names.text(worker, "worker"),
+        checks.text(worker, "worker"),
         span(lease, "lease", least=timedelta(microseconds=1)),
         tuple(unknown),
         [] if tries is None else tries,
@@ -121,9 +121,9 @@ def take_order(
 
 def _queues(queues: Sequence[str] | Mapping[str, int], limit: int) -> dict[str, int]:
     wanted: dict[str, int] = {}
-    listed = queues if isinstance(queues, Mapping) else given.listed(queues, "queues", "names")
+    listed = queues if isinstance(queues, Mapping) else checks.listed(queues, "queues", "names")
     for queue in listed:
-        names.queue(queue, "queues")
+        checks.queue(queue, "queues")
         most = queues[queue] if isinstance(queues, Mapping) else limit
         if not _is_limit(most):
             raise InvalidInput(
@@ -143,7 +143,7 @@ def _is_limit(value: object) -> bool:
 def deliveries(jobs: Sequence[Job | Delivery]) -> list[Delivery]:
     """Name the deliveries of taken jobs; bad ones are refused before anything is asked."""
     named: list[Delivery] = []
-    for item, job in enumerate(given.listed(jobs, "jobs", "taken jobs")):
+    for item, job in enumerate(checks.listed(jobs, "jobs", "taken jobs")):
         if not isinstance(job, Job | Delivery):
             raise InvalidInput("jobs", f"must hold jobs or deliveries, got {job!r}", item=item)
         if type(job.fence) is not int or job.fence not in FENCES:

@@ -1,4 +1,6 @@
-"""Events: what has happened, as values, for whoever subscribes. They are told after the fact.
+"""Events about webhooks. None of them has a secret, a signature or a body.
+
+Events: what has happened, as values, for whoever subscribes. They are told after the fact.
 
 A listener matches on their types. New ones may come with any version, so a match needs a way out
 for those that it does not know.
@@ -13,7 +15,58 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from onefold.model.job import Job
-from onefold.model.webhook_event import WebhookEvent
+
+WebhookOutcome: TypeAlias = Literal[
+    "processed", "enqueued", "failed", "refused", "busy", "unavailable"
+]
+
+
+class WebhookReceived(msgspec.Struct, frozen=True):
+    """An event with a good signature came in, and was no duplicate."""
+
+    provider: str
+    endpoint: str
+    outcome: WebhookOutcome
+    event_type: str | None = None
+    secret_id: str = ""
+    """Which secret it was signed with."""
+    old_secret: bool = False
+    """True where that is not the current one: the sender has not changed over yet."""
+    tenant: str = ""
+
+
+class WebhookDuplicate(msgspec.Struct, frozen=True):
+    """An event came in that was processed before: it had no effect."""
+
+    provider: str
+    endpoint: str
+    event_type: str | None = None
+    by: Literal["id", "second key"] = "id"
+    tenant: str = ""
+
+
+class WebhookRejected(msgspec.Struct, frozen=True):
+    """A request was refused before anything was stored, and its sender was not told why."""
+
+    provider: str
+    endpoint: str
+    code: str
+    """`too_old` and `too_new` tell a clock that is wrong from a forgery; see `BadSignature`."""
+    tenant: str = ""
+
+
+class WebhookAlarm(msgspec.Struct, frozen=True):
+    """Something that an honest sender does not do: have a look."""
+
+    provider: str
+    endpoint: str
+    reason: Literal["id reused", "body replayed", "outcome unknown"]
+    id: str
+    tenant: str = ""
+
+
+WebhookEvent: TypeAlias = WebhookReceived | WebhookDuplicate | WebhookRejected | WebhookAlarm
+
 
 JobOutcome: TypeAlias = Literal[
     "completed", "retried", "deferred", "dead", "cancelled", "handed back", "awaiting", "lost"

@@ -3,20 +3,24 @@
 1. Every change of a job's state is decided in this file; the statements only write it down.
 2. Nothing here reads a clock, a database or a setting: time and policy are arguments.
 3. The diagram in docs/explanation/states.md is generated from TRANSITIONS.
+
+Retention: how long the record of a finished job stays.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from onefold.model.moment import MICROSECOND
 from onefold.model.retry import DEFAULT_BACKOFF, Backoff
+from onefold.model.timestamps import MICROSECOND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 POISON_DELIVERIES: Final = 5
 """So many deliveries in a row that ended by a vanished worker bury a job."""
@@ -117,7 +121,7 @@ class Standing(msgspec.Struct, frozen=True):
     backoff: Backoff = DEFAULT_BACKOFF
 
 
-class Step(msgspec.Struct, frozen=True):
+class Transition(msgspec.Struct, frozen=True):
     """What is written: the next standing of the job."""
 
     state: State
@@ -138,7 +142,7 @@ def next_step(
     now: int,
     after: int | None = None,
     reason: str | None = None,
-) -> Step:
+) -> Transition:
     """The step that `event` means for `job`; `after` is a delay in microseconds.
 
     The caller has checked `allows(job.state, event)`; a KeyError here is our own mistake.
@@ -148,16 +152,16 @@ def next_step(
     vanished = _vanished(job.vanished, event)
 
     if event is Event.LAPSE and vanished >= POISON_DELIVERIES:
-        return Step(State.DEAD, attempt, vanished, reason="poison")
+        return Transition(State.DEAD, attempt, vanished, reason="poison")
     if effect.otherwise is not None and attempt >= job.max_attempts:
-        return Step(effect.otherwise, attempt, vanished, reason=reason or event.value)
+        return Transition(effect.otherwise, attempt, vanished, reason=reason or event.value)
     if effect.to.is_final:
-        return Step(effect.to, attempt, vanished, reason=reason or _default_reason(event))
+        return Transition(effect.to, attempt, vanished, reason=reason or _default_reason(event))
     if effect.otherwise is not None and after is None:
         after = job.backoff.delay(attempt) // MICROSECOND
     run_at = now + (after or 0)
     not_before = None if effect.otherwise is None else run_at
-    return Step(effect.to, attempt, vanished, run_at=run_at, not_before=not_before)
+    return Transition(effect.to, attempt, vanished, run_at=run_at, not_before=not_before)
 
 
 def _attempt(attempt: int, change: str) -> int:
@@ -216,3 +220,11 @@ def _label(event: Event, effect: Effect) -> str:
     if effect.otherwise is not None:
         notes.append("attempts left")
     return ", ".join([event.value, *(note for note in notes if note)])
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How long the record of a finished job stays, by outcome. None is the default of each."""
+
+    completed: timedelta | None = None
+    dead: timedelta | None = None
+    cancelled: timedelta | None = None

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from onefold.errors import InvalidInput
-from onefold.model.canonical import canonical_json, decode_payload, encode_payload
-from onefold.model.moment import MICROSECOND, span
+from onefold.model.json_text import canonical_json, decode_payload, encode_payload
+from onefold.model.timestamps import MICROSECOND, span
 from onefold.model.unique import field_at, field_path
 
 MOST: Final = 1_000_000

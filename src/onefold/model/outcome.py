@@ -1,15 +1,29 @@
 """How a delivery may end, as values: what a handler returns or raises.
 
 They are exceptions too, so that code deep inside a handler can end the run from where it stands.
+
+Which errors of a handler are worth a retry, which never will be, and which mean that it is done.
+
+A rule is a class of exceptions, or a function that looks at the error. Of several classes the one
+that is nearest to the error decides; a function is nearer than any class.
+
+`Busy`, `OutcomeUnknown` and `LeaseLost` have a meaning of their own where they leave a handler:
+only a rule that names them is about them, and none that is about errors of all kinds.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from onefold.model.moment import span
-from onefold.model.retry_after import parse_retry_after
+import msgspec
+
+from onefold.errors import Busy, InvalidInput, LeaseLost, OutcomeUnknown
+from onefold.model import checks
+from onefold.model.retry import parse_retry_after
+from onefold.model.timestamps import span
 
 PRESSED: Final = frozenset({429, 503, 529})
 """The statuses of a server that wants to be left alone for a while."""
@@ -90,3 +104,79 @@ def _retry_after(headers: Any, now: datetime) -> timedelta | None:
     if text is None:
         return None
     return parse_retry_after(text, now=now, date=said.get("date"), fractions=True)
+
+
+ErrorRule: TypeAlias = type[BaseException] | Callable[[BaseException], bool]
+
+OURS: Final = (Busy, LeaseLost, OutcomeUnknown)
+"""Not failures of a handler: not now, not any more, nobody knows."""
+
+
+class ErrorRules(msgspec.Struct, frozen=True):
+    """What a kind says of its errors."""
+
+    retry_on: tuple[ErrorRule, ...] = ()
+    bury_on: tuple[ErrorRule, ...] = ()
+    done_on: tuple[ErrorRule, ...] = ()
+
+    def forgives(self, error: BaseException) -> bool:
+        """True where the error means that the work has been done."""
+        done = _distance(self.done_on, error)
+        others = (_distance(self.retry_on, error), _distance(self.bury_on, error))
+        return done is not None and all(other is None or done <= other for other in others)
+
+    def outcome_of(self, error: BaseException) -> Outcome | None:
+        """`Retry` or `Bury` where a rule says so; None leaves it to the attempts that remain.
+
+        With `retry_on` alone, nothing else is worth a retry.
+        """
+        retry, bury = _distance(self.retry_on, error), _distance(self.bury_on, error)
+        if bury is not None and (retry is None or bury <= retry):
+            return Bury(type(error).__name__)
+        if retry is not None:
+            return Retry()
+        if self.retry_on and not self.bury_on and not isinstance(error, OURS):
+            return Bury(type(error).__name__)
+        return None
+
+
+def error_rules(retry_on: object, bury_on: object, done_on: object) -> ErrorRules:
+    """Check what a kind says of its errors."""
+    return ErrorRules(
+        checked_rules(retry_on, "retry_on"),
+        checked_rules(bury_on, "bury_on"),
+        checked_rules(done_on, "done_on"),
+    )
+
+
+def concerns(rules: Sequence[ErrorRule], error: BaseException) -> bool:
+    """True where one of the rules is about the error."""
+    return _distance(rules, error) is not None
+
+
+def checked_rules(value: object, field: str) -> tuple[ErrorRule, ...]:
+    """Check a rule, or several."""
+    alone = callable(value)
+    listed: list[Any] = [value] if alone else checks.listed(value, field, "exceptions")
+    for rule in listed:
+        if not (issubclass(rule, BaseException) if isinstance(rule, type) else callable(rule)):
+            raise InvalidInput(
+                field,
+                f"must hold classes of exceptions, or functions of an exception, got {rule!r}",
+            )
+    return tuple(listed)
+
+
+def _distance(rules: Sequence[ErrorRule], error: BaseException) -> int | None:
+    """How near the nearest rule is to the error; None where none is about it."""
+    lineage = inspect.getmro(type(error))
+    found = [
+        lineage.index(rule) + 1 if isinstance(rule, type) else 0
+        for rule in rules
+        if (_names(rule, error) if isinstance(rule, type) else rule(error))
+    ]
+    return min(found, default=None)
+
+
+def _names(rule: type[BaseException], error: BaseException) -> bool:
+    return isinstance(error, rule) and (not isinstance(error, OURS) or issubclass(rule, OURS))

@@ -1,16 +1,32 @@
-"""A queue as operators and workers see it: its settings, what waits in it, and what it gave."""
+"""A queue as operators and workers see it: its settings, what waits in it, and what it gave.
+
+A queue as the server has it: where its jobs are pushed, and what holds for them.
+
+The engine's queues are names that all tenants share. The server's queue `payments` of the tenant
+`acme` is the engine's queue `{acme}payments`; without a tenant it is `payments`. No name that a
+user gives has braces, so no two of them are the same.
+"""
 
 from __future__ import annotations
 
+import base64
+import re
+import secrets
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
 from onefold.errors import InvalidInput
-from onefold.model import given, names
+from onefold.model import checks
+from onefold.model.job_options import stored_backoff, stored_keep
+from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit, Rate
-from onefold.model.moment import MICROSECOND
+from onefold.model.new_job import attempts
+from onefold.model.retry import Backoff, from_json
+from onefold.model.timestamps import MICROSECOND, from_micros, to_micros
 
 StoredLimit: TypeAlias = tuple[int | None, int | None, int | None]
 """Concurrency, and the count and period of a rate."""
@@ -67,7 +83,7 @@ def queue_limits(limit: Limit | None, group_limit: Limit | None, *, ordered: boo
             raise InvalidInput(name, f"must be a Limit, got {value!r}")
     if limit is not None and limit.key is not None:
         raise InvalidInput("limit", "has a key, which only a group_limit can have")
-    return QueueLimits(limit, group_limit, given.flag(ordered, "ordered"))
+    return QueueLimits(limit, group_limit, checks.flag(ordered, "ordered"))
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,5 +146,330 @@ class Outlook(msgspec.Struct, frozen=True, gc=False):
 
 def queue_names(queues: object) -> list[str]:
     """Names of queues, each once, in the order given."""
-    listed = given.listed(queues, "queues", "names")
-    return list(dict.fromkeys(names.queue(queue, "queues") for queue in listed))
+    listed = checks.listed(queues, "queues", "names")
+    return list(dict.fromkeys(checks.queue(queue, "queues") for queue in listed))
+
+
+Mode: TypeAlias = Literal["standard", "ack"]
+AckTimeoutAction: TypeAlias = Literal["retry", "dead"]
+HeldWhy: TypeAlias = Literal["backpressure", "deferred", "circuit"]
+
+MODES: Final = ("standard", "ack")
+ACTIONS: Final = ("retry", "dead")
+HELD_WHYS: Final = ("backpressure", "deferred", "circuit")
+
+TIMEOUTS: Final = (0.1, 900.0)
+"""Seconds that a push may take, at least and at most."""
+ACK_TIMEOUTS: Final = (1.0, 30 * 24 * 60 * 60.0)
+URL_LENGTH: Final = 2_048
+SECRETS: Final = 10
+SECRET_BYTES: Final = 32
+HEADERS: Final = 50
+HEADER_BYTES: Final = 8_192
+
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
+_RESERVED: Final = re.compile(
+    r"webhook-.*|onefold-.*|x-simpleq-signature|host|content-(type|length|encoding)"
+    r"|transfer-encoding|connection|expect|upgrade|user-agent",
+    re.IGNORECASE,
+)
+
+
+def qualified(tenant: str, name: str) -> str:
+    """The engine's name of a tenant's queue."""
+    plain = checks.name(name, "queue")
+    return f"{{{checks.tenant(tenant, 'tenant')}}}{plain}" if tenant else plain
+
+
+def shown(tenant: str, queue: str) -> str:
+    """The name that a tenant has for a queue of the engine: `qualified`, backwards."""
+    return queue.removeprefix(f"{{{tenant}}}") if tenant else queue
+
+
+def without_tenant(queue: str) -> str:
+    """The name of a queue of the engine, whosever it is."""
+    return queue.partition("}")[2] if queue.startswith("{") else queue
+
+
+class SigningSecret(NamedTuple):
+    """A secret that signs what is pushed."""
+
+    text: str
+    """As Standard Webhooks writes it: `whsec_` and base64."""
+    expires_at: datetime | None = None
+    """From then on it signs no more: the end of a rotation."""
+
+    def __repr__(self) -> str:
+        """Without the secret, which must not end up in a log."""
+        return f"Secret('whsec_…', {self.expires_at!r})"
+
+
+def new_secret() -> SigningSecret:
+    """One that nobody has yet."""
+    return SigningSecret(f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}")
+
+
+def rotated(
+    signing: Sequence[SigningSecret], text: str, *, now: datetime, overlap: timedelta
+) -> tuple[SigningSecret, ...]:
+    """The new one first; the others for as long as is said, and those that are over not at all."""
+    until = now + overlap
+    old = [
+        SigningSecret(one.text, until if one.expires_at is None else min(one.expires_at, until))
+        for one in signing
+        if one.text != text
+    ]
+    alive = [one for one in old if one.expires_at is not None and one.expires_at > now]
+    return (SigningSecret(text), *alive[: SECRETS - 1])
+
+
+class QueueConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody has said about a queue of the server. Durations are seconds."""
+
+    endpoint: str | None = None
+    """Where jobs are pushed to; a queue without one is pulled."""
+    mode: Mode = "standard"
+    """`standard`: an answer of 2xx finishes. `ack`: it waits for the worker's own word."""
+    max_attempts: int = 8
+    backoff: Backoff | None = None
+    timeout: float = 15.0
+    """Of one push."""
+    ack_timeout: float = 300.0
+    """In ack mode, from the answer to the worker's word."""
+    ack_timeout_action: AckTimeoutAction = "retry"
+    concurrency: int | None = None
+    rate: str | None = None
+    """As `100/m` or `10/30s`."""
+    retention: Retention | None = None
+    secrets: tuple[SigningSecret, ...] = ()
+    """The newest first. Where none is given, those that are stored stay."""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Sent along with every push."""
+    paused_reason: str | None = None
+    """Why it was paused, for people."""
+
+    @property
+    def limit(self) -> Limit | None:
+        """What the engine is told to keep to."""
+        if self.concurrency is None and self.rate is None:
+            return None
+        return Limit(concurrency=self.concurrency, rate=self.rate)
+
+
+class QueueCounts(msgspec.Struct, frozen=True, gc=False):
+    """What is in a queue."""
+
+    ready: int = 0
+    scheduled: int = 0
+    """Queued for later, retries included."""
+    running: int = 0
+    """Those that wait for their ack included."""
+    awaiting: int = 0
+    dead: int = 0
+
+    def plus(self, other: QueueCounts) -> QueueCounts:
+        """The same queue on another shard, counted too."""
+        mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        return QueueCounts(*(here + there for here, there in zip(mine, theirs, strict=True)))
+
+
+class ServedQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue of the server, and how it stands."""
+
+    tenant: str
+    name: str
+    configuration: QueueConfiguration
+    created_at: datetime
+    updated_at: datetime
+    paused: bool = False
+    held_until: datetime | None = None
+    """Set while it gives nothing, and afterwards while it gives one job at a time."""
+    held_why: HeldWhy | None = None
+    failures: int = 0
+    """Of its endpoint, in a row."""
+    counts: QueueCounts | None = None
+    """None where they were not asked for."""
+    is_new: bool = False
+    """True in the answer to who has made it."""
+
+    @property
+    def queue(self) -> str:
+        """The engine's name of it."""
+        return qualified(self.tenant, self.name)
+
+    @classmethod
+    def from_row(cls, row: Any) -> ServedQueue:
+        """From a row of any statement that answers with served queues."""
+        tenant, name, settings, created_at, updated_at, paused, held_until, held_why, failures = row
+        return cls(
+            tenant=tenant,
+            name=name,
+            configuration=read_configuration(settings),
+            created_at=from_micros(created_at),
+            updated_at=from_micros(updated_at),
+            paused=bool(paused),
+            held_until=None if held_until is None else from_micros(held_until),
+            held_why=held_why,
+            failures=failures,
+        )
+
+
+# --- what may be said -----------------------------------------------------------------------------
+
+
+def checked(configuration: QueueConfiguration) -> QueueConfiguration:
+    """The same, or `InvalidInput` that names the setting."""
+    if not isinstance(configuration, QueueConfiguration):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("configuration", f"must be a QueueConfiguration, got {configuration!r}")
+    _check_endpoint(configuration.endpoint)
+    _one_of(configuration.mode, "mode", MODES)
+    _one_of(configuration.ack_timeout_action, "ack_timeout_action", ACTIONS)
+    attempts(configuration.max_attempts)
+    _check_seconds(configuration.timeout, "timeout", TIMEOUTS)
+    _check_seconds(configuration.ack_timeout, "ack_timeout", ACK_TIMEOUTS)
+    stored_backoff(configuration.backoff)
+    stored_keep(configuration.retention)
+    _ = configuration.limit
+    _check_secrets(configuration.secrets)
+    _check_headers(configuration.headers)
+    if configuration.paused_reason is not None:
+        checks.text(configuration.paused_reason, "paused_reason", longest=checks.REASON_BYTES)
+    return configuration
+
+
+def _check_endpoint(endpoint: object) -> None:
+    """Whether an address may be reached is asked when it is known: at every push."""
+    if endpoint is None:
+        return
+    if not isinstance(endpoint, str) or not 1 <= len(endpoint) <= URL_LENGTH:
+        raise InvalidInput("endpoint", f"must be a URL of at most {URL_LENGTH} characters")
+    if not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+        raise InvalidInput("endpoint", f"must be visible ASCII characters, got {endpoint!r}")
+    try:
+        parts = urlsplit(endpoint)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidInput("endpoint", f"must be a URL, got {endpoint!r}") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidInput("endpoint", f"must be an http or https URL, got {endpoint!r}")
+    if parts.username is not None or parts.fragment:
+        raise InvalidInput("endpoint", "must have no user, password or fragment: use headers")
+
+
+def _one_of(value: object, field: str, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise InvalidInput(field, f"must be {' or '.join(words)}, got {value!r}")
+
+
+def _check_seconds(value: object, field: str, bounds: tuple[float, float]) -> None:
+    least, most = bounds
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise InvalidInput(field, f"must be {least:g} to {most:g} seconds, got {value!r}")
+
+
+def _check_secrets(given: Sequence[SigningSecret]) -> None:
+    if not isinstance(given, tuple) or len(given) > SECRETS:
+        raise InvalidInput("secrets", f"must be a tuple of at most {SECRETS} secrets")
+    for secret in given:
+        if not isinstance(secret, SigningSecret):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput("secrets", f"must hold each as a Secret, got {type(secret)}")
+        if not _SECRET.fullmatch(checks.text(secret.text, "secrets")):
+            raise InvalidInput("secrets", "must each be whsec_ and the base64 of 24 to 64 bytes")
+        if secret.expires_at is not None:
+            to_micros(secret.expires_at, "secrets")
+
+
+# 24 to 64 bytes, padded or not.
+_SECRET: Final = re.compile(r"whsec_(?=.{32,88}$)[A-Za-z0-9+/]{32,86}={0,2}")
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("headers", f"must be a mapping, got {headers!r}")
+    if len(headers) > HEADERS:
+        raise InvalidInput("headers", f"must be at most {HEADERS}, got {len(headers)}")
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(checks.text(name, "headers")):
+            raise InvalidInput("headers", f"must have names of HTTP, got {name!r}")
+        if _RESERVED.fullmatch(name):
+            raise InvalidInput("headers", f"must leave {name} to Onefold")
+        if not _HEADER_VALUE.fullmatch(checks.text(value, "headers", longest=HEADER_BYTES)):
+            raise InvalidInput("headers", f"must give {name} visible ASCII text")
+
+
+# --- as it is stored ------------------------------------------------------------------------------
+
+
+class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The settings as JSON. Times are microseconds."""
+
+    endpoint: str | None = None
+    mode: Mode = "standard"
+    max_attempts: int = 8
+    backoff: dict[str, Any] | None = None
+    timeout: float = 15.0
+    ack_timeout: float = 300.0
+    ack_timeout_action: AckTimeoutAction = "retry"
+    concurrency: int | None = None
+    rate: str | None = None
+    keep: dict[str, int] | None = None
+    secrets: tuple[tuple[str, int | None], ...] = ()
+    headers: dict[str, str] | None = None
+    paused_reason: str | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Stored)
+
+
+def encode_configuration(configuration: QueueConfiguration) -> str:
+    """What was checked, as text."""
+    stored = _Stored(
+        configuration.endpoint,
+        configuration.mode,
+        configuration.max_attempts,
+        stored_backoff(configuration.backoff),
+        configuration.timeout,
+        configuration.ack_timeout,
+        configuration.ack_timeout_action,
+        configuration.concurrency,
+        configuration.rate,
+        stored_keep(configuration.retention),
+        tuple((text, _micros(expires_at)) for text, expires_at in configuration.secrets),
+        dict(configuration.headers) or None,
+        configuration.paused_reason,
+    )
+    return msgspec.json.encode(stored).decode()
+
+
+def read_configuration(text: str) -> QueueConfiguration:
+    """The settings that `encode_configuration` wrote."""
+    stored = _decoder.decode(text)
+    return QueueConfiguration(
+        endpoint=stored.endpoint,
+        mode=stored.mode,
+        max_attempts=stored.max_attempts,
+        backoff=None if stored.backoff is None else from_json(stored.backoff),
+        timeout=stored.timeout,
+        ack_timeout=stored.ack_timeout,
+        ack_timeout_action=stored.ack_timeout_action,
+        concurrency=stored.concurrency,
+        rate=stored.rate,
+        retention=None if stored.keep is None else _retention(stored.keep),
+        secrets=tuple(SigningSecret(text, _moment(at)) for text, at in stored.secrets),
+        headers=stored.headers or {},
+        paused_reason=stored.paused_reason,
+    )
+
+
+def _retention(keep: Mapping[str, int]) -> Retention:
+    spans: dict[str, timedelta] = {outcome: kept * MICROSECOND for outcome, kept in keep.items()}
+    return Retention(**spans)
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else to_micros(moment, "secrets")
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model import names
-from onefold.model.canonical import decode_payload
+from onefold.model import checks
 from onefold.model.claim import ClaimKey
-from onefold.model.identity import hash12, new_id
+from onefold.model.ids import hash12, new_id
 from onefold.model.job import Enqueued
-from onefold.model.moment import LATEST, MICROSECOND, from_micros
-from onefold.model.options import read_options
-from onefold.model.request import Prepared, Request, prepare
+from onefold.model.job_options import read_options
+from onefold.model.json_text import decode_payload
+from onefold.model.new_job import NewJobRow, Prepared, prepare
+from onefold.model.timestamps import LATEST, MICROSECOND, from_micros
 from onefold.model.unique import Unique
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ MINUTE: Final = timedelta(minutes=1) // MICROSECOND
 
 
 class Template(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the jobs of a schedule are, beside kind, queue and payload, as in `Request`."""
+    """What the jobs of a schedule are, beside kind, queue and payload, as in `NewJobRow`."""
 
     priority: int = 0
     delay: int = 0
@@ -63,7 +63,7 @@ class Template(msgspec.Struct, frozen=True, omit_defaults=True):
 _templates: Final = msgspec.json.Decoder(Template)
 
 
-class Wish(msgspec.Struct, frozen=True):
+class ScheduleSettings(msgspec.Struct, frozen=True):
     """A schedule as somebody wants it, checked. In the order of the statement's columns."""
 
     tenant: str
@@ -197,9 +197,9 @@ def wish(
     catch_up: CatchUp,
     catch_up_most: int | None,
     declared: bool = False,
-) -> Wish:
+) -> ScheduleSettings:
     """Check everything that is said of a schedule."""
-    names.name(name, "name")
+    checks.name(name, "name")
     load(cron, tz)
     if catch_up not in CATCH_UPS:
         raise InvalidInput("catch_up", f"must be skip, latest or all, got {catch_up!r}")
@@ -215,7 +215,7 @@ def wish(
     # Time only decides the buckets of derived keys, and there are none.
     request = prepare(new_job, tenant, now=0).request
     template = Template(*(getattr(request, field) for field in Template.__struct_fields__))
-    return Wish(
+    return ScheduleSettings(
         tenant=tenant,
         name=name,
         cron=cron.strip(),
@@ -322,7 +322,7 @@ def job_of(schedule: Schedule, tick: int, *, run_at: int | None = None) -> Prepa
     options = read_options(template.options)
     metadata = {**(options.metadata or {}), "schedule": schedule.name}
     said = msgspec.structs.replace(options, tick=tick, metadata=metadata)
-    request = Request(
+    request = NewJobRow(
         id=_new_id(schedule.tenant, template),
         shard=0,
         tenant=schedule.tenant,

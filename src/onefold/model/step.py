@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.model import names
-from onefold.model.canonical import decode_payload
+from onefold.model import checks
 from onefold.model.claim import TAKEOVERS, Holding
+from onefold.model.json_text import decode_payload
 from onefold.model.lifecycle import State
-from onefold.model.moment import from_micros
+from onefold.model.timestamps import from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +52,10 @@ class StepName(msgspec.Struct, frozen=True):
 
 def step_name(name: object, *, key: object = None, occurrence: int, generation: int) -> StepName:
     """Check what a step is called."""
-    checked = names.name(name, "name")
-    wanted = None if key is None else names.key(key, "key")
+    checked = checks.name(name, "name")
+    wanted = None if key is None else checks.key(key, "key")
     found = StepName(checked, 1 if key is not None else occurrence, wanted, generation)
-    names.key(found.text, "key" if key is not None else "name")
+    checks.key(found.text, "key" if key is not None else "name")
     return found
 
 

@@ -1,4 +1,7 @@
-"""A stored key, as its operator sees it."""
+"""A stored key, as its operator sees it.
+
+Why was I deduplicated? Who has a key, since when, until when, and whom it has kept away.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from onefold.errors import InvalidInput
-from onefold.model.claim import TAKEOVERS, Takeover, decode_result
-from onefold.model.moment import from_micros
+from onefold.model.claim import TAKEOVERS, Holding, Takeover, decode_result
+from onefold.model.job import STATE_WORDS, Duplicates, StateWord, UniqueWhile
+from onefold.model.lifecycle import State
+from onefold.model.new_job import SCOPES
+from onefold.model.timestamps import from_micros
+from onefold.model.unique import request_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
 
 KeyState: TypeAlias = Literal["held", "settled", "free", "unknown", "abandoned", "expired"]
 
@@ -109,3 +117,178 @@ def after(text: object) -> tuple[str, str, str]:
     if place is None or any("\0" in part for part in place):
         raise InvalidInput("after", f"must be the `next` of a page, got {text!r}")
     return place
+
+
+JOB: Final = "job"
+PUBLISH: Final = "publish"
+
+HolderState: TypeAlias = Literal["held", "settled", "unknown", "abandoned"] | StateWord
+"""Of a job, its own; of a claim, what is known of its attempt."""
+
+_WHILE: Final[dict[int, UniqueWhile]] = {
+    SCOPES["queued"]: "queued",
+    SCOPES["active"]: "active",
+    SCOPES["exists"]: "exists",
+}
+NOTHING_SUPPRESSED: Final = Duplicates(count=0, first_at=None, last_at=None, recent=())
+
+
+class HeldJob(msgspec.Struct, frozen=True):
+    """The job that stands for a key."""
+
+    id: str
+    kind: str | None = None
+    """None where the job is gone, and only the key remembers it."""
+    queue: str | None = None
+    state: StateWord | None = None
+
+
+class HolderRow(msgspec.Struct, frozen=True):
+    """A row of find_key_holders, in the order of its columns."""
+
+    surface: str
+    scope: str
+    state: int
+    fence: int
+    fingerprint: str | None
+    created_at: int
+    until: int | None
+    """Of a job, the end of its window; of a claim, of its lease."""
+    expires_at: int | None
+    rule: int
+    """Of a job, the states that hold the key; of a claim, its takeover."""
+    job_id: str | None
+    now: int
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> HolderRow:
+        """From the database."""
+        return cls(*row)
+
+    @property
+    def is_job(self) -> bool:
+        """True of a job that holds its unique key."""
+        return self.surface == JOB
+
+    def holds(self, job: StateWord | None) -> bool:
+        """False of what counts as absent, though it is still there; `job` is its job's state."""
+        expired = self.expires_at is not None and self.expires_at <= self.now
+        if self.is_job:
+            if expired and self.state == State.QUEUED:
+                return False
+            return self._by_state or (self.until is not None and self.until > self.now)
+        if self.surface == PUBLISH:
+            # Never before its job has ended.
+            return not expired or job in {"queued", "running"}
+        if self.state == Holding.FREE:
+            return False
+        return not (expired and self.state == Holding.SETTLED)
+
+    @property
+    def _by_state(self) -> bool:
+        return bool(self.rule >> self.state & 1)
+
+    @property
+    def held_until(self) -> int | None:
+        """When time alone frees it; None where something else has to happen."""
+        if self.is_job:
+            return None if self._by_state else self.until
+        return self.expires_at if self.state == Holding.SETTLED else self.until
+
+    @property
+    def word(self) -> HolderState:
+        """Its state, in a word."""
+        if self.is_job:
+            return STATE_WORDS[self.state]
+        if self.state == Holding.SETTLED:
+            return "settled"
+        if self.until is not None and self.until > self.now:
+            return "held"
+        return "unknown" if TAKEOVERS[self.rule] == "refuse" else "abandoned"
+
+
+class KeyHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has a key on one surface, in one scope."""
+
+    surface: str
+    """`job` for a unique key; `publish`, `http`, `webhook`, `form`, `once`, `lock`, or your own."""
+    scope: str
+    """Of a job's key its kind (empty: across kinds), of a publish key its queue; else whose it is,
+    or what for."""
+    key: str
+    state: HolderState
+    """`held`: an attempt is at work. `settled`: it is done, and its answer is given again.
+    `unknown`: the attempt has vanished, and nobody may run it before somebody has looked.
+    `abandoned`: the same, and the next one takes it over."""
+    since: datetime
+    until: datetime | None
+    """When time frees it; of `held`, when its lease ends, and its takeover decides. None: never, or
+    not before something else has happened."""
+    unique_while: UniqueWhile | None = None
+    """Of a job: the part of its life in which it holds its key; None where a window alone does."""
+    takeover: Takeover | None = None
+    """Of a claim: what becomes of it when its attempt vanishes."""
+    fence: int
+    fingerprint: str | None
+    """Of the request that it was first asked for with."""
+    matches: bool | None = None
+    """Whether the request in question is that one; None where that is not known."""
+    job: HeldJob | None = None
+    suppressed: Duplicates = NOTHING_SUPPRESSED
+    """Whom it has kept away: how many, the first and the last, and the last ones."""
+
+
+class Why(msgspec.Struct, frozen=True):
+    """Everybody who has a key. Nobody: it is free on every surface."""
+
+    key: str
+    holders: tuple[KeyHolder, ...]
+
+    def __iter__(self) -> Iterator[KeyHolder]:
+        """The holders, by surface and scope."""
+        return iter(self.holders)
+
+    def __len__(self) -> int:
+        """On how many surfaces, and in how many scopes, it is held."""
+        return len(self.holders)
+
+
+class Question(msgspec.Struct, frozen=True):
+    """The request that somebody asks about, as far as it is known."""
+
+    fingerprint: str | None = None
+    payload: Any = msgspec.UNSET
+
+    def matches(self, row: HolderRow, job: HeldJob | None) -> bool | None:
+        """Whether it is the one that the key stands for."""
+        stored = row.fingerprint
+        if stored is None:
+            return None
+        if self.fingerprint is not None:
+            return self.fingerprint == stored
+        if self.payload is msgspec.UNSET or job is None or job.kind is None:
+            return None
+        parts = (job.kind,) if row.is_job else (job.kind, row.scope)
+        return request_fingerprint(*parts, payload=self.payload) == stored
+
+
+def holder(
+    row: HolderRow, key: str, job: HeldJob | None, suppressed: Duplicates, question: Question
+) -> KeyHolder:
+    """What a reader is told of a row."""
+    until = row.held_until
+    return KeyHolder(
+        surface=row.surface,
+        scope=row.scope,
+        key=key,
+        state=row.word,
+        since=from_micros(row.created_at),
+        until=None if until is None else from_micros(until),
+        unique_while=_WHILE.get(row.rule) if row.is_job else None,
+        takeover=None if row.is_job or row.surface == PUBLISH else TAKEOVERS[row.rule],
+        fence=row.fence,
+        fingerprint=row.fingerprint,
+        matches=question.matches(row, job),
+        job=job,
+        suppressed=suppressed,
+    )

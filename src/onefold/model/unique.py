@@ -14,16 +14,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model import names
-from onefold.model.canonical import (
+from onefold.model import checks
+from onefold.model.ids import length_prefixed
+from onefold.model.json_text import (
     canonical_json,
     decode_payload,
     is_array,
     is_object,
     sorted_payload,
 )
-from onefold.model.identity import length_prefixed
-from onefold.model.moment import span, to_micros
+from onefold.model.timestamps import span, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,7 +122,7 @@ class Unique:
         if not kind:
             raise InvalidInput("kind", "must not be empty")
         if self.rule is not None:
-            return names.key(self.rule(kind, payload), "unique")
+            return checks.key(self.rule(kind, payload), "unique")
         # As it is stored, so that a datetime and its text are the same field. Sorted, because the
         # order of a set differs between processes.
         hashed = self._select(kind, decode_payload(sorted_payload(payload)))

@@ -13,14 +13,14 @@ import msgspec
 
 from onefold.model.api_key import (
     ApiKey,
-    Known,
     Scope,
     Shown,
+    StoredApiKey,
     from_row,
     known_from_row,
     stored_rate,
 )
-from onefold.model.identity import hash12
+from onefold.model.ids import hash12
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 COLUMNS = ("shard", "id")
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class NewApiKeyRow(msgspec.Struct, frozen=True, kw_only=True):
     """A key that somebody wants to have."""
 
     shown: Shown
@@ -42,7 +42,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     expires_in: int | None
 
 
-def create(sql: Sql, wish: Wish) -> Operation[ApiKey]:
+def create(sql: Sql, wish: NewApiKeyRow) -> Operation[ApiKey]:
     """Store a key. Again is no different: the id and the secret are its maker's."""
     count, period = wish.rate
     rows = yield sql(
@@ -84,9 +84,9 @@ def are_any(sql: Sql) -> Operation[bool]:
     return False
 
 
-def read(sql: Sql, ids: Sequence[str]) -> Operation[list[Known | None]]:
+def read(sql: Sql, ids: Sequence[str]) -> Operation[list[StoredApiKey | None]]:
     """What is stored under some ids."""
-    known: dict[str, Known] = {}
+    known: dict[str, StoredApiKey] = {}
     for rows in _by_shard(sql, ids):
         found = yield sql("read_api_keys", COLUMNS, rows)
         known.update((row[0], known_from_row(row)) for row in found)

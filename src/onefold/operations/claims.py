@@ -13,24 +13,20 @@ from onefold.errors import Busy, DatabaseBusy, LeaseLost
 from onefold.model.claim import (
     JOINED_RETRY,
     TAKEOVERS,
-    Answer,
     Claim,
+    ClaimAnswer,
     ClaimKey,
-    Found,
     Holding,
+    StoredClaim,
     TakeOver,
     Wanted,
     Won,
     decide,
     own,
 )
-from onefold.model.moment import from_micros
-from onefold.operations.keys import ROUNDS
-from onefold.operations.publish import (
-    INSERT_CLAIM_COLUMNS,
-    KEY_COLUMNS,
-    TAKE_OVER_COLUMNS,
-)
+from onefold.model.timestamps import from_micros
+from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS, KEY_COLUMNS, TAKE_OVER_COLUMNS
+from onefold.operations.unique_keys import ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
 HELD_COLUMNS: Final = (*KEY_COLUMNS, "owner", "fence")
 
 
-def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
+def claim(sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer]:
     """Take the key, or say who has it: the insert decides, the look only explains."""
     new, shared = _new_row(sql, wanted), not wanted.joined
     for _ in range(ROUNDS):
@@ -65,11 +61,11 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[Answer]:
     )
 
 
-def find(sql: Sql, key: ClaimKey) -> Operation[Found | None]:
+def find(sql: Sql, key: ClaimKey) -> Operation[StoredClaim | None]:
     """What is stored of a key."""
     place: dict[str, Any] = dict(zip(KEY_COLUMNS, key.place(sql.shards), strict=True))
     rows = yield sql("find_claim", **place)
-    return Found.from_row(rows[0]) if rows else None
+    return StoredClaim.from_row(rows[0]) if rows else None
 
 
 def _may_take(sql: Sql, wanted: Wanted) -> Operation[bool]:

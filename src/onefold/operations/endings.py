@@ -1,4 +1,6 @@
-"""Deliveries that end otherwise: retry, defer, bury, hand back, rescue, cancel.
+"""The bell: workers that wait for jobs are woken at the commit of what they wait for.
+
+Deliveries that end otherwise: retry, defer, bury, hand back, rescue, cancel.
 
 Rows are locked first, `lifecycle` decides, and one statement writes the steps down. How a delivery
 ended is remembered in the same transaction, and what ends with a successor waiting hands its key
@@ -12,21 +14,26 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.model.delivery import Delivery, Ended, with_exchange
-from onefold.model.history import outcome_of
-from onefold.model.job import STATE_WORDS
-from onefold.model.lifecycle import KEEP, Event, Standing, State, Step, allows, next_step
-from onefold.model.moment import MICROSECOND
-from onefold.model.options import Options, backoff_of, read_options
-from onefold.operations.bell import ring
-from onefold.operations.history import Past, forget, note
-from onefold.operations.keys import insert_successors
-from onefold.operations.shards import ids_by_shard
+from onefold.model.job import STATE_WORDS, outcome_of
+from onefold.model.job_options import Options, backoff_of, read_options
+from onefold.model.lifecycle import KEEP, Event, Standing, State, Transition, allows, next_step
+from onefold.model.timestamps import MICROSECOND
+from onefold.operations.attempts import Past, forget, note
+from onefold.operations.statement import ids_by_shard
+from onefold.operations.unique_keys import insert_successors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from onefold.operations.statement import Operation, Row, Sql
+
+
+def ring(sql: Sql, queues: Iterable[str]) -> Operation[None]:
+    """Wake the workers of these queues; SQLite's look for themselves."""
+    if rung := sql.rings(queues).get("rings"):
+        yield sql("ring", ("queue",), [(queue,) for queue in rung])
+
 
 ENDS: Final[Mapping[Event, frozenset[State]]] = {
     Event.FINISH: frozenset({State.COMPLETED}),
@@ -132,7 +139,7 @@ class Move(msgspec.Struct, frozen=True):
     """A step to be written for a locked row."""
 
     id: str
-    step: Step
+    step: Transition
     now: int
     keep: int
     error: str | None = None
@@ -192,7 +199,7 @@ def decide(locked: Locked, ending: Ending) -> Move:
     return move(locked, event, step, error=ending.error)
 
 
-def move(locked: Locked, event: Event, step: Step, *, error: str | None = None) -> Move:
+def move(locked: Locked, event: Event, step: Transition, *, error: str | None = None) -> Move:
     """A step as a row to be written, with how long the record then stays."""
     keep = KEEP.get(step.state, 0)
     own = locked.options.keep or {}
@@ -209,7 +216,7 @@ def move(locked: Locked, event: Event, step: Step, *, error: str | None = None) 
     )
 
 
-def _past(locked: Locked, event: Event, step: Step, error: str | None) -> Past | None:
+def _past(locked: Locked, event: Event, step: Transition, error: str | None) -> Past | None:
     """The delivery that has ended; one that was handed back unstarted says nothing."""
     if locked.state != State.RUNNING or event is Event.HAND_BACK:
         return None
@@ -354,7 +361,7 @@ def rescue(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Rescued
     return Rescued(len(lapsed) - buried, buried, len(expired), jobs)
 
 
-def _rescued(locked: Locked, step: Step) -> RescuedJob:
+def _rescued(locked: Locked, step: Transition) -> RescuedJob:
     buried = step.state is State.DEAD
     return RescuedJob(
         locked.id,

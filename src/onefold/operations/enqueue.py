@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Final, get_args
 import msgspec
 
 from onefold.errors import AlreadyEnqueued, ConflictingOptions, InvalidInput, KeyReused
-from onefold.model.identity import shard_of
+from onefold.model.ids import shard_of
 from onefold.model.job import STATE_WORDS, Enqueued, OnDuplicate, OnMismatch
 from onefold.model.lifecycle import State
-from onefold.model.moment import span
-from onefold.model.request import Prepared, Request, placed
-from onefold.operations.holders import Change, change_holders
-from onefold.operations.keys import (
+from onefold.model.new_job import NewJobRow, Prepared, placed
+from onefold.model.timestamps import span
+from onefold.operations.on_duplicate import Change, change_holders
+from onefold.operations.publish_keys import (
+    PublishKeyState,
+    can_publish_at_once,
+    claim_publish_keys,
+    forget_publish_keys,
+    point_publish_keys,
+    publish_at_once,
+)
+from onefold.operations.unique_keys import (
     ROUNDS,
     NeverSettled,
     Stand,
@@ -26,14 +34,6 @@ from onefold.operations.keys import (
     insert_one,
     lock_order,
     settle,
-)
-from onefold.operations.publish import (
-    Published,
-    can_publish_at_once,
-    claim_publish_keys,
-    forget_publish_keys,
-    point_publish_keys,
-    publish_at_once,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ ON_DUPLICATE: Final = get_args(OnDuplicate)
 ON_MISMATCH: Final = get_args(OnMismatch)
 
 
-class Policy(msgspec.Struct, frozen=True):
+class DuplicatePolicy(msgspec.Struct, frozen=True):
     """What a call wants done about duplicates."""
 
     on_duplicate: OnDuplicate = "keep"
@@ -55,7 +55,7 @@ class Policy(msgspec.Struct, frozen=True):
     max_wait: int | None = None
 
 
-KEEP: Final = Policy()
+KEEP_HOLDER: Final = DuplicatePolicy()
 """What is done unless somebody says otherwise."""
 
 
@@ -63,7 +63,7 @@ def policy(
     on_duplicate: OnDuplicate = "keep",
     on_mismatch: OnMismatch = "flag",
     max_wait: timedelta | None = None,
-) -> Policy:
+) -> DuplicatePolicy:
     """Check the options of a call."""
     if on_duplicate not in ON_DUPLICATE:
         raise InvalidInput(
@@ -77,13 +77,13 @@ def policy(
         )
     if max_wait is not None and on_duplicate != "replace":
         raise ConflictingOptions("max_wait", 'needs on_duplicate="replace"')
-    return Policy(
+    return DuplicatePolicy(
         on_duplicate, on_mismatch, None if max_wait is None else span(max_wait, "max_wait")
     )
 
 
 def enqueue(
-    sql: Sql, items: Sequence[Prepared], policy: Policy, *, singly: bool = False
+    sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy, *, singly: bool = False
 ) -> Operation[list[Enqueued]]:
     """Store the jobs that are new, and answer for each item, in order.
 
@@ -92,7 +92,7 @@ def enqueue(
     (`singly`).
     """
     items = placed(items, sql.shards)
-    published: dict[int, Published] = {}
+    published: dict[int, PublishKeyState] = {}
     tried = len(items) == 1 and items[0].publish is None
     if tried and (yield insert_one(sql, items[0].request)):
         # What most calls come to, told without further ado.
@@ -111,14 +111,14 @@ def enqueue(
 
 
 def enqueue_singly(
-    sql: Sql, items: Sequence[Prepared], policy: Policy
+    sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy
 ) -> Operation[list[Enqueued]]:
     """The same for calls that came together, and have nothing else to do with each other.
 
     Publishes are stored by one statement that is committed by itself, keys and jobs; only for those
     whose keys are known there is more to ask.
     """
-    if policy != KEEP or not can_publish_at_once(sql, items):
+    if policy != KEEP_HOLDER or not can_publish_at_once(sql, items):
         return (yield from enqueue(sql, items, policy, singly=True))
     new = yield from publish_at_once(sql, items)
     rest = [item for item in items if item.request.id not in new]
@@ -147,8 +147,8 @@ class _Batch:
     def __init__(
         self,
         items: Sequence[Prepared],
-        published: dict[int, Published],
-        policy: Policy,
+        published: dict[int, PublishKeyState],
+        policy: DuplicatePolicy,
         *,
         singly: bool,
     ) -> None:
@@ -158,8 +158,8 @@ class _Batch:
         self.policy = policy
         self.leaders: list[int] = []
         """For each item, the item whose request is stored for it."""
-        self._requests: dict[int, Request] = {}
-        self.newest: dict[str, Request] = {}
+        self._requests: dict[int, NewJobRow] = {}
+        self.newest: dict[str, NewJobRow] = {}
         """By the id of the request that is stored: the last whole request that came for it."""
         self._fold()
 
@@ -182,7 +182,7 @@ class _Batch:
                 self.newest[self._requests[leader].id] = item.request
 
     @property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[NewJobRow]:
         """What is to be inserted, in lock order: by unique key, the others as they came."""
         keyed = any(request.unique_key is not None for request in self._requests.values())
         return sorted(self._requests.values(), key=lock_order if keyed else attrgetter("shard"))
@@ -227,7 +227,7 @@ class _Batch:
         """Whether a later request replaces what an earlier one, or a holder, has."""
         return self.policy.on_duplicate in {"replace", "rerun"}
 
-    def _remembered(self, index: int, known: Published) -> Enqueued:
+    def _remembered(self, index: int, known: PublishKeyState) -> Enqueued:
         """The publish key is known from before: the job it stands for, whatever became of it."""
         return Enqueued(
             known.job_id,
@@ -236,7 +236,7 @@ class _Batch:
             mismatch=self._mismatch(index, known.mismatch, known.job_id),
         )
 
-    def _same_publish(self, index: int, known: Published, stand: Stand) -> Enqueued:
+    def _same_publish(self, index: int, known: PublishKeyState, stand: Stand) -> Enqueued:
         """The publish key came earlier in this very call."""
         return Enqueued(
             stand.id,
@@ -268,7 +268,7 @@ class _Batch:
         return mismatch
 
 
-def _with_content(request: Request, newer: Request) -> Request:
+def _with_content(request: NewJobRow, newer: NewJobRow) -> NewJobRow:
     """The newer request under the older one's id, scope and queue."""
     return msgspec.structs.replace(
         request,
@@ -282,7 +282,7 @@ def _with_content(request: Request, newer: Request) -> Request:
 
 
 def _take_back(
-    sql: Sql, items: Sequence[Prepared], published: dict[int, Published]
+    sql: Sql, items: Sequence[Prepared], published: dict[int, PublishKeyState]
 ) -> Operation[None]:
     """Remove what this call has stored, and nothing else: the ids are our own."""
     requests = sorted((item.request for item in items), key=lock_order)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onefold.errors import Gone, InvalidInput, JobNotFound, WrongState
-from onefold.model import names
-from onefold.model.identity import parse_id, shard_of
-from onefold.model.job import STATE_WORDS, Duplicates, Enqueued, Job, Page, Suppressed
+from onefold.model import checks
+from onefold.model.ids import parse_id, shard_of
+from onefold.model.job import STATE_WORDS, Duplicates, Enqueued, Job, JobPage, Suppressed
 from onefold.model.lifecycle import Event, State, allows, next_step
-from onefold.model.moment import from_micros, to_micros
+from onefold.model.timestamps import from_micros, to_micros
+from onefold.operations.attempts import Past
 from onefold.operations.endings import Locked, Move, apply, remove
-from onefold.operations.history import Past
-from onefold.operations.keys import Stand, insert_successors, settle
-from onefold.operations.rivals import Replayable, Rivals, rivals
-from onefold.operations.shards import ids_by_shard
+from onefold.operations.replay import Replayable, Rivals, rivals
+from onefold.operations.statement import ids_by_shard
+from onefold.operations.unique_keys import Stand, insert_successors, settle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def get(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Job]]:
     return jobs
 
 
-class Filter(msgspec.Struct, frozen=True):
+class JobFilter(msgspec.Struct, frozen=True):
     """Which jobs are meant. None lets everything through."""
 
     states: tuple[int, ...] | None = None
@@ -57,13 +57,13 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 # What users mean by a word, in what is stored.
-_STATUS: Final[dict[str, Filter]] = {
-    "queued": Filter((0,)),
-    "scheduled": Filter((0,), retrying=False, due=False),
-    "ready": Filter((0,), retrying=False, due=True),
-    "retrying": Filter((0,), retrying=True),
-    "awaiting": Filter((1,), awaiting=True),
-    **{word: Filter((state,)) for state, word in enumerate(STATE_WORDS) if state},
+_STATUS: Final[dict[str, JobFilter]] = {
+    "queued": JobFilter((0,)),
+    "scheduled": JobFilter((0,), retrying=False, due=False),
+    "ready": JobFilter((0,), retrying=False, due=True),
+    "retrying": JobFilter((0,), retrying=True),
+    "awaiting": JobFilter((1,), awaiting=True),
+    **{word: JobFilter((state,)) for state, word in enumerate(STATE_WORDS) if state},
 }
 
 
@@ -80,7 +80,7 @@ def job_filter(
     ended_from: datetime | None = None,
     ended_before: datetime | None = None,
     tag: str | None = None,
-) -> Filter:
+) -> JobFilter:
     """Check a filter. Several words of `status` together must be stored states."""
     words = () if status is None else (status,) if isinstance(status, str) else tuple(status)
     for word in words:
@@ -89,21 +89,21 @@ def job_filter(
     derived = [word for word in words if word not in STATE_WORDS]
     if len(words) > 1 and derived:
         raise InvalidInput("status", f"{derived[0]!r} cannot be combined with other words")
-    meant = _STATUS[words[0]] if words else Filter()
+    meant = _STATUS[words[0]] if words else JobFilter()
     if len(words) > 1:
-        meant = Filter(tuple(STATE_WORDS.index(word) for word in words))
+        meant = JobFilter(tuple(STATE_WORDS.index(word) for word in words))
     return msgspec.structs.replace(
         meant,
-        queue=None if queue is None else names.queue(queue, "queue"),
-        kind=None if kind is None else names.name(kind, "kind"),
-        unique_key=None if unique_key is None else names.key(unique_key, "unique_key"),
-        reason=None if reason is None else names.text(reason, "reason"),
-        error_type=None if error_type is None else names.text(error_type, "error_type"),
+        queue=None if queue is None else checks.queue(queue, "queue"),
+        kind=None if kind is None else checks.name(kind, "kind"),
+        unique_key=None if unique_key is None else checks.key(unique_key, "unique_key"),
+        reason=None if reason is None else checks.text(reason, "reason"),
+        error_type=None if error_type is None else checks.text(error_type, "error_type"),
         created_from=_moment(created_from, "created_from"),
         created_before=_moment(created_before, "created_before"),
         ended_from=_moment(ended_from, "ended_from"),
         ended_before=_moment(ended_before, "ended_before"),
-        tag=None if tag is None else names.key(tag, "tag"),
+        tag=None if tag is None else checks.key(tag, "tag"),
     )
 
 
@@ -114,12 +114,12 @@ def _moment(moment: datetime | None, field: str) -> int | None:
 def find(
     sql: Sql,
     tenant: str,
-    wanted: Filter,
+    wanted: JobFilter,
     *,
     limit: int,
     after: str | None = None,
     newest_first: bool = False,
-) -> Operation[Page]:
+) -> Operation[JobPage]:
     """A page of jobs by id, from the cursor on; ids are time-ordered."""
     if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
         raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
@@ -138,10 +138,10 @@ def find(
         jobs.extend(Job.from_row(row) for row in rows)
     jobs.sort(key=lambda job: job.id, reverse=newest_first)
     page = tuple(jobs[:limit])
-    return Page(page, page[-1].id if len(jobs) > limit else None)
+    return JobPage(page, page[-1].id if len(jobs) > limit else None)
 
 
-def _filter_parameters(wanted: Filter) -> dict[str, Any]:
+def _filter_parameters(wanted: JobFilter) -> dict[str, Any]:
     parameters = msgspec.structs.asdict(wanted)
     states = parameters["states"]
     return {**parameters, "states": None if states is None else list(states)}

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onefold.model.claim import ClaimKey
-from onefold.model.identity import hash12, new_id, shard_of
+from onefold.model.ids import hash12, new_id, shard_of
 from onefold.model.lifecycle import State
-from onefold.operations import claim_steps, why
+from onefold.operations import steps as claim_steps
+from onefold.operations import stored_keys
+from onefold.operations.attempts import forget
 from onefold.operations.endings import remove
-from onefold.operations.history import forget
 from onefold.operations.jobs import RECENT_DUPLICATES, decode_notes
-from onefold.operations.publish import KEY_COLUMNS, SURFACE
-from onefold.operations.shards import ids_by_shard
+from onefold.operations.publish_keys import KEY_COLUMNS, SURFACE
+from onefold.operations.statement import ids_by_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Op
         gone = {row[0] for row in deleted}
         keys = [ClaimKey(*row[1:5]) for row in over if row[5] in gone]
         yield from claim_steps.forget(sql, shard, keys)
-        yield from why.forget(sql, shard, keys)
+        yield from stored_keys.forget(sql, shard, keys)
     if len(rows) < limit:
         return Swept(len(deleted))
     # A full batch that ends at the moment where it began would be read for ever: step over it.
@@ -201,5 +202,5 @@ def _erase_claims(
     steps = 0
     if (key, scope, surface) != (None, None, None):  # else they are among the rows
         steps = yield from claim_steps.forget(sql, shard, parents)
-    yield from why.forget(sql, shard, parents)
+    yield from stored_keys.forget(sql, shard, parents)
     return rows, steps

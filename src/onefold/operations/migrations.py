@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.errors import SchemaTooNew, ShardsDiffer
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
 from onefold.operations.statement import Dialect, in_schema, quoted
 
 if TYPE_CHECKING:

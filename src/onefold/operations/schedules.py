@@ -14,8 +14,7 @@ import msgspec
 
 from onefold.errors import ScheduleNotFound
 from onefold.model.claim import Holding
-from onefold.model.moment import from_micros
-from onefold.model.request import Prepared
+from onefold.model.new_job import Prepared
 from onefold.model.schedule import (
     RETENTION,
     Broken,
@@ -28,13 +27,14 @@ from onefold.model.schedule import (
     shard_of_schedule,
     tick_key,
 )
+from onefold.model.timestamps import from_micros
 from onefold.operations.enqueue import enqueue, policy
-from onefold.operations.publish import INSERT_CLAIM_COLUMNS
+from onefold.operations.publish_keys import INSERT_CLAIM_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onefold.model.schedule import Wish
+    from onefold.model.schedule import ScheduleSettings
     from onefold.operations.statement import Operation, Row, Sql
 
 LIMIT: Final = 100
@@ -148,7 +148,7 @@ def _claim_row(sql: Sql, due: _Due) -> tuple[Any, ...]:
     return (*tick_key(due.schedule, due.tick).place(sql.shards), job_id, *settled, None)
 
 
-def save(sql: Sql, wishes: Sequence[Wish]) -> Operation[list[Schedule]]:
+def save(sql: Sql, wishes: Sequence[ScheduleSettings]) -> Operation[list[Schedule]]:
     """Make schedules, or change them, and answer with what stands now, in order."""
     answers: list[Schedule] = []
     for wish in wishes:

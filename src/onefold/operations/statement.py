@@ -2,6 +2,13 @@
 
 `Sql` knows the statements of one database by the names of their files. How a parameter is written
 (`:name`, `%(name)s`, `$1`) is the business of the driver: `compiled` rewrites the text once.
+
+`run` and `run_async`: the only two functions that know sync from async.
+
+What goes wrong while a generator's wish is carried out is raised where it asked. A procedure may
+have an answer to it; an operation never has, for a failed statement has killed its transaction.
+
+Rows grouped by the shard that their ids name, in the one order in which rows are locked.
 """
 
 from __future__ import annotations
@@ -12,9 +19,15 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import dropwhile
 from types import NoneType
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
+
+from onefold.model.ids import shard_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
 
 T = TypeVar("T")
 
@@ -338,3 +351,61 @@ def compiled(text: str, style: Style) -> tuple[str, tuple[str, ...]]:
         return f"%({name})s" if style == "pyformat" else token
 
     return _TOKEN.sub(rewrite, text), tuple(names)
+
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
+
+
+def run(operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Answered]) -> T:
+    """Drive a generator with a function that does what it asks for: run one statement."""
+    try:
+        asked = next(operation)
+        while True:
+            try:
+                answered = execute(asked)
+            except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
+                asked = operation.throw(error)
+            else:
+                asked = operation.send(answered)
+    except StopIteration as finished:
+        value: T = finished.value
+        return value
+    finally:
+        operation.close()
+
+
+async def run_async(
+    operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Awaitable[Answered]]
+) -> T:
+    """`run`, for a function that must be awaited."""
+    try:
+        asked = next(operation)
+        while True:
+            try:
+                answered = await execute(asked)
+            except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
+                asked = operation.throw(error)
+            else:
+                asked = operation.send(answered)
+    except StopIteration as finished:
+        value: T = finished.value
+        return value
+    finally:
+        operation.close()
+
+
+def by_shard(sql: Sql, items: Iterable[T], id_of: Callable[[T], str]) -> list[tuple[int, list[T]]]:
+    """Group by shard, in shard order, each group sorted by id."""
+    groups: dict[int, list[T]] = {}
+    for item in items:
+        groups.setdefault(shard_of(id_of(item), sql.shards), []).append(item)
+    return [(shard, sorted(groups[shard], key=id_of)) for shard in sorted(groups)]
+
+
+def ids_by_shard(sql: Sql, ids: Iterable[str]) -> list[tuple[int, list[tuple[int, str]]]]:
+    """The rows of each shard, as parameters of a statement that takes (shard, id)."""
+    return [
+        (shard, [(shard, job_id) for job_id in group])
+        for shard, group in by_shard(sql, set(ids), str)
+    ]

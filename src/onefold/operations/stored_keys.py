@@ -1,20 +1,44 @@
-"""Stored keys, for their operator."""
+"""Stored keys, for their operator.
+
+Why was I deduplicated? One look at jobs and at the claims of every surface, shard by shard.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from onefold.model.stored_key import KeyPage, KeyState, StoredKey, cursor
+from onefold.model.claim import ClaimKey
+from onefold.model.ids import shard_of
+from onefold.model.job import STATE_WORDS
+from onefold.model.stored_key import (
+    HeldJob,
+    HolderRow,
+    KeyPage,
+    KeyState,
+    StoredKey,
+    Why,
+    cursor,
+    holder,
+)
+from onefold.operations.jobs import noted
+from onefold.operations.replay import Replayable
+from onefold.operations.statement import ids_by_shard
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onefold.model.job import Duplicates
+    from onefold.model.stored_key import KeyHolder, Question
     from onefold.operations.statement import Operation, Sql
+
 
 HIDDEN: Final = frozenset({"chore", "cron", "step"})
 
 
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
+class KeyFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which keys are meant; None is any."""
 
     tenant: str
@@ -25,7 +49,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(
-    sql: Sql, wanted: Filter, *, after: tuple[str, str, str], limit: int, results: bool
+    sql: Sql, wanted: KeyFilter, *, after: tuple[str, str, str], limit: int, results: bool
 ) -> Operation[KeyPage]:
     """A page of keys, in the order of surface, scope and key: of all shards, merged."""
     found: list[StoredKey] = []
@@ -57,7 +81,7 @@ def find(
     return KeyPage(page, cursor(page[-1].place) if len(found) > limit else None)
 
 
-def _surfaces(sql: Sql, shard: int, wanted: Filter, after: str) -> Operation[list[str]]:
+def _surfaces(sql: Sql, shard: int, wanted: KeyFilter, after: str) -> Operation[list[str]]:
     """Where to look, in order. What belongs to jobs and chores is shown to who asks for it."""
     if wanted.surface is not None:
         return [wanted.surface] if _bytes(wanted.surface) >= _bytes(after) else []
@@ -65,7 +89,7 @@ def _surfaces(sql: Sql, shard: int, wanted: Filter, after: str) -> Operation[lis
     return [surface for (surface,) in rows if surface not in HIDDEN]
 
 
-def _start(wanted: Filter, surface: str, after: tuple[str, str, str]) -> tuple[str, str]:
+def _start(wanted: KeyFilter, surface: str, after: tuple[str, str, str]) -> tuple[str, str]:
     """The place behind which the keys of a surface are wanted."""
     first = (wanted.scope or "", "")
     return max(first, after[1:], key=lambda place: _bytes(*place)) if surface == after[0] else first
@@ -73,3 +97,83 @@ def _start(wanted: Filter, surface: str, after: tuple[str, str, str]) -> tuple[s
 
 def _bytes(*parts: str) -> tuple[bytes, ...]:
     return tuple(part.encode() for part in parts)
+
+
+UNNOTED: Final = frozenset({"chore", "cron", "lock", "publish", "step"})
+"""The surfaces on which nobody is kept away, or whose job has the notes."""
+
+
+class Sought(msgspec.Struct, frozen=True, kw_only=True):
+    """Which key is meant; None is any surface, or any scope."""
+
+    tenant: str
+    key: str
+    surface: str | None = None
+    scope: str | None = None
+
+
+class Note(NamedTuple):
+    """A request that a key has kept away."""
+
+    key: ClaimKey
+    at: int
+    request_id: str | None
+
+
+def note(sql: Sql, notes: Sequence[Note]) -> Operation[None]:
+    """Write down whom keys have kept away. Append-only: touches no row that anybody waits for."""
+    rows = [
+        (note.key.place(sql.shards)[0], note.key.notes, note.at, note.request_id) for note in notes
+    ]
+    columns = ("shard", "job_id", "at", "request_id")
+    yield sql("note_duplicates", columns, sorted(rows, key=itemgetter(0)))
+
+
+def forget(sql: Sql, shard: int, keys: Iterable[ClaimKey]) -> Operation[None]:
+    """Remove what is noted of claims that are gone from a shard."""
+    gone = [(shard, key.notes) for key in keys if key.surface not in UNNOTED]
+    if gone:
+        yield sql("delete_duplicates", ("shard", "id"), gone)
+        yield sql("delete_tallies", ("shard", "id"), gone)
+
+
+def find_why(sql: Sql, sought: Sought, question: Question) -> Operation[Why]:
+    """Everybody who has the key, by surface and scope."""
+    rows: list[tuple[int, HolderRow]] = []
+    for shard in range(sql.shards):
+        found = yield sql(
+            "find_key_holders",
+            shard=shard,
+            tenant=sought.tenant,
+            key=sought.key,
+            surface=sought.surface,
+            scope=sought.scope,
+        )
+        rows += [(shard, HolderRow.from_row(row)) for row in found]
+    jobs = yield from _jobs(sql, sought.tenant, [row.job_id for _, row in rows if row.job_id])
+    holders: list[KeyHolder] = []
+    for shard, row in rows:
+        job = None if row.job_id is None else jobs.get(row.job_id, HeldJob(row.job_id))
+        if row.holds(None if job is None else job.state):
+            suppressed = yield from _suppressed(sql, shard, sought, row)
+            holders.append(holder(row, sought.key, job, suppressed, question))
+    holders.sort(key=lambda one: (one.surface, one.scope))
+    return Why(sought.key, tuple(holders))
+
+
+def _jobs(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, HeldJob]]:
+    """The jobs that keys point to, tombstones included: those still hold theirs."""
+    jobs: dict[str, HeldJob] = {}
+    for _, wanted in ids_by_shard(sql, ids):
+        rows = yield sql("find_replayable", ("shard", "id"), wanted, tenant=tenant)
+        for found in map(Replayable.from_row, rows):
+            jobs[found.id] = HeldJob(found.id, found.kind, found.queue, STATE_WORDS[found.state])
+    return jobs
+
+
+def _suppressed(sql: Sql, shard: int, sought: Sought, row: HolderRow) -> Operation[Duplicates]:
+    """A job's are noted under its id, whichever of its keys has kept them away."""
+    if row.job_id is not None:
+        return (yield from noted(sql, shard_of(row.job_id, sql.shards), row.job_id))
+    key = ClaimKey(sought.tenant, row.surface, row.scope, sought.key)
+    return (yield from noted(sql, shard, key.notes))

@@ -1,4 +1,11 @@
-"""Sends requests and reads answers: one pool of connections for a process, whatever it talks to.
+"""Connections for pushes: a request is written only to a connection that is still open.
+
+Looks names up, and answers with nothing but addresses that may be connected to.
+
+The connector connects to what it is given here and asks nobody again, so a name that means another
+address a moment later changes nothing.
+
+Sends requests and reads answers: one pool of connections for a process, whatever it talks to.
 
 A receiver may be slow, broken or hostile. It is given so long, so many bytes are read of it, and
 nothing that it says makes us talk to somebody else.
@@ -9,31 +16,144 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
+import socket
 import ssl
 import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, partial
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakSet
 
-from onefold.errors.extra import Needs
+from onefold.errors import Needs
+from onefold.push.address import AddressRefused
+from onefold.push.response_policy import EXCERPT_BYTES, PushAnswered, Unanswered, excerpt_of, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp.connector import Connection
+
+    from onefold.push.address import AddressPolicy, Endpoint
+    from onefold.push.response_policy import PushExchange
+
+
+with Needs("onefold[server]"):
+    import aiohttp
+
+
+_used: Final[WeakSet[object]] = WeakSet()
+"""Connections that have carried a request."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """The same, without connections that their server has closed while they were idle.
+
+    A request that was written may have been read, so it is never sent again. A connection is
+    therefore checked before the first byte is written to it. aiohttp discards those whose end the
+    event loop has seen; this also asks the kernel, which may know of an end that the loop has not
+    seen yet.
+    """
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Any],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
+    ) -> Connection:
+        """A connection from the pool that is still open, or a new one."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol not in _used:
+                _used.add(connection.protocol)
+                return connection
+            if not _has_ended(connection):
+                return connection
+            connection.close()
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Whether anything came in while it was idle: its end, or bytes that answer no request."""
+    transport = connection.transport
+    if transport is None or transport.is_closing():
+        return True
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket"), select.POLLIN | select.POLLPRI)
+    return bool(poll.poll(0))
+
+
+with Needs("onefold[server]"):
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+
+Lookup: TypeAlias = Callable[[str], Awaitable[list[str]]]
+"""A name to its addresses, as text."""
+
+THREADS: Final = 32
+"""For names whose servers do not answer: others are looked up meanwhile."""
+
+log: logging.Logger = logging.getLogger("onefold.push")
+
+
+class CheckedResolver(AbstractResolver):
+    """What aiohttp asks for addresses."""
+
+    def __init__(self, policy: AddressPolicy, lookup: Lookup | None = None) -> None:
+        """`lookup` stands in for the machine's own."""
+        self._policy = policy
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="onefold-names")
+        self._lookup = self._ask if lookup is None else lookup
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of a name that may be pushed to; raises `AddressRefused` without any."""
+        del family
+        allowed, refusal = list[ResolveResult](), None
+        for text in await self._lookup(host):
+            address = ip_address(text)
+            try:
+                if not self._policy.allows_host(host):
+                    self._policy.check_address(address)
+            except AddressRefused as error:
+                # The log is the operator's. The sentence is also for whoever asks by a name what
+                # there is in this network, and does not tell the address.
+                log.warning("Nothing is pushed to %s: it has the address %s.", host, text)
+                refusal = error
+            else:
+                allowed.append(_answer(host, str(address), port, version=address.version))
+        if allowed:
+            return allowed
+        raise refusal or OSError(f"{host} has no address")
+
+    async def _ask(self, host: str) -> list[str]:
+        ask = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        return [str(place[0]) for *_, place in found]
+
+    async def close(self) -> None:
+        """Wait for no answer any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _answer(host: str, address: str, port: int, *, version: int) -> ResolveResult:
+    return ResolveResult(
+        hostname=host,
+        host=address,
+        port=port,
+        family=socket.AF_INET if version == 4 else socket.AF_INET6,  # noqa: PLR2004 - IP's own
+        proto=socket.IPPROTO_TCP,
+        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    )
+
 
 with Needs("onefold[server]"):
     import aiohttp
     from yarl import URL
 
-
-from onefold.push.address import AddressRefused
-from onefold.push.connector import Connector
-from onefold.push.reading import EXCERPT_BYTES, Answered, Unanswered, excerpt_of
-from onefold.push.resolver import CheckedResolver
-from onefold.push.trouble import told
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onefold.push.address import AddressPolicy, Endpoint
-    from onefold.push.reading import Exchange
-    from onefold.push.resolver import Lookup
 
 KEPT_ALIVE: Final = 1.5
 """Seconds that a connection waits for its next request. Servers wait longer (2 s and more by
@@ -47,8 +167,6 @@ PATIENCE: Final = 2.0
 URLS: Final = 10_000
 LINE_BYTES: Final = 8_190
 """Of the status line, and of each header."""
-
-log: logging.Logger = logging.getLogger("onefold.push")
 
 
 class Sender:
@@ -82,7 +200,7 @@ class Sender:
 
     async def post(
         self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], *, within: float
-    ) -> Exchange:
+    ) -> PushExchange:
         """One try, within so many seconds from when it has a place among the connections."""
         places = self._places.get(endpoint.url)
         if places is None:
@@ -98,7 +216,7 @@ class Sender:
 
     async def _try(
         self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], within: float
-    ) -> Exchange:
+    ) -> PushExchange:
         began = time.monotonic()
         try:
             url = self._url(endpoint)
@@ -124,7 +242,7 @@ class Sender:
 
     async def _post(
         self, url: URL, body: bytes, headers: Mapping[str, str], began: float
-    ) -> Answered:
+    ) -> PushAnswered:
         async with self._session.post(
             url,
             data=body,
@@ -136,7 +254,7 @@ class Sender:
             # Its word is its status. What becomes of the rest cannot take that back.
             start = await _start_of(response)
             said = tuple(response.headers.items())
-            return Answered(response.status, said, excerpt_of(start), duration)
+            return PushAnswered(response.status, said, excerpt_of(start), duration)
 
     @cached_property
     def _trust(self) -> ssl.SSLContext:

@@ -4,7 +4,6 @@
 mounted in your application.
 """
 
-from onefold.server.app import ServerApp, create_app
-from onefold.server.settings import ServerSettings
+from onefold.server.app import ServerApp, ServerSettings, create_app
 
 __all__ = ["ServerApp", "ServerSettings", "create_app"]

@@ -1,40 +1,158 @@
-"""`create_app`: the server as one ASGI application, to be run by itself or mounted in another."""
+"""What all requests to a server share.
+
+What a server may be told.
+
+Every route of the server, the busiest first: routing tries them in this order.
+
+`create_app`: the server as one ASGI application, to be run by itself or mounted in another.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from onefold.errors.extra import Needs
+import msgspec
 
-with Needs("onefold[server]"):
-    from starlette.routing import Route as Path
-    from starlette.routing import Router
-
-
+from onefold.errors import InvalidInput, Needs
 from onefold.server import problems
-from onefold.server.about import about_routes
+from onefold.server.asgi_io import problem_response, request_id_of, send_response
 from onefold.server.auth import Authority
-from onefold.server.dispatch import PathApp
-from onefold.server.incoming import request_id_of
-from onefold.server.log import AccessLog, Known
+from onefold.server.deadlines import Deadlines
+from onefold.server.dispatch import AccessLog, AccessRecord, PathApp
+from onefold.server.drain import draining_at_signals
+from onefold.server.events import Feed
 from onefold.server.metrics import HttpMetrics
-from onefold.server.outgoing import problem_response, send_response
-from onefold.server.settings import ServerSettings
-from onefold.server.state import Server
-from onefold.server.stopping import draining_at_signals
-from onefold.server.table import ROUTES
+from onefold.server.queue_cache import QueueCache
+from onefold.server.routes import (
+    claims,
+    dead,
+    deliveries,
+    events,
+    jobs,
+    keys,
+    publish,
+    queues,
+    schedules,
+    steps,
+)
+from onefold.server.routes import claims as locks
+from onefold.server.routes import publish as batch
+from onefold.server.routes.meta import about_routes
+from onefold.server.unread_responses import Unread
 from onefold.server.wire import headers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from onefold.app import Onefold
-    from onefold.server.incoming import Receive, Scope, Send
-    from onefold.server.route import Route
+    from onefold.app import Onefold, Tenant
+    from onefold.calls.procedure import Conductor
+    from onefold.push.push_worker import PushWorker
+    from onefold.server.asgi_io import Receive, Scope, Send
+    from onefold.server.request_context import Route
+
+
+class Server:
+    """One process's part of the server."""
+
+    def __init__(self, onefold: Onefold, settings: ServerSettings) -> None:
+        """Nothing runs yet."""
+        self.onefold: Onefold = onefold
+        self.settings: ServerSettings = settings
+        self.queues: QueueCache = QueueCache(onefold)
+        self.deadlines: Deadlines = Deadlines()
+        self.unread: Unread = Unread(self.deadlines, settings.request_timeout.total_seconds())
+        """What clients of HTTP/2 are still to read."""
+        self.feed: Feed = Feed(onefold.hooks)
+        """What happens here, for those who listen."""
+        self.courier: PushWorker | None = None
+        """Who pushes jobs here; None before the start, or where others do."""
+        self.draining: bool = False
+        """True once no new work is wanted."""
+        self._tenants: dict[str, Tenant] = {"": onefold}
+
+    @property
+    def conductor(self) -> Conductor:
+        """For procedures of our own."""
+        return self.onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+    def drain(self) -> None:
+        """No new work; streams end."""
+        self.draining = True
+        self.feed.close()
+
+    def calls_of(self, tenant: str) -> Tenant:
+        """The calls of one tenant; made once."""
+        calls = self._tenants.get(tenant)
+        if calls is None:
+            calls = self._tenants[tenant] = self.onefold.tenant(tenant)
+        return calls
+
+    def changed(self, tenant: str, queue: str) -> None:
+        """A queue has other settings now: who pushes is told at once."""
+        self.queues.forget(tenant, queue)
+        if self.courier is not None:
+            self.courier.changed()
+
+
+MEBIBYTE: Final = 1024 * 1024
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of a server, and what it may do."""
+
+    max_body: int = 4 * MEBIBYTE
+    """Bytes of a request's body."""
+    request_timeout: timedelta = timedelta(seconds=30)
+    """How long a request may take from its first byte to its answer."""
+    body_timeout: timedelta = timedelta(seconds=15)
+    """How long a client may take to send a body: a slow one must not hold a place."""
+    grace: timedelta = timedelta(seconds=30)
+    """How long a stop may take."""
+    anonymous: bool = False
+    """Whether a caller without a key is let in while no key exists. Only for loopback."""
+    push: bool = True
+    """Whether this process pushes jobs, and rescues, prunes and ticks."""
+    push_concurrency: int = 200
+    """Pushes at once, in this process."""
+    push_allow: tuple[str, ...] = ()
+    """Networks and hosts that jobs may be pushed to though they are private: `10.0.0.0/8`."""
+    access_log: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for name in ("max_body", "push_concurrency"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(name, f"must be at least 1, got {getattr(self, name)!r}")
+        for name in ("request_timeout", "body_timeout", "grace"):
+            if getattr(self, name) <= timedelta(0):
+                raise InvalidInput(name, f"must be longer than 0, got {getattr(self, name)}")
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *publish.ROUTES,
+    *deliveries.ROUTES,
+    *jobs.ROUTES,
+    *batch.BATCH_ROUTES,
+    *claims.ROUTES,
+    *locks.LOCK_ROUTES,
+    *steps.ROUTES,
+    *queues.ROUTES,
+    *dead.ROUTES,
+    *schedules.ROUTES,
+    *events.ROUTES,
+    *keys.ROUTES,
+)
+
+
+with Needs("onefold[server]"):
+    from starlette.routing import Route as Path
+    from starlette.routing import Router
+
 
 NOWHERE: Final = "-"
 """The route of what has none, in the counters: paths are the callers' words, and without end."""
@@ -93,14 +211,16 @@ class ServerApp:
                 # First in, last out: what is still to be noted is written down when all has ended.
                 stack.push_async_callback(server.onefold.aclose)
             if server.settings.push:
-                from onefold.push.courier import Courier, PushSettings
+                from onefold.push.push_worker import PushSettings, PushWorker
 
                 settings = PushSettings(
                     concurrency=server.settings.push_concurrency,
                     grace=server.settings.grace,
                     allow=server.settings.push_allow,
                 )
-                server.courier = await stack.enter_async_context(Courier(server.onefold, settings))
+                server.courier = await stack.enter_async_context(
+                    PushWorker(server.onefold, settings)
+                )
             stack.enter_context(draining_at_signals(server.drain))
             try:
                 yield
@@ -114,7 +234,7 @@ class ServerApp:
         if scope["type"] != "http":
             return
         started = time.perf_counter()
-        known = Known(request_id_of(headers_of(scope["headers"])))
+        known = AccessRecord(request_id_of(headers_of(scope["headers"])))
         path = scope["path"]
         refused = problems.not_found(path[:200])
         response = problem_response(refused.problem, instance=path, request_id=known.request_id)

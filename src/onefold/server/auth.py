@@ -1,4 +1,6 @@
-"""Who asks, and what they may.
+"""Names and addresses that only this machine can reach.
+
+Who asks, and what they may.
 
 1. A caller shows an API key: `Authorization: Bearer of_…`. Whatever is wrong with it, the answer is
    the same. Every request asks the database, so that a revoked key is refused at once.
@@ -10,6 +12,8 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -18,17 +22,36 @@ import msgspec
 from onefold.calls.procedure import once_through
 from onefold.model.api_key import SCOPES, proven, read_text
 from onefold.operations import api_keys
-from onefold.server.loopback import is_loopback
 from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, BadBody
-from onefold.surfaces.http.problem import Refused, make
+from onefold.web.problems import Refused, make
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onefold.app import Onefold
     from onefold.model.api_key import ApiKey
-    from onefold.server.asking import Asking
-    from onefold.server.incoming import Scope
+    from onefold.server.asgi_io import Scope
+    from onefold.server.request_context import RequestContext
+
+
+@lru_cache(maxsize=256)
+def is_loopback(host: str) -> bool:
+    """Whether a host, as a URL or a bind has it, is this machine and nobody else's way to it.
+
+    Only what is written in the one usual way: a name that happens to resolve to 127.0.0.1 is how
+    another site's page gets here.
+    """
+    name = host.removeprefix("[").removesuffix("]").removesuffix(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
 
 READS: Final = frozenset({"GET", "HEAD"})
 FORWARDED: Final = (
@@ -118,7 +141,7 @@ class Authority:
         return _caller_of(admission.key)
 
 
-async def still_counts(asking: Asking) -> bool:
+async def still_counts(asking: RequestContext) -> bool:
     """Whether who was let in would be let in now: for answers that go on. Nothing is charged."""
     if asking.principal == ANONYMOUS.principal:
         return not await asking.onefold.ahas_api_keys()

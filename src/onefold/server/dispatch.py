@@ -1,4 +1,6 @@
-"""From a request to its answer: who asks, what for, the endpoint, and every failure as a problem.
+"""The access log: one line for each request, with its id, and the counters of the same.
+
+From a request to its answer: who asks, what for, the endpoint, and every failure as a problem.
 
 One path has one `PathApp`, which knows the methods of that path.
 """
@@ -12,35 +14,88 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onefold.errors import DatabaseError
 from onefold.server import problems, wire
-from onefold.server.asking import Asking, Said
-from onefold.server.incoming import (
+from onefold.server.asgi_io import (
     Disconnected,
+    Response,
     as_request,
     check_media_type,
     path_values,
+    problem_response,
     query_of,
     read_body,
     request_id_of,
+    response_to,
+    send_response,
+    send_stream,
 )
 from onefold.server.keyed import run_keyed
-from onefold.server.log import Known
-from onefold.server.outgoing import Response, problem_response, response_to, send_response
 from onefold.server.problems import BadBody
-from onefold.server.streaming import send_stream
-from onefold.server.unread import NotRead
-from onefold.surfaces.http.key import KeyRules, read_key
-from onefold.surfaces.http.problem import Refused, incomplete, not_configured
+from onefold.server.request_context import Reply, RequestContext
+from onefold.server.unread_responses import NotRead
+from onefold.web.idempotency.key import KeyRules, read_key
+from onefold.web.problems import Refused, incomplete, not_configured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onefold.server.app import Server
+    from onefold.server.asgi_io import Receive, Scope, Send
     from onefold.server.auth import Authority
     from onefold.server.deadlines import Deadline
-    from onefold.server.incoming import Receive, Scope, Send
-    from onefold.server.log import AccessLog
-    from onefold.server.route import Route
-    from onefold.server.state import Server
-    from onefold.surfaces.http.problem import Problem
+    from onefold.server.metrics import HttpMetrics
+    from onefold.server.request_context import Route
+    from onefold.web.problems import Problem
+
+
+access: logging.Logger = logging.getLogger("onefold.access")
+
+
+class AccessRecord:
+    """What is known of a request, as far as it came."""
+
+    __slots__ = ("is_coming", "principal", "request_id")
+
+    def __init__(self, request_id: str) -> None:
+        """Nobody in particular has asked yet."""
+        self.request_id: str = request_id
+        self.principal: str = "-"
+        self.is_coming: bool = False
+        """Whether we wait for its client, who may be slow, and not for what is ours."""
+
+
+class AccessLog:
+    """Notes every request. Never a query, a key or a body: they may be secrets."""
+
+    def __init__(self, metrics: HttpMetrics | None, *, wanted: bool) -> None:
+        """`wanted` says whether lines are written; counters always move."""
+        self._metrics = metrics
+        self._wanted = wanted
+
+    def note(
+        self, scope: Scope, template: str, status: int, *, started: float, known: AccessRecord
+    ) -> None:
+        """A request has been answered; 499 is one whose client has gone."""
+        seconds = time.perf_counter() - started
+        if self._metrics is not None:
+            self._metrics.note(scope["method"], template, status, seconds)
+        if self._wanted and access.isEnabledFor(logging.INFO):
+            client = scope.get("client")
+            access.info(
+                "%s %s %s %d %.1f ms %s %s",
+                "-" if client is None else client[0],
+                scope["method"],
+                _shown(scope["path"]),
+                status,
+                seconds * 1000,
+                known.principal,
+                known.request_id,
+            )
+
+
+def _shown(path: str) -> str:
+    """A path on one line, whatever a caller has put into it, and a server has decoded."""
+    return path if path.isascii() and path.isprintable() else ascii(path)[1:-1]
+
 
 KEY: Final = "idempotency-key"
 GONE_AWAY: Final = 499
@@ -73,13 +128,13 @@ class PathApp:
         """ASGI."""
         started = time.perf_counter()
         headers = wire.headers_of(scope["headers"])
-        known = Known(request_id_of(headers))
+        known = AccessRecord(request_id_of(headers))
         status = GONE_AWAY
         send = self._server.unread.paced(scope, send)
         try:
             answer = await self._answer(scope, receive, headers, known)
             status = answer.status
-            if isinstance(answer, Said):
+            if isinstance(answer, Reply):
                 await send_stream(receive, send, answer, request_id=known.request_id)
             else:
                 head = scope["method"] == "HEAD"
@@ -93,8 +148,8 @@ class PathApp:
         self._access.note(scope, self.template, status, started=started, known=known)
 
     async def _answer(
-        self, scope: Scope, receive: Receive, headers: Mapping[str, str], known: Known
-    ) -> Response | Said:
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], known: AccessRecord
+    ) -> Response | Reply:
         """What to send: every failure is a problem by now."""
         deadline = self._server.deadlines.within(self._limit)
         try:
@@ -116,7 +171,7 @@ class PathApp:
             more=self._more(problem.status),
         )
 
-    def _late(self, deadline: Deadline, known: Known, late: Exception) -> Exception:
+    def _late(self, deadline: Deadline, known: AccessRecord, late: Exception) -> Exception:
         if not deadline.is_over:
             return late  # somebody else's, and our fault
         return problems.arrived_too_slowly() if known.is_coming else problems.took_too_long()
@@ -134,9 +189,9 @@ class PathApp:
         scope: Scope,
         receive: Receive,
         headers: Mapping[str, str],
-        known: Known,
+        known: AccessRecord,
         deadline: Deadline,
-    ) -> Response | Said:
+    ) -> Response | Reply:
         route = self._routes.get(scope["method"])
         if route is None:
             if scope["method"] == "OPTIONS":
@@ -149,7 +204,7 @@ class PathApp:
         text = await self._body_of(route, receive, headers)
         known.is_coming = False
         deadline.put_off(self._limit)
-        asking = Asking(
+        asking = RequestContext(
             server=self._server,
             tenant=caller.tenant,
             principal=caller.principal,
@@ -195,7 +250,7 @@ def _key_of(scope: Scope, headers: Mapping[str, str]) -> str | None:
     return None
 
 
-async def _respond(route: Route, asking: Asking) -> Response:
+async def _respond(route: Route, asking: RequestContext) -> Response:
     return response_to(await route.endpoint(asking))
 
 
@@ -211,7 +266,7 @@ def _decoded(route: Route, text: bytes) -> Any:
     return wire.decode(text, route.body)
 
 
-def _broken_off(scope: Scope, known: Known) -> Response:
+def _broken_off(scope: Scope, known: AccessRecord) -> Response:
     return problem_response(incomplete(), instance=_instance(scope), request_id=known.request_id)
 
 

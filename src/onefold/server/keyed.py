@@ -22,12 +22,12 @@ from onefold.claims import Mismatch, Replay, Unknown, Won
 from onefold.errors import Busy, OnefoldError
 from onefold.model.claim import ClaimKey, want
 from onefold.operations import claims
-from onefold.server.asking import FENCE
-from onefold.server.outgoing import Response
-from onefold.surfaces.http import problem
-from onefold.surfaces.http.answer import Answer, Kept, UnreadableAnswer, from_stored, to_stored
-from onefold.surfaces.http.problem import Refused
-from onefold.surfaces.http.replay import replay
+from onefold.server.asgi_io import Response
+from onefold.server.request_context import FENCE
+from onefold.web import problems
+from onefold.web.http import HttpResponse, Kept, UnreadableAnswer, from_stored, to_stored
+from onefold.web.idempotency.stored_response import replay
+from onefold.web.problems import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from onefold.calls.procedure import Conductor
     from onefold.claims import Claim
-    from onefold.model.claim import Answer as Claimed
-    from onefold.server.asking import Asking
-    from onefold.surfaces.http.request import Request
+    from onefold.model.claim import ClaimAnswer as Claimed
+    from onefold.server.request_context import RequestContext
+    from onefold.web.http import HttpRequest
 
 T = TypeVar("T")
 
@@ -56,8 +56,8 @@ _going_on: Final[set[asyncio.Task[Any]]] = set()
 
 
 async def run_keyed(
-    asking: Asking,
-    request: Request,
+    asking: RequestContext,
+    request: HttpRequest,
     body: bytes,
     endpoint: Callable[[], Awaitable[Response]],
 ) -> Response:
@@ -81,17 +81,17 @@ async def run_keyed(
         case Replay():
             return _again(answer, request)
         case Busy():
-            raise Refused(problem.in_progress(min(answer.retry_after, RETRY)))
+            raise Refused(problems.in_progress(min(answer.retry_after, RETRY)))
         case Mismatch():
-            raise Refused(problem.key_reused())
+            raise Refused(problems.key_reused())
         case Unknown():
-            raise Refused(problem.outcome_unknown())
+            raise Refused(problems.outcome_unknown())
         case _:
             raise AssertionError(answer)
 
 
 async def _first(
-    asking: Asking, claim: Claim, endpoint: Callable[[], Awaitable[Response]]
+    asking: RequestContext, claim: Claim, endpoint: Callable[[], Awaitable[Response]]
 ) -> Response:
     conductor = asking.server.conductor
     try:
@@ -105,7 +105,7 @@ async def _first(
     if response.status >= _REFUSED:
         await _to_its_end(_released(conductor, claim))
         return response
-    stored = Answer(response.status, response.headers, response.body)
+    stored = HttpResponse(response.status, response.headers, response.body)
     word = claims.Settlement(claim, to_stored(stored, Kept()))
     await _to_its_end(conductor.arun(once_through(lambda sql: claims.settle(sql, [word]))))
     return response
@@ -159,18 +159,18 @@ def _ended(task: asyncio.Task[Any]) -> None:
         task.exception()  # Or it would be complained of that nobody has looked.
 
 
-def _again(answer: Replay, request: Request) -> Response:
+def _again(answer: Replay, request: HttpRequest) -> Response:
     try:
         stored = from_stored(answer.result)
     except UnreadableAnswer as error:
         log.error("The stored answer of a key cannot be read: %s", error)  # noqa: TRY400
-        raise Refused(problem.outcome_unknown()) from None
+        raise Refused(problems.outcome_unknown()) from None
     again = replay(stored, request=request)
     headers = tuple(header for header in again.headers if header[0].lower() != "content-length")
     return Response(again.status, headers, again.body)
 
 
-def _fingerprint(request: Request, body: bytes) -> str:
+def _fingerprint(request: HttpRequest, body: bytes) -> str:
     # The fence says which delivery is spoken for: it is part of what is said.
     fences = [value for name, value in request.headers if name.lower() == FENCE]
     parts = (request.method, request.path, request.query, *fences)

@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onefold.errors import OnefoldError, UsageError
-from onefold.errors.extra import Needs
-from onefold.model.served_queue import without_tenant
-from onefold.server.asking import Said
+from onefold.errors import Needs, OnefoldError, UsageError
+from onefold.model.queue import without_tenant
 from onefold.server.auth import refuse_tenants
+from onefold.server.request_context import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from onefold.app import Onefold
     from onefold.model.queue import QueueSettings
-    from onefold.server.asking import Asking
+    from onefold.server.request_context import RequestContext
 
 METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 """Any word may stand in the place of a method: others are counted as one."""
@@ -97,7 +96,7 @@ class HttpMetrics:
             self._known[method, route, status] = series
         series.observe(seconds)
 
-    async def endpoint(self, asking: Asking) -> Said:
+    async def endpoint(self, asking: RequestContext) -> Reply:
         """The text that Prometheus reads: it tells of everybody's queues, so no tenant may."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -105,10 +104,10 @@ class HttpMetrics:
         scrape = _Scrape(self._read, await _queues(asking))
         # Thousands of series take a tenth of a second and more: other requests go on meanwhile.
         body = await asyncio.to_thread(generate_latest, scrape)
-        return Said(200, body, (("content-type", CONTENT_TYPE_LATEST),))
+        return Reply(200, body, (("content-type", CONTENT_TYPE_LATEST),))
 
 
-async def _queues(asking: Asking) -> list[QueueSettings]:
+async def _queues(asking: RequestContext) -> list[QueueSettings]:
     """What is in the queues now; nothing where the database does not say."""
     try:
         async with asyncio.timeout(PATIENCE):

@@ -31,14 +31,14 @@ from onefold.errors import (
     UsageError,
     WrongState,
 )
-from onefold.surfaces.http.problem import (
+from onefold.web.problems import (
     KEY_REUSED,
     LEASE_LOST,
     OUTCOME_UNKNOWN,
     TOO_LARGE,
     UNAVAILABLE,
-    Kind,
     Problem,
+    ProblemKind,
     Refused,
     make,
 )
@@ -46,29 +46,29 @@ from onefold.surfaces.http.problem import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MALFORMED: Final = Kind("malformed_body", 400, "Body cannot be read")
-INVALID: Final = Kind("invalid_input", 400, "Invalid input")
-UNAUTHENTICATED: Final = Kind("unauthenticated", 401, "No valid API key")
-FORBIDDEN: Final = Kind("forbidden", 403, "Not allowed")
-NOT_FOUND: Final = Kind("not_found", 404, "Nothing there")
-QUEUE_NOT_FOUND: Final = Kind("queue_not_found", 404, "No such queue")
-JOB_NOT_FOUND: Final = Kind("job_not_found", 404, "No such job")
-SCHEDULE_NOT_FOUND: Final = Kind("schedule_not_found", 404, "No such schedule")
-METHOD_NOT_ALLOWED: Final = Kind("method_not_allowed", 405, "Method not allowed")
-TIMED_OUT: Final = Kind("timed_out", 408, "Request took too long to arrive")
-ALREADY_ENQUEUED: Final = Kind("already_enqueued", 409, "Already enqueued")
-QUEUE_NOT_EMPTY: Final = Kind("queue_not_empty", 409, "Queue has jobs")
-WRONG_STATE: Final = Kind("wrong_state", 409, "Not possible in this state")
-BUSY: Final = Kind("busy", 409, "Held by another")
-STEP_FAILED: Final = Kind("step_failed", 409, "Step failed before")
-GONE: Final = Kind("gone", 410, "No longer kept")
-UNSUPPORTED_MEDIA: Final = Kind("unsupported_media_type", 415, "Unsupported media type")
-RATE_LIMITED: Final = Kind("rate_limited", 429, "Too many requests")
-INTERNAL: Final = Kind("internal", 500, "Internal error")
-NOT_INSTALLED: Final = Kind("not_installed", 501, "Not installed")
-TOOK_TOO_LONG: Final = Kind("took_too_long", 503, "Took too long")
+MALFORMED: Final = ProblemKind("malformed_body", 400, "Body cannot be read")
+INVALID: Final = ProblemKind("invalid_input", 400, "Invalid input")
+UNAUTHENTICATED: Final = ProblemKind("unauthenticated", 401, "No valid API key")
+FORBIDDEN: Final = ProblemKind("forbidden", 403, "Not allowed")
+NOT_FOUND: Final = ProblemKind("not_found", 404, "Nothing there")
+QUEUE_NOT_FOUND: Final = ProblemKind("queue_not_found", 404, "No such queue")
+JOB_NOT_FOUND: Final = ProblemKind("job_not_found", 404, "No such job")
+SCHEDULE_NOT_FOUND: Final = ProblemKind("schedule_not_found", 404, "No such schedule")
+METHOD_NOT_ALLOWED: Final = ProblemKind("method_not_allowed", 405, "Method not allowed")
+TIMED_OUT: Final = ProblemKind("timed_out", 408, "Request took too long to arrive")
+ALREADY_ENQUEUED: Final = ProblemKind("already_enqueued", 409, "Already enqueued")
+QUEUE_NOT_EMPTY: Final = ProblemKind("queue_not_empty", 409, "Queue has jobs")
+WRONG_STATE: Final = ProblemKind("wrong_state", 409, "Not possible in this state")
+BUSY: Final = ProblemKind("busy", 409, "Held by another")
+STEP_FAILED: Final = ProblemKind("step_failed", 409, "Step failed before")
+GONE: Final = ProblemKind("gone", 410, "No longer kept")
+UNSUPPORTED_MEDIA: Final = ProblemKind("unsupported_media_type", 415, "Unsupported media type")
+RATE_LIMITED: Final = ProblemKind("rate_limited", 429, "Too many requests")
+INTERNAL: Final = ProblemKind("internal", 500, "Internal error")
+NOT_INSTALLED: Final = ProblemKind("not_installed", 501, "Not installed")
+TOOK_TOO_LONG: Final = ProblemKind("took_too_long", 503, "Took too long")
 
-KINDS: Final[tuple[Kind, ...]] = (
+KINDS: Final[tuple[ProblemKind, ...]] = (
     MALFORMED, INVALID, UNAUTHENTICATED, FORBIDDEN, NOT_FOUND, QUEUE_NOT_FOUND, JOB_NOT_FOUND,
     SCHEDULE_NOT_FOUND, METHOD_NOT_ALLOWED, TIMED_OUT, ALREADY_ENQUEUED, QUEUE_NOT_EMPTY,
     WRONG_STATE, BUSY, STEP_FAILED, GONE, UNSUPPORTED_MEDIA, RATE_LIMITED, INTERNAL, NOT_INSTALLED,
@@ -177,7 +177,7 @@ def camel(field: str) -> str:
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def _plainly(kind: Kind) -> Callable[[Any], Problem]:
+def _plainly(kind: ProblemKind) -> Callable[[Any], Problem]:
     return lambda error: make(kind, str(error), extra=_evidence(error))
 
 

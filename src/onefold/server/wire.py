@@ -1,6 +1,10 @@
 """The wire: JSON in camelCase, seconds, ISO times; strict about what comes in.
 
 A body is refused before anything is stored, and the refusal names the place.
+
+Durations on the wire: seconds, as a number.
+
+Values that bodies and queries have in common, with their bounds.
 """
 
 from __future__ import annotations
@@ -9,10 +13,14 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
+from onefold.errors import InvalidInput
+from onefold.model.new_job import ATTEMPTS, PRIORITIES
+from onefold.model.timestamps import span
 from onefold.server.problems import BadBody
 
 if TYPE_CHECKING:
@@ -182,3 +190,28 @@ def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
         said = value.decode("latin-1")
         headers[text] = f"{headers[text]}, {said}" if text in headers else said
     return headers
+
+
+def duration(seconds: float, field: str, *, least: timedelta = timedelta(0)) -> timedelta:
+    """So many seconds; refused by the name of the field where they are none."""
+    try:
+        length = timedelta(seconds=seconds)
+    except (OverflowError, ValueError) as error:
+        raise InvalidInput(field, f"must be a number of seconds, got {seconds!r}") from error
+    span(length, field, least=least)
+    return length
+
+
+def optional_duration(seconds: float | None, field: str) -> timedelta | None:
+    """The same, where it may be left out."""
+    return None if seconds is None else duration(seconds, field)
+
+
+Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
+"""ISO 8601 with a time zone."""
+Attempts: TypeAlias = Annotated[int, Meta(ge=ATTEMPTS[0], le=ATTEMPTS[-1])]
+Priority: TypeAlias = Annotated[int, Meta(ge=PRIORITIES[0], le=PRIORITIES[-1])]
+Yes: TypeAlias = Annotated[bool, Meta(extra_json_schema={"const": True})]
+"""True, always. An answer has it because SimpleQ's SDK reads it."""
+Fence: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from onefold.errors.extra import Needs
+from onefold.errors import Needs
 
 with Needs("onefold[opentelemetry]"):
     from opentelemetry import propagate, trace
@@ -31,7 +31,7 @@ from onefold.errors import (
     OutcomeUnknown,
     UsageError,
 )
-from onefold.model.options import read_options
+from onefold.model.job_options import read_options
 from onefold.model.outcome import Bury, Cancel, Defer, Outcome, Retry
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from onefold.errors.extra import Needs
+from onefold.errors import Needs
 
 with Needs("onefold[prometheus]"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
@@ -28,16 +28,14 @@ from onefold.model.event import (
     JobStarted,
     LeasesExpired,
     Redelivered,
-    WriteFenced,
-)
-from onefold.model.served_queue import without_tenant
-from onefold.model.webhook_event import (
     WebhookAlarm,
     WebhookDuplicate,
     WebhookEvent,
     WebhookReceived,
     WebhookRejected,
+    WriteFenced,
 )
+from onefold.model.queue import without_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

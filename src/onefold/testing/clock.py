@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from onefold.errors import InvalidInput
-from onefold.model.moment import span, to_micros
+from onefold.model.timestamps import span, to_micros
 
 # Far from the present: code that asks another clock is found out.
 START: Final = datetime(2040, 1, 1, tzinfo=UTC)

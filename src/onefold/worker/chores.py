@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onefold.errors import OnefoldError
 from onefold.model.event import LeasesExpired
-from onefold.model.moment import span
+from onefold.model.timestamps import span
 from onefold.operations import maintenance
 
 if TYPE_CHECKING:

@@ -16,20 +16,19 @@ import msgspec
 from onefold.effects.run import Run
 from onefold.errors import InvalidInput
 from onefold.model.event import JobStarted, Redelivered
-from onefold.model.moment import MICROSECOND
-from onefold.worker import verdict
-from onefold.worker.child import Order
-from onefold.worker.handler import call, meaning, running, said
-from onefold.worker.lines import job_fields, job_log
-from onefold.worker.processes import Processes
+from onefold.model.timestamps import MICROSECOND
+from onefold.worker import delivery_outcome
+from onefold.worker.delivery_outcome import DeliveryOutcome, Parked
+from onefold.worker.handlers import call, meaning, running, said
+from onefold.worker.job_log import job_fields, job_log
+from onefold.worker.processes import ChildTask, Processes
 from onefold.worker.threads import Threads
-from onefold.worker.verdict import Parked, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onefold.calls.procedure import Conductor
-    from onefold.worker.held import Held
+    from onefold.worker.producer import HeldDelivery
     from onefold.worker.settings import WorkerSettings
 
 
@@ -37,7 +36,7 @@ class Executor:
     """Starts what it is given and tells `ended` when it is over: always in the event loop."""
 
     def __init__(
-        self, conductor: Conductor, settings: WorkerSettings, ended: Callable[[Held], None]
+        self, conductor: Conductor, settings: WorkerSettings, ended: Callable[[HeldDelivery], None]
     ) -> None:
         """Made in the event loop that it will run in."""
         self._conductor = conductor
@@ -49,9 +48,9 @@ class Executor:
         self._context: Context = copy_context()
         self._threads = Threads("onefold-handler", settings.concurrency)
         self._processes = Processes(self._loop, conductor.hooks)
-        self._done: deque[tuple[Held, Verdict | None]] = deque()
+        self._done: deque[tuple[HeldDelivery, DeliveryOutcome | None]] = deque()
 
-    def start(self, held: Held) -> None:
+    def start(self, held: HeldDelivery) -> None:
         """Begin; what keeps it from beginning is the end of this delivery, and of no other."""
         held.started = time.monotonic()
         if job_log.isEnabledFor(logging.DEBUG):
@@ -63,16 +62,16 @@ class Executor:
         try:
             self._begin(held)
         except Exception as error:  # noqa: BLE001 - a payload may run code of its types
-            self._over(held, verdict.on_error(error))
+            self._over(held, delivery_outcome.on_error(error))
 
-    def _begin(self, held: Held) -> None:
+    def _begin(self, held: HeldDelivery) -> None:
         timeout = _timeout(held)
         if held.declared.wants_run:
             held.run = self._run(held, timeout)
         try:
             args, kwargs = held.declared.bind(held.job, held.run)
         except InvalidInput as error:
-            self._over(held, verdict.on_bad_payload(error))
+            self._over(held, delivery_outcome.on_bad_payload(error))
             return
         if self._hooks.wanted:
             self._tell_started(held)
@@ -85,12 +84,12 @@ class Executor:
             self._start_thread(held, args, kwargs)
         self._set_alarm(held)
 
-    def _set_alarm(self, held: Held) -> None:
+    def _set_alarm(self, held: HeldDelivery) -> None:
         if (timeout := _timeout(held)) is not None:
             alarm = self._loop.call_later(timeout.total_seconds(), self._time_out, held, timeout)
             held.alarm = alarm
 
-    def _run(self, held: Held, timeout: timedelta | None) -> Run:
+    def _run(self, held: HeldDelivery, timeout: timedelta | None) -> Run:
         return Run(
             self._conductor,
             held.job,
@@ -99,7 +98,7 @@ class Executor:
             deadline=None if timeout is None else _from_now(timeout),
         )
 
-    def _tell_started(self, held: Held) -> None:
+    def _tell_started(self, held: HeldDelivery) -> None:
         job = held.job
         due = max(job.run_at_micros, job.created_at_micros)
         waited = max(0, job.read_at_micros - due) * MICROSECOND
@@ -107,20 +106,24 @@ class Executor:
         if job.attempt > 1:
             self._hooks.tell(Redelivered(job))
 
-    def _start_task(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _start_task(
+        self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         work = self._attend(held, args, kwargs)
         task = self._loop.create_task(work, context=self._context.copy())
         # Whoever holds the delivery holds the task, too: the loop alone would forget it.
         held.stop = task.cancel
         task.add_done_callback(partial(self._attended, held))
 
-    def _attended(self, held: Held, task: asyncio.Task[None]) -> None:
+    def _attended(self, held: HeldDelivery, task: asyncio.Task[None]) -> None:
         """However its task has ended: a lease would be kept for ever, and a place."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if not held.is_over and error is not None:
             self._over(held, self._stopped(held, error))
 
-    async def _attend(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    async def _attend(
+        self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         declared = held.declared
         value: Any = None
         running.set(held.job)
@@ -131,14 +134,16 @@ class Executor:
         except asyncio.CancelledError as error:
             self._over(held, self._stopped(held, error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is the handler's
-            self._over(held, verdict.on_error(error))
+            self._over(held, delivery_outcome.on_error(error))
         else:
-            if isinstance(value, Verdict | Parked):
-                self._over(held, verdict.on_own_word(value))
+            if isinstance(value, DeliveryOutcome | Parked):
+                self._over(held, delivery_outcome.on_own_word(value))
             else:
-                self._over(held, verdict.on_value(declared, held.job, value))
+                self._over(held, delivery_outcome.on_value(declared, held.job, value))
 
-    def _start_thread(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _start_thread(
+        self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         def work() -> None:
             # Not written down here: the loop may have given this thread up, and said so.
             self._done.append((held, self._call(held, args, kwargs)))
@@ -148,16 +153,18 @@ class Executor:
         errand = self._threads.submit(work, self._context.copy())
         held.stop = errand.interrupt
 
-    def _call(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verdict | None:
+    def _call(
+        self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> DeliveryOutcome | None:
         """The handler, in a thread."""
         try:
             return call(held.declared, held.job, self._hooks, args, kwargs)
         except BaseException as error:  # noqa: BLE001 - in a thread, there is nobody else to catch it
             return self._stopped(held, error)
 
-    def _start_process(self, held: Held) -> None:
+    def _start_process(self, held: HeldDelivery) -> None:
         function = held.declared.function
-        order = Order(
+        order = ChildTask(
             function.__module__,
             function.__qualname__,
             msgspec.structs.astuple(held.job),
@@ -166,7 +173,7 @@ class Executor:
             _timeout(held),
         )
 
-        def answered(word: Verdict, completed: bool) -> None:  # noqa: FBT001 - a callback
+        def answered(word: DeliveryOutcome, completed: bool) -> None:  # noqa: FBT001 - a callback
             held.completed = completed
             self._over(held, word)
 
@@ -177,32 +184,32 @@ class Executor:
         while self._done:
             self._over(*self._done.popleft())
 
-    def _stopped(self, held: Held, error: BaseException) -> Verdict | None:
+    def _stopped(self, held: HeldDelivery, error: BaseException) -> DeliveryOutcome | None:
         """What an interrupted handler means: its own doing, or ours."""
         match held.cause:
             case "shutdown":
-                return verdict.HANDED_BACK
+                return delivery_outcome.HANDED_BACK
             case "timeout":
-                return verdict.on_timeout(_timeout(held) or timedelta(0))
+                return delivery_outcome.on_timeout(_timeout(held) or timedelta(0))
             case "lost":
                 return None
             case None:
-                return verdict.on_error(error)
+                return delivery_outcome.on_error(error)
 
-    def _time_out(self, held: Held, timeout: timedelta) -> None:
+    def _time_out(self, held: HeldDelivery, timeout: timedelta) -> None:
         """A task is told to stop, and ends when it has; a thread is not waited for."""
         held.interrupt("timeout")
         if not held.declared.is_async:
-            self.give_up(held, verdict.on_timeout(timeout))
+            self.give_up(held, delivery_outcome.on_timeout(timeout))
 
-    def give_up(self, held: Held, word: Verdict | None) -> None:
+    def give_up(self, held: HeldDelivery, word: DeliveryOutcome | None) -> None:
         """Do not wait for a thread any longer."""
         if not held.is_over:
             if held.declared.isolation != "process":
                 self._threads.abandon()
             self._over(held, word)
 
-    def _over(self, held: Held, word: Verdict | None) -> None:
+    def _over(self, held: HeldDelivery, word: DeliveryOutcome | None) -> None:
         if held.is_over:
             return
         held.is_over = True
@@ -218,7 +225,7 @@ class Executor:
         self._processes.close()
 
 
-def _timeout(held: Held) -> timedelta | None:
+def _timeout(held: HeldDelivery) -> timedelta | None:
     own = held.job.timeout if held.job.options_text is not None else None
     return held.declared.timeout if own is None else own
 

@@ -1,4 +1,6 @@
-"""The producer: takes jobs, has them run, and reports how they ended.
+"""A delivery that this worker holds: waiting for its turn, running, or not yet reported.
+
+The producer: takes jobs, has them run, and reports how they ended.
 
 Both travel in flights: one finishes what has ended and takes what there is room for, in one round
 trip. Handlers run meanwhile, on what the last one brought.
@@ -13,31 +15,87 @@ import time
 from collections import Counter, deque
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from onefold.errors import DatabaseError
+from onefold.model.delivery import Delivery
 from onefold.model.lifecycle import Event
-from onefold.worker import verdict
-from onefold.worker.held import Held
-from onefold.worker.lines import job_fields, job_log
-from onefold.worker.pace import Pace
-from onefold.worker.share import Wish, allot
+from onefold.worker import delivery_outcome
+from onefold.worker.job_log import job_fields, job_log
+from onefold.worker.queue_monitor import Pace, QueueDemand, allot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Generator, Iterable, Mapping, Sequence
+    from asyncio import TimerHandle
+    from collections.abc import (
+        Callable,
+        Collection,
+        Coroutine,
+        Generator,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
     from datetime import timedelta
     from typing import Any
 
     from onefold.calls.engine import Engine
     from onefold.calls.flights import Flights
-    from onefold.model.delivery import Delivery, Ended, TakeOrder
+    from onefold.effects.run import Run
+    from onefold.model.delivery import Ended, TakeOrder
     from onefold.model.job import Job, StateWord
-    from onefold.worker.afterwards import Afterwards
+    from onefold.worker.after_commit import Afterwards
+    from onefold.worker.delivery_outcome import DeliveryOutcome
     from onefold.worker.executor import Executor
-    from onefold.worker.handlers import Handlers
-    from onefold.worker.lookout import Lookout
+    from onefold.worker.handlers import BoundHandler, Handlers
+    from onefold.worker.queue_monitor import QueueMonitor
     from onefold.worker.settings import WorkerSettings
-    from onefold.worker.verdict import Verdict
+
+
+Cause: TypeAlias = Literal["timeout", "lost", "shutdown"]
+"""Why a handler is stopped by us."""
+
+
+class HeldDelivery:
+    """One delivery and what has become of it here."""
+
+    __slots__ = (
+        "alarm", "cause", "completed", "declared", "delivery", "ended", "is_over", "job", "run",
+        "started", "stop", "verdict",
+    )  # fmt: skip
+
+    def __init__(self, job: Job, declared: BoundHandler) -> None:
+        """Taken just now."""
+        self.job: Job = job
+        self.declared: BoundHandler = declared
+        self.delivery: Delivery = Delivery(job.id, job.fence)
+        self.run: Run | None = None
+        """What the handler is given, once it runs."""
+        self.started: float | None = None
+        """By the monotonic clock; None while it waits for its turn."""
+        self.ended: float = 0.0
+        self.stop: Callable[[], object] | None = None
+        """Interrupts the handler, as far as it can be."""
+        self.cause: Cause | None = None
+        self.alarm: TimerHandle | None = None
+        """Rings when the handler has taken too long."""
+        self.verdict: DeliveryOutcome | None = None
+        self.completed: bool = False
+        """True where a transaction of the handler's, in a process of its own, has completed it."""
+        self.is_over: bool = False
+        """True once nothing more is to be said about it, whatever the handler still does."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds that the handler took."""
+        return 0.0 if self.started is None else max(0.0, self.ended - self.started)
+
+    def interrupt(self, cause: Cause) -> None:
+        """Ask the handler to stop, and remember why. The first reason counts."""
+        if self.cause is None:
+            self.cause = cause
+            if self.stop is not None:
+                self.stop()
+
 
 REPORT: Final = 1_000
 """Deliveries in one flight."""
@@ -50,7 +108,7 @@ ASK_AGAIN: Final = 1.0
 log: logging.Logger = logging.getLogger("onefold.worker")
 
 
-class Asked(NamedTuple):
+class Reservation(NamedTuple):
     """What a flight under way may bring."""
 
     total: int
@@ -75,13 +133,13 @@ class Producer:
         self._settings = settings
         self._afterwards = afterwards
         self.executor: Executor
-        self.lookout: Lookout
-        self.held: dict[Delivery, Held] = {}
+        self.lookout: QueueMonitor
+        self.held: dict[Delivery, HeldDelivery] = {}
         """Everything that is leased to us and not yet reported."""
-        self._ready: deque[Held] = deque()
-        self._finished: list[Held] = []
+        self._ready: deque[HeldDelivery] = deque()
+        self._finished: list[HeldDelivery] = []
         """Ended well, and not yet reported."""
-        self._others: list[Held] = []
+        self._others: list[HeldDelivery] = []
         """Ended otherwise, and not yet reported."""
         self._running = 0
         self._turns = list(settings.queues)
@@ -139,7 +197,7 @@ class Producer:
                 self.executor.give_up(held, None)
         self.wake()
 
-    def over(self, held: Held) -> None:
+    def over(self, held: HeldDelivery) -> None:
         """A handler has ended."""
         self._running -= 1
         if held.completed or (held.run is not None and held.run.completed):
@@ -153,10 +211,10 @@ class Producer:
         self._pace.ended()
         self._wake.set()
 
-    def _to_be_reported(self, held: Held) -> None:
+    def _to_be_reported(self, held: HeldDelivery) -> None:
         (self._finished if _finishes(held) else self._others).append(held)
 
-    def _complete(self, held: Held) -> None:
+    def _complete(self, held: HeldDelivery) -> None:
         """Its own transaction has said so already; what came after cannot be told any more."""
         word = held.verdict
         if word is not None and word.event is not Event.FINISH:
@@ -168,10 +226,14 @@ class Producer:
                 extra=job_fields(held.job),
             )
         self._drop(held)
-        self._accepted(held, verdict.FINISHED, "completed")
+        self._accepted(held, delivery_outcome.FINISHED, "completed")
 
     def _accepted(
-        self, held: Held, word: Verdict, state: StateWord | None, retry_in: timedelta | None = None
+        self,
+        held: HeldDelivery,
+        word: DeliveryOutcome,
+        state: StateWord | None,
+        retry_in: timedelta | None = None,
     ) -> None:
         """The database has it. A probe that went well opens its queue."""
         if state == "completed" and self._probes.get(held.job.queue) == held.job.id:
@@ -197,7 +259,7 @@ class Producer:
             if held.started is not None and held.verdict is None:
                 held.interrupt("shutdown")
                 if not held.declared.is_async:
-                    self.executor.give_up(held, verdict.HANDED_BACK)
+                    self.executor.give_up(held, delivery_outcome.HANDED_BACK)
         self._wake.set()
 
     # --- the loop -------------------------------------------------------------------------------
@@ -223,7 +285,7 @@ class Producer:
     def _hand_back(self) -> None:
         while self._ready:
             held = self._ready.popleft()
-            held.is_over, held.verdict = True, verdict.HANDED_BACK
+            held.is_over, held.verdict = True, delivery_outcome.HANDED_BACK
             self._others.append(held)
 
     def _launch(self) -> None:
@@ -263,17 +325,17 @@ class Producer:
                 self.lookout.asked_controlled(queue)
                 self._track(self._take_controlled(queue, self._ask(room, {queue: room})))
 
-    def _asking(self, order: TakeOrder | None) -> Asked:
-        return Asked(0, {}) if order is None else self._ask(order.limit, order.queues)
+    def _asking(self, order: TakeOrder | None) -> Reservation:
+        return Reservation(0, {}) if order is None else self._ask(order.limit, order.queues)
 
-    def _ask(self, total: int, queues: Mapping[str, int]) -> Asked:
+    def _ask(self, total: int, queues: Mapping[str, int]) -> Reservation:
         """Keep room for what a flight may bring."""
-        asked = Asked(total, {q: n for q, n in queues.items() if self._settings.queues[q]})
+        asked = Reservation(total, {q: n for q, n in queues.items() if self._settings.queues[q]})
         self._asked += asked.total
         self._asked_of.update(asked.queues)
         return asked
 
-    def _answered(self, asked: Asked) -> None:
+    def _answered(self, asked: Reservation) -> None:
         self._asked -= asked.total
         self._asked_of.subtract(asked.queues)
 
@@ -307,7 +369,9 @@ class Producer:
         """How many each of these may give, in the order in which queues are served."""
         settings = self._settings
         wishes = [
-            Wish(queue, settings.queues[queue], self._by_queue[queue] + self._asked_of[queue])
+            QueueDemand(
+                queue, settings.queues[queue], self._by_queue[queue] + self._asked_of[queue]
+            )
             for queue in (self._turns if settings.rotates else settings.queues)
             if queue in queues
         ]
@@ -315,7 +379,9 @@ class Producer:
 
     # --- one flight -----------------------------------------------------------------------------
 
-    async def _fly(self, finished: list[Held], order: TakeOrder | None, asked: Asked) -> None:
+    async def _fly(
+        self, finished: list[HeldDelivery], order: TakeOrder | None, asked: Reservation
+    ) -> None:
         began = time.monotonic()
         try:
             with self._saying(finished):
@@ -326,7 +392,7 @@ class Producer:
             self._is_flying = False
             self._answered(asked)
 
-    async def _report(self, others: list[Held]) -> None:
+    async def _report(self, others: list[HeldDelivery]) -> None:
         """Ends otherwise than well may wait for somebody's lock: they do not travel with others."""
         try:
             with self._saying(others):
@@ -337,7 +403,7 @@ class Producer:
             self._is_reporting = False
 
     @contextmanager
-    def _saying(self, reports: list[Held]) -> Generator[None]:
+    def _saying(self, reports: list[HeldDelivery]) -> Generator[None]:
         """Whatever could not be said is said again: an accepted word is answered as `already`."""
         try:
             yield
@@ -367,7 +433,7 @@ class Producer:
         self.lookout.anything()
         self._wake.set()
 
-    async def _take_controlled(self, queue: str, asked: Asked) -> None:
+    async def _take_controlled(self, queue: str, asked: Reservation) -> None:
         """From a queue with limits, or with groups: one that must be asked by itself."""
         settings, room = self._settings, asked.total
         tries: list[str] = []
@@ -387,7 +453,7 @@ class Producer:
         finally:
             self._answered(asked)
 
-    async def _finish_and_take(self, finished: list[Held], order: TakeOrder | None) -> None:
+    async def _finish_and_take(self, finished: list[HeldDelivery], order: TakeOrder | None) -> None:
         finishes = [
             held.verdict.finish(held.delivery, held.job) for held in finished if held.verdict
         ]
@@ -437,7 +503,7 @@ class Producer:
             self._ask_at = time.monotonic() + ASK_AGAIN
             asyncio.get_running_loop().call_later(ASK_AGAIN, self._wake.set)
 
-    async def _land(self, again: list[Held]) -> None:
+    async def _land(self, again: list[HeldDelivery]) -> None:
         """Rows that somebody had locked, or with successors: waited for, one flight's worth."""
         with self._saying(again):
             finishes = [
@@ -446,10 +512,10 @@ class Producer:
             self._settle(again, await self._flights.land(finishes), waits=True)
 
     def _settle(
-        self, reported: Sequence[Held], ended: Sequence[Ended], *, waits: bool = False
-    ) -> list[Held]:
+        self, reported: Sequence[HeldDelivery], ended: Sequence[Ended], *, waits: bool = False
+    ) -> list[HeldDelivery]:
         """Act on what the database says; answers with those to be asked for once more."""
-        again: list[Held] = []
+        again: list[HeldDelivery] = []
         for held, word in zip(reported, ended, strict=True):
             if word.status != "lost":
                 self._drop(held)
@@ -469,7 +535,7 @@ class Producer:
             if declared is None:
                 self._refuse(job)
                 continue
-            held = Held(job, declared)
+            held = HeldDelivery(job, declared)
             self.held[held.delivery] = held
             self._by_queue[job.queue] += 1
             self._ready.append(held)
@@ -495,11 +561,11 @@ class Producer:
     async def _hand_over(self, job: Job) -> None:
         await self._engine.ahand_back([job])
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, held: HeldDelivery) -> None:
         if self.held.pop(held.delivery, None) is not None:
             self._by_queue[held.job.queue] -= 1
             self.lookout.freed(held.job.queue)
 
 
-def _finishes(held: Held) -> bool:
+def _finishes(held: HeldDelivery) -> bool:
     return held.verdict is not None and held.verdict.event is Event.FINISH

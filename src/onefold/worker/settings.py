@@ -13,8 +13,8 @@ from typing import Final, TypeAlias, TypedDict, cast
 import msgspec
 
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model import given, names
-from onefold.model.moment import span
+from onefold.model import checks
+from onefold.model.timestamps import span
 
 Queues: TypeAlias = Sequence[str] | Mapping[str, int | None]
 
@@ -80,7 +80,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def worker_settings(options: WorkerOptions) -> WorkerSettings:
     """Check what was asked for, and fill in the rest."""
-    given.options(options, WorkerOptions.__optional_keys__)
+    checks.options(options, WorkerOptions.__optional_keys__)
     concurrency = _whole(options.get("concurrency", 20), "concurrency", least=1)
     prefetch = options.get("prefetch")
     lease = options.get("lease", timedelta(seconds=60))
@@ -104,8 +104,8 @@ def worker_settings(options: WorkerOptions) -> WorkerSettings:
         heartbeat=beat,
         poll=poll,
         grace=grace,
-        name=worker_name() if name is None else names.key(name, "name"),
-        chores=given.flag(options.get("chores", True), "chores"),
+        name=worker_name() if name is None else checks.key(name, "name"),
+        chores=checks.flag(options.get("chores", True), "chores"),
     )
 
 
@@ -138,11 +138,11 @@ def _queues(queues: Queues) -> dict[str, int | None]:
     wanted: dict[str, int | None] = {}
     if isinstance(queues, Mapping):
         for queue, most in queues.items():
-            name = names.queue(queue, "queues")
+            name = checks.queue(queue, "queues")
             wanted[name] = None if most is None else _whole(most, f"queues[{name!r}]", least=1)
     else:
-        listed = given.listed(queues, "queues", "names")
-        wanted.update((names.queue(queue, "queues"), None) for queue in listed)
+        listed = checks.listed(queues, "queues", "names")
+        wanted.update((checks.queue(queue, "queues"), None) for queue in listed)
     if not wanted:
         raise InvalidInput("queues", "must name at least one queue")
     return wanted

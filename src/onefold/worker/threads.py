@@ -21,7 +21,7 @@ class Interrupted(BaseException):
     """Raised inside a handler that is to stop; not an Exception, so that few catch it."""
 
 
-class Errand:
+class ThreadTask:
     """A call for a thread, in a context of its own."""
 
     def __init__(self, work: Callable[[], None], context: Context) -> None:
@@ -61,14 +61,14 @@ class Threads:
         """No thread is started yet."""
         self._name = name
         self._most = most
-        self._queue: SimpleQueue[Errand | None] = SimpleQueue()
+        self._queue: SimpleQueue[ThreadTask | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._started = 0
         self._idle = 0
 
-    def submit(self, work: Callable[[], None], context: Context | None = None) -> Errand:
+    def submit(self, work: Callable[[], None], context: Context | None = None) -> ThreadTask:
         """Have a thread do it, sooner or later."""
-        errand = Errand(work, copy_context() if context is None else context)
+        errand = ThreadTask(work, copy_context() if context is None else context)
         with self._lock:
             starts = self._idle <= self._queue.qsize() and self._started < self._most
             if starts:

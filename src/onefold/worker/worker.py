@@ -1,4 +1,6 @@
-"""The worker: everything together, from the start-up report to the last word about a job.
+"""What a worker says when it starts: where it works, on what, and what it promises.
+
+The worker: everything together, from the start-up report to the last word about a job.
 
 async with onefold.worker(queues=["email"]) as worker:      # in an application
     ...
@@ -19,16 +21,15 @@ from onefold.calls.flights import Flights
 from onefold.errors import UsageError
 from onefold.model.job import DEFAULT_QUEUE
 from onefold.operations import jobs
-from onefold.worker.afterwards import Afterwards
+from onefold.worker.after_commit import Afterwards
 from onefold.worker.chores import Chores
 from onefold.worker.executor import Executor
-from onefold.worker.heart import Heart
-from onefold.worker.lookout import Lookout
+from onefold.worker.heartbeats import Heartbeats
 from onefold.worker.producer import Producer
-from onefold.worker.report import report, unserved, unused
+from onefold.worker.queue_monitor import QueueMonitor
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -36,6 +37,59 @@ if TYPE_CHECKING:
     from onefold.model.job import Job
     from onefold.worker.handlers import Handlers
     from onefold.worker.settings import WorkerSettings
+
+
+SHOWN: Final = 20
+"""Queues that are named: a courier may have thousands."""
+
+
+def report(conductor: Conductor, registry: Handlers, settings: WorkerSettings) -> list[str]:
+    """The lines of the report."""
+    database = conductor.database
+    sql = database.sql
+    where = f"schema {sql.schema}, " if sql.dialect == "postgres" else ""
+    shards = f"{sql.shards} shard{'s' if sql.shards > 1 else ''}"
+    queues = _named(
+        queue if most is None else f"{queue} (at most {most})"
+        for queue, most in settings.queues.items()
+    )
+    kinds = ", ".join(sorted(registry.kinds)) or "none: it will only do chores"
+    lease, grace = settings.lease.total_seconds(), settings.grace.total_seconds()
+    return [
+        f"Worker {settings.name} on {database.label} ({where}{shards}).",
+        f"Queues: {queues or 'none yet'}. Kinds: {kinds}.",
+        f"{settings.concurrency} handlers at once, up to {settings.most_prefetched} jobs ahead.",
+        f"A lease lasts {lease:g} s, a stop takes {grace:g} s at most.",
+        "Every job is run at least once.",
+        "What a handler does in run.transaction(), and each result of run.step(), lands once.",
+    ]
+
+
+def unserved(settings: WorkerSettings, declared: Mapping[str, bool]) -> list[str]:
+    """A warning about queues that the code declares and that this worker does not serve."""
+    names = _named(queue for queue in declared if queue not in settings.queues)
+    warning = (
+        f"This worker does not serve these declared queues: {names}. Their jobs wait for another"
+        " worker. To serve them here, add them to its queues."
+    )
+    return [warning] if names else []
+
+
+def unused(settings: WorkerSettings, declared: Mapping[str, bool]) -> list[str]:
+    """A warning about queues that this worker serves and that no job is declared for."""
+    names = _named(queue for queue in settings.queues if not declared.get(queue))
+    warning = (
+        f"No job is declared for these queues of this worker: {names}. Check their spelling, or"
+        " ignore this where jobs are enqueued there by name."
+    )
+    return [warning] if names else []
+
+
+def _named(queues: Iterable[str]) -> str:
+    names = list(queues)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
 
 MARGIN: Final = 0.2
 """The part of the grace that is kept for handing back what did not end in the rest of it."""
@@ -70,7 +124,7 @@ class Worker:
         self._started = asyncio.Event()
         self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._lookout: Lookout | None = None
+        self._lookout: QueueMonitor | None = None
         self._round: Chores | None = None
         self._ends_at = 0.0
         """When the grace is over, by the loop's clock."""
@@ -89,9 +143,9 @@ class Worker:
             engine, Flights(self._conductor), self._registry, self.settings, afterwards
         )
         producer.executor = executor = Executor(self._conductor, self.settings, producer.over)
-        producer.lookout = lookout = Lookout(engine, self.settings, bell, producer.wake)
+        producer.lookout = lookout = QueueMonitor(engine, self.settings, bell, producer.wake)
         self._lookout = lookout
-        heart = Heart(engine, self.settings, producer.deliveries, producer.lose)
+        heart = Heartbeats(engine, self.settings, producer.deliveries, producer.lose)
         self._round = chores = self._chores(engine, afterwards)
         listening = asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring)))
         background = [asyncio.create_task(_keep_on("the lookout", lookout.run))]

@@ -13,12 +13,12 @@ from django.test.utils import override_settings
 from psycopg import sql
 
 from onefold import Onefold
-from onefold.surfaces.django import get_onefold
+from onefold.django import get_onefold
 from tests.fixtures.colours import Dialect, Store
 from tests.fixtures.django_connections import add_database, database_settings, remove_database
 from tests.http.django.project import Project
 
-BACKEND = "onefold.surfaces.django.task_backend.OnefoldBackend"
+BACKEND = "onefold.django.tasks.OnefoldBackend"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

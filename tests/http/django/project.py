@@ -36,7 +36,7 @@ class Project:
         self.settings: dict[str, Any] = {
             "SECRET_KEY": "of the tests",
             "USE_TZ": True,
-            "INSTALLED_APPS": ["onefold.surfaces.django"],
+            "INSTALLED_APPS": ["onefold.django"],
             "DATABASES": {"default": dict(database)},
             **settings,
         }

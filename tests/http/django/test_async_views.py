@@ -12,7 +12,7 @@ from django.test.utils import override_settings
 from django.urls import path
 
 from onefold import ConflictingOptions, Onefold
-from onefold.surfaces.django import Idempotency, Once
+from onefold.django import Idempotency, Once
 from tests.http.apps import AsgiClient
 from tests.http.django.test_views import alice, insert
 from tests.http.scenario_site import Reply

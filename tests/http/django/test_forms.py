@@ -16,8 +16,8 @@ from django.test.utils import override_settings
 from django.urls import path
 
 from onefold import Onefold
-from onefold.surfaces.django import Idempotency, form_keys, session_of
-from onefold.surfaces.forms import Form
+from onefold.django import Idempotency, form_keys, session_of
+from onefold.web.forms import Form
 from tests.http.scenario_site import Reply
 from tests.http.sync_apps import MIDDLEWARE, DjangoSite, WsgiClient
 

@@ -12,7 +12,7 @@ MakeProject = Callable[..., Project]
 
 TESTS = """
 from django.test import TestCase
-from onefold.surfaces.django import get_onefold
+from onefold.django import get_onefold
 
 class Tests(TestCase):
     def test_the_database_of_the_tests_is_used(self):
@@ -24,7 +24,7 @@ class Tests(TestCase):
 """
 
 EARLY = """
-from onefold.surfaces.django import get_onefold
+from onefold.django import get_onefold
 
 @get_onefold().job
 def email(): ...
@@ -39,7 +39,7 @@ def names(folder: str) -> set[str]:
 def test_each_migration_of_onefold_has_one_of_the_same_name_for_django() -> None:
     ours = names("sql/postgres/migrations")
 
-    assert names("surfaces/django/migrations") == ours
+    assert names("django/migrations") == ours
     assert names("sql/sqlite/migrations") == ours
 
 
@@ -116,7 +116,7 @@ def test_another_alias_can_be_named(make_project: MakeProject, store: Store) -> 
 
 
 def test_a_test_runner_has_tables_of_its_own(make_project: MakeProject, store: Store) -> None:
-    project = make_project(INSTALLED_APPS=["onefold.surfaces.django", "shop"])
+    project = make_project(INSTALLED_APPS=["onefold.django", "shop"])
     if store.dialect == "sqlite":
         project.settings["DATABASES"]["default"]["TEST"] = {
             "NAME": str(project.folder / "test.sqlite3")
@@ -131,7 +131,7 @@ def test_a_test_runner_has_tables_of_its_own(make_project: MakeProject, store: S
 
 def test_tests_in_memory_run_until_they_need_onefold(tmp_path: Path) -> None:
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "real.sqlite3")}
-    apps = ["onefold.surfaces.django", "shop"]
+    apps = ["onefold.django", "shop"]
     project = Project(tmp_path / "project", database, INSTALLED_APPS=apps)
     project.write("shop/__init__.py", "")
     project.write("shop/jobs.py", EARLY)

@@ -17,7 +17,7 @@ from tests.http.django.project import Project
 MakeProject = Callable[..., Project]
 
 JOBS = """
-from onefold.surfaces.django import get_onefold
+from onefold.django import get_onefold
 
 @get_onefold().job
 def pay(order_id: int):
@@ -43,7 +43,7 @@ from datetime import timedelta
 
 from django.db import connection, transaction
 from django.test import TestCase, TransactionTestCase
-from onefold.surfaces.django import get_onefold
+from onefold.django import get_onefold
 from shop.jobs import pay, pay_later
 from shop.models import Payment
 
@@ -89,7 +89,7 @@ class Serialized(TransactionTestCase):
 
 
 class Cleared(TransactionTestCase):
-    available_apps = ["onefold.surfaces.django", "shop"]
+    available_apps = ["onefold.django", "shop"]
 
     def test_1(self):
         use_everything()
@@ -112,7 +112,7 @@ class RolledBack(TestCase):
 def project(make_project: MakeProject, store: Store) -> Project:
     """With tests that leave jobs, keys and open connections behind."""
     project = make_project(
-        INSTALLED_APPS=["onefold.surfaces.django", "shop"],
+        INSTALLED_APPS=["onefold.django", "shop"],
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
     )
     database = project.settings["DATABASES"]["default"]

@@ -12,9 +12,14 @@ from django.test.utils import override_settings
 from psycopg.conninfo import conninfo_to_dict
 
 from onefold import Onefold
-from onefold.surfaces.django.alias import is_in_memory, url_of
-from onefold.surfaces.django.project import get_onefold, onefold_of
-from onefold.surfaces.django.settings import Settings, read_settings
+from onefold.django.instance import (
+    DjangoSettings,
+    get_onefold,
+    is_in_memory,
+    onefold_of,
+    read_settings,
+    url_of,
+)
 from tests.fixtures.django_connections import add_database, remove_database
 
 SQLITE = "django.db.backends.sqlite3"
@@ -123,7 +128,7 @@ def test_another_system_is_refused(alias: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_onefold_follows_an_alias_to_another_database(alias: str, tmp_path: Path) -> None:
     """As a test runner moves it, with jobs declared long before."""
-    onefold = onefold_of(Settings(database="examined"))
+    onefold = onefold_of(DjangoSettings(database="examined"))
     for name in ("one", "two", "one"):
         connections.settings["examined"]["NAME"] = tmp_path / name
         onefold.enqueue("email")

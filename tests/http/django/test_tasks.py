@@ -20,7 +20,7 @@ from django_tasks.exceptions import InvalidTaskError, TaskResultDoesNotExist
 from django_tasks.signals import task_enqueued, task_finished, task_started
 
 from onefold import Onefold
-from onefold.surfaces.django import task_framework
+from onefold.django import tasks as task_framework
 from tests.http.django.conftest import BACKEND
 from tests.worker.stage import ended, perform, working
 

@@ -18,7 +18,7 @@ from django.utils.decorators import method_decorator
 from django.views import View
 
 from onefold import InvalidInput, Onefold, OutsideTransactionWarning, UsageError
-from onefold.surfaces.django import Idempotency, Once, once_of
+from onefold.django import Idempotency, Once, once_of
 from tests.http.scenario_site import Reply
 from tests.http.sync_apps import MIDDLEWARE, DjangoSite, WsgiClient
 
@@ -265,7 +265,7 @@ def test_h088_an_answer_in_parts_may_be_buried(project_onefold: Onefold) -> None
 
 
 def test_h078_a_listed_cookie_comes_back(project_onefold: Onefold) -> None:
-    from onefold.surfaces.http.answer import Kept
+    from onefold.web.http import Kept
 
     @Idempotency()(principal=alice, kept=Kept(cookies=("cart",)))
     def pay(request: HttpRequest) -> HttpResponse:

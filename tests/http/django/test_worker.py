@@ -14,11 +14,11 @@ from tests.worker.stage import ended, perform
 
 MakeProject = Callable[..., Project]
 
-APPS = ["onefold.surfaces.django", "shop"]
+APPS = ["onefold.django", "shop"]
 
 JOBS = """
 from django.db import connection
-from onefold.surfaces.django import get_onefold
+from onefold.django import get_onefold
 
 @get_onefold().job(store_result=True)
 def count(table: str) -> int:
@@ -41,7 +41,7 @@ def test_a_worker_runs_jobs_and_tasks_until_a_signal(
 ) -> None:
     project = make_project(
         INSTALLED_APPS=APPS,
-        TASKS={"default": {"BACKEND": "onefold.surfaces.django.task_backend.OnefoldBackend"}},
+        TASKS={"default": {"BACKEND": "onefold.django.tasks.OnefoldBackend"}},
     )
     project.write("shop/__init__.py", "")
     project.write("shop/jobs.py", JOBS)

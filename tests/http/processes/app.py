@@ -24,8 +24,8 @@ from starlette.routing import Route
 
 from onefold import LeaseLost, Onefold
 from onefold.claims import Done, NotDone
-from onefold.surfaces.http.answer import Answer
-from onefold.surfaces.starlette import Idempotency, Once
+from onefold.web.http import HttpResponse
+from onefold.web.starlette import Idempotency, Once
 from tests.fixtures.place import PATIENCE, Place
 from tests.kill.jobs import die
 from tests.kill.ledger import Ledger
@@ -127,7 +127,9 @@ class Handlers:
     def verify(self, key: str) -> Done | NotDone:
         """Looks for the effect where it must be."""
         if any(line.job_id == key for line in self._scene.ledger.lines("effected")):
-            return Done(Answer(200, (("Content-Type", "application/json"),), b'{"found": true}'))
+            return Done(
+                HttpResponse(200, (("Content-Type", "application/json"),), b'{"found": true}')
+            )
         return NotDone()
 
     async def _come_to(self, moment: str, once: Once) -> None:

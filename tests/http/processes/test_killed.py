@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from onefold.surfaces.http.answer import Answer, Kept, to_stored
+from onefold.web.http import HttpResponse, Kept, to_stored
 from tests.http.processes.app import WHO
 from tests.http.processes.site import Said, Server, Site
 
@@ -82,7 +82,7 @@ def test_h145_an_operator_says_that_it_was_done_and_what_is_to_be_answered(site:
     server = killed(site, "/refuse", at="effected")
     server.insist("/refuse", "k")
     headers = (("Content-Type", "application/json"),)
-    answer = json.loads(to_stored(Answer(201, headers, b'{"id": 7}'), Kept()))
+    answer = json.loads(to_stored(HttpResponse(201, headers, b'{"id": 7}'), Kept()))
 
     with site.place.open() as onefold:
         assert onefold.force_settle(WHO, "k", answer, surface="http")

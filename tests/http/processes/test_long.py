@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from onefold.claims import Won
-from onefold.surfaces.heart import Heart
+from onefold.effects.lease_keeper import LeaseKeeper
 from tests.http.processes.app import WHO
 from tests.http.processes.site import Site
 from tests.kill.workers import until
@@ -47,7 +47,7 @@ def test_h148_a_beat_that_fails_for_whatever_reason_is_tried_again(site: Site) -
         won = onefold.claim(WHO, "k", surface="http", lease=LEASE, takeover="rerun")
         assert isinstance(won, Won)
         ends, _ = site.lease("k")
-        started, heart = True, Heart(onefold._conductor)
+        started, heart = True, LeaseKeeper(onefold._conductor)
         beat = heart.keep(won.claim, LEASE)
         until(lambda: site.lease("k")[0] > ends, "for the lease to be renewed")
         heart.let_go(beat)

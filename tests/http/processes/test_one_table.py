@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from onefold import Onefold
-from onefold.surfaces.forms import Form, FormKeys
-from onefold.surfaces.starlette import Idempotency, Once
-from onefold.surfaces.webhooks import Received, Stripe, Webhook
+from onefold.web.forms import Form, FormKeys
+from onefold.web.starlette import Idempotency, Once
+from onefold.web.webhooks import Received, Stripe, Webhook
 from tests.fixtures.place import Place
 
 SECRET = "whsec_of_the_payments"

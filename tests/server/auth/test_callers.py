@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from onefold import InvalidInput, Onefold
-from onefold.server.auth import ANONYMOUS, ANYBODY, Authority, Caller
-from onefold.server.loopback import is_loopback
-from onefold.surfaces.http.problem import Problem, Refused
+from onefold.server.auth import ANONYMOUS, ANYBODY, Authority, Caller, is_loopback
+from onefold.web.problems import Problem, Refused
 from tests.fixtures.place import Place
 
 LOCAL = ("127.0.0.1", 50000)

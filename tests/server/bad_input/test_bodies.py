@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from onefold.model.canonical import MAX_DEPTH
-from onefold.model.request import PAYLOAD_BYTES
+from onefold.model.json_text import MAX_DEPTH
+from onefold.model.new_job import PAYLOAD_BYTES
 from tests.fixtures.colours import Store
 from tests.fixtures.served import Api
 

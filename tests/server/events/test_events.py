@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from onefold.server import watch
-from onefold.server.api import events
-from onefold.server.feed import Feed
+from onefold.server import events as watch
+from onefold.server.events import Feed
+from onefold.server.routes import events
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api
 from tests.server.events.stream import Stream

@@ -5,7 +5,7 @@ import threading
 
 from onefold.calls.hooks import Hooks
 from onefold.events import JobsEnqueued, LeasesExpired
-from onefold.server.feed import Feed, Message, Subscription
+from onefold.server.events import Feed, Message, Subscription
 
 
 def everything(message: Message) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onefold import Onefold
-from onefold.server.stopping import draining_at_signals
+from onefold.server.drain import draining_at_signals
 from tests.fixtures.serving import HOST, serving
 from tests.kill.workers import PATIENCE
 

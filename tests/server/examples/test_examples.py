@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from onefold.server.examples import EXAMPLES
-from onefold.server.table import ROUTES
+from onefold.server.app import ROUTES
+from onefold.server.openapi import EXAMPLES
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 

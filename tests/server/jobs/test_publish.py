@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold import Onefold
-from onefold.model.identity import made_at
+from onefold.model.ids import made_at
 from onefold.server.wire import iso
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onefold.server.deadlines import Deadlines
-from onefold.server.unread import AT_ONCE, PIECE, NotRead, Unread
+from onefold.server.unread_responses import AT_ONCE, PIECE, NotRead, Unread
 from tests.fixtures.place import Place
 from tests.fixtures.serving import HOST, Serving
 from tests.kill.workers import PATIENCE

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from onefold import Onefold
-from onefold.model.served_queue import QueueConfiguration
+from onefold.model.queue import QueueConfiguration
 from onefold.server.problems import QueueNotFound
-from onefold.server.queues import QueueCache
+from onefold.server.queue_cache import QueueCache
 from tests.fixtures.colours import Store
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from onefold.model.served_queue import SECRETS, Secret, new_secret, rotated
+from onefold.model.queue import SECRETS, SigningSecret, new_secret, rotated
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 
@@ -84,22 +84,24 @@ async def test_a_secret_that_is_none_is_refused_by_its_name(api: Api) -> None:
 
 
 def test_a_rotation_makes_no_old_secret_live_longer() -> None:
-    soon = Secret("old", NOW + timedelta(minutes=1))
-    over = Secret("over", NOW)
+    soon = SigningSecret("old", NOW + timedelta(minutes=1))
+    over = SigningSecret("over", NOW)
 
-    signing = rotated([Secret("present"), soon, over], "new", now=NOW, overlap=HOUR)
+    signing = rotated([SigningSecret("present"), soon, over], "new", now=NOW, overlap=HOUR)
 
-    assert signing == (Secret("new"), Secret("present", NOW + HOUR), soon)
+    assert signing == (SigningSecret("new"), SigningSecret("present", NOW + HOUR), soon)
 
 
 def test_a_secret_that_is_known_becomes_the_newest() -> None:
-    signing = rotated([Secret("a"), Secret("b", NOW + HOUR)], "b", now=NOW, overlap=HOUR)
-    assert signing == (Secret("b"), Secret("a", NOW + HOUR))
+    signing = rotated(
+        [SigningSecret("a"), SigningSecret("b", NOW + HOUR)], "b", now=NOW, overlap=HOUR
+    )
+    assert signing == (SigningSecret("b"), SigningSecret("a", NOW + HOUR))
 
 
 def test_many_rotations_keep_so_many_secrets() -> None:
-    signing: tuple[Secret, ...] = ()
+    signing: tuple[SigningSecret, ...] = ()
     for number in range(2 * SECRETS):
         signing = rotated(signing, str(number), now=NOW, overlap=HOUR)
     assert len(signing) == SECRETS
-    assert signing[0] == Secret(str(2 * SECRETS - 1))
+    assert signing[0] == SigningSecret(str(2 * SECRETS - 1))

@@ -16,16 +16,16 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from onefold import Job, Onefold
-from onefold.model.identity import new_id
+from onefold.model.ids import new_id
 from onefold.model.outcome import PRESSED
-from onefold.model.served_queue import QueueConfiguration
-from onefold.push.envelope import body_of, headers_of
+from onefold.model.queue import QueueConfiguration
+from onefold.push.deliver import body_of, headers_of
 from onefold.server import ServerSettings, create_app
+from onefold.server.app import ROUTES
 from onefold.server.openapi import document
 from onefold.server.problems import KINDS
-from onefold.server.route import Route
-from onefold.server.table import ROUTES
-from onefold.surfaces.webhooks.outgoing import Signer
+from onefold.server.request_context import Route
+from onefold.web.webhooks.signing import Signer
 from tests.docs.pages import DOCS
 from tests.fixtures.rows import job_row
 from tests.fixtures.soak import repetitions

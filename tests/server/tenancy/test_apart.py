@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from onefold.server.table import ROUTES
+from onefold.server.app import ROUTES
 from tests.fixtures.colours import Store
 from tests.fixtures.place import Place
 from tests.server.events.stream import Stream

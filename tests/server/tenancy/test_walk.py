@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from onefold.operations.statement import Sql
-from onefold.server.table import ROUTES
+from onefold.server.app import ROUTES
 from tests.fixtures.served import NOTHING, Reply
 from tests.server.tenancy.neighbours import Neighbour, Neighbours, Things, never
 

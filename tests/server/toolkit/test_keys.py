@@ -6,10 +6,10 @@ from urllib.parse import quote
 import pytest
 
 from onefold.claims import Replay, Won
-from onefold.model.served_queue import qualified
-from onefold.server.api import keys
-from onefold.server.asking import Asking
-from onefold.surfaces.http.answer import from_stored
+from onefold.model.queue import qualified
+from onefold.server.request_context import RequestContext
+from onefold.server.routes import keys
+from onefold.web.http import from_stored
 from tests.fixtures.served import Api
 
 
@@ -89,7 +89,7 @@ async def test_the_queue_of_a_publish_key_has_the_name_that_the_tenant_knows(api
 
 async def asked_as_acme(api: Api, endpoint: Any, query: Any) -> Any:
     """What an endpoint answers to the tenant `acme`."""
-    asking = Asking(
+    asking = RequestContext(
         server=api.app.server,
         tenant="acme",
         principal="key",

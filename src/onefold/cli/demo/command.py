@@ -1,4 +1,7 @@
-"""The command itself: the promises of Onefold, kept before your eyes by real processes."""
+"""What the demo prints: a story whose every fact is checked before it is told.
+
+The command itself: the promises of Onefold, kept before your eyes by real processes.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,51 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from onefold.cli.demo.stage import Stage
+from onefold.cli.demo.processes import PromiseBroken
 from onefold.cli.demo.story import tell
+
+
+class DemoOutput:
+    """Prints chapters and facts; in colour on a terminal, as plain text elsewhere."""
+
+    def __init__(self) -> None:
+        """On standard output."""
+        self._console = Console(highlight=False, soft_wrap=True, emoji=False)
+        self._chapters = 0
+        self._facts = 0
+
+    def open(self, sentence: str) -> None:
+        """The first lines."""
+        self._console.print(sentence, markup=False, style="bold")
+
+    def chapter(self, title: str) -> None:
+        """A numbered headline."""
+        self._chapters += 1
+        self._console.print()
+        self._console.print(f"{self._chapters}. {title}", markup=False, style="bold cyan")
+
+    def say(self, sentence: str) -> None:
+        """What is going on."""
+        self._console.print(f"   {sentence}", markup=False)
+
+    def detail(self, line: str) -> None:
+        """A line of evidence."""
+        self._console.print(f"     {line}", markup=False, style="dim")
+
+    def fact(self, sentence: str, *, holds: bool) -> None:
+        """A claim, told only if it holds."""
+        if not holds:
+            raise PromiseBroken(sentence)
+        self._facts += 1
+        self._console.print(f"   [green]ok[/green]  {sentence}")
+
+    def end(self, sentence: str) -> None:
+        """The last lines."""
+        self._console.print()
+        self._console.print(f"All {self._facts} facts were checked.", markup=False, style="bold")
+        self._console.print(sentence, markup=False)
 
 
 def demo(
@@ -27,7 +72,7 @@ def demo(
     ] = 6,
 ) -> None:
     """Watch real processes race, be killed and be frozen."""
-    stage = Stage()
+    stage = DemoOutput()
     if database is not None:
         tell(stage, database, processes=processes)
         stage.end(f"The file is yours to look at: {database}")

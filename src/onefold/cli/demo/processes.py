@@ -1,4 +1,7 @@
-"""The processes of the demo: real ones, so that they can race, be killed and be frozen."""
+"""What ends the demo early.
+
+The processes of the demo: real ones, so that they can race, be killed and be frozen.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from onefold import Fixed, Onefold, Run
-from onefold.cli.demo.facts import PromiseBroken
+from onefold.errors import OnefoldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -22,6 +25,15 @@ if TYPE_CHECKING:
     from threading import Barrier
 
     from onefold import Enqueued
+
+
+class PromiseBroken(OnefoldError):
+    """The demo found that something it was about to say is not so."""
+
+    def __init__(self, fact: str) -> None:
+        """`fact` is the sentence that does not hold."""
+        super().__init__(f"This should hold, and does not: {fact}. Please report it.", fact=fact)
+
 
 # A forked child would share what its parent has open; this one starts as a process of its own.
 CONTEXT = get_context("spawn")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from onefold import Fixed, Onefold, __version__
-from onefold.cli.demo.facts import PromiseBroken
 from onefold.cli.demo.processes import (
     CONTEXT,
     PATIENCE,
     Actor,
+    PromiseBroken,
     actor,
     deliver,
     enqueue_event,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onefold import Job
-    from onefold.cli.demo.stage import Stage
+    from onefold.cli.demo.command import DemoOutput
 
 LEASE = timedelta(milliseconds=200)
 WORKERS_LEASE = timedelta(seconds=1)
@@ -48,7 +48,7 @@ class Set(NamedTuple):
     orders: str
 
 
-def tell(stage: Stage, path: Path, *, processes: int) -> None:
+def tell(stage: DemoOutput, path: Path, *, processes: int) -> None:
     """Tell the whole story on one SQLite file."""
     url = f"sqlite:///{path.absolute()}"
     run = uuid4().hex[:6]
@@ -85,7 +85,7 @@ def _make_tables(path: Path) -> None:
         connection.execute("create table if not exists demo_receipt (number text, attempt integer)")
 
 
-def _delivered_at_once(stage: Stage, scene: Set, processes: int) -> str:
+def _delivered_at_once(stage: DemoOutput, scene: Set, processes: int) -> str:
     stage.chapter("One webhook, delivered many times at once")
     stage.say(f"{processes} processes wait for each other, then each enqueues {scene.event}.")
     barrier = CONTEXT.Barrier(processes)
@@ -109,7 +109,7 @@ def _delivered_at_once(stage: Stage, scene: Set, processes: int) -> str:
     return new[0]
 
 
-def _killed_in_mid_transaction(stage: Stage, scene: Set) -> None:
+def _killed_in_mid_transaction(stage: DemoOutput, scene: Set) -> None:
     stage.chapter("A process is killed in the middle of its transaction")
     with actor(invoice, scene.url, scene.path, scene.run, scene.mail) as doomed:
         doomed.hear()
@@ -121,7 +121,7 @@ def _killed_in_mid_transaction(stage: Stage, scene: Set) -> None:
     stage.fact("there is no job either", holds=not _emails(scene))
 
 
-def _to_the_commit(stage: Stage, scene: Set) -> None:
+def _to_the_commit(stage: DemoOutput, scene: Set) -> None:
     stage.chapter("The same again, to the commit")
     with actor(invoice, scene.url, scene.path, scene.run, scene.mail) as second:
         job_id, duplicate = second.hear()
@@ -143,7 +143,7 @@ def _emails(scene: Set) -> list[Job]:
     return list(scene.onefold.find(queue=scene.mail))
 
 
-def _frozen_worker(stage: Stage, scene: Set, job_id: str) -> None:
+def _frozen_worker(stage: DemoOutput, scene: Set, job_id: str) -> None:
     stage.chapter("A worker freezes with the job in its hands")
     engine = scene.onefold.engine
     with actor(work, scene.url, scene.queue, LEASE) as frozen:
@@ -179,7 +179,7 @@ def _wait_for_rescue(onefold: Onefold, job_id: str) -> None:
             time.sleep(0.02)
 
 
-def _delivered_late(stage: Stage, scene: Set, job_id: str) -> None:
+def _delivered_late(stage: DemoOutput, scene: Set, job_id: str) -> None:
     stage.chapter("The webhook is delivered once more, after the job has ended")
     answer = enqueue_event(scene.onefold, scene.event, scene.queue)
     stage.detail(repr(answer))
@@ -192,7 +192,7 @@ def _delivered_late(stage: Stage, scene: Set, job_id: str) -> None:
     stage.fact("nothing was enqueued", holds=len(stored) == 1)
 
 
-def _killed_worker(stage: Stage, scene: Set) -> None:
+def _killed_worker(stage: DemoOutput, scene: Set) -> None:
     stage.chapter("A worker is killed in the middle of a job")
     order = scene.onefold.enqueue(
         "charge", {"order": scene.run}, queue=scene.orders, backoff=Fixed(timedelta(0))
@@ -230,7 +230,7 @@ def _receipts(scene: Set) -> list[int]:
         return [attempt for (attempt,) in connection.execute(query, (scene.run,))]
 
 
-def _done_once(stage: Stage, scene: Set) -> None:
+def _done_once(stage: DemoOutput, scene: Set) -> None:
     stage.chapter("Work without a job: once()")
     digest = sha256(scene.run.encode()).hexdigest()
     runs, results = 0, list[object]()

@@ -9,10 +9,10 @@ import msgspec
 from onefold.client import wire
 from onefold.client.flow import place, post
 from onefold.errors import InvalidInput
-from onefold.model import given, names
-from onefold.model.canonical import encode_payload
-from onefold.model.identity import parse_id
-from onefold.model.names import REASON_BYTES
+from onefold.model import checks
+from onefold.model.checks import REASON_BYTES
+from onefold.model.ids import parse_id
+from onefold.model.json_text import encode_payload
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -39,7 +39,7 @@ def nack(
     ask: Ask, job_id: str, *, retryable: bool, reason: str | None, fence: int | None
 ) -> Flow[Accepted]:
     """The delivery failed."""
-    body = {"retryable": given.flag(retryable, "retryable"), "reason": _reason(reason)}
+    body = {"retryable": checks.flag(retryable, "retryable"), "reason": _reason(reason)}
     return (yield from _say(ask, job_id, "nack", fence, body))
 
 
@@ -56,7 +56,7 @@ def defer(
     body = {
         "retry_after": wire.seconds(after, "after"),
         "reason": _reason(reason),
-        "scope": "queue" if given.flag(hold_queue, "hold_queue") else "job",
+        "scope": "queue" if checks.flag(hold_queue, "hold_queue") else "job",
     }
     return (yield from _say(ask, job_id, "defer", fence, body))
 
@@ -80,4 +80,4 @@ def _say(
 
 
 def _reason(reason: str | None) -> str | None:
-    return None if reason is None else names.text(reason, "reason", longest=REASON_BYTES)
+    return None if reason is None else checks.text(reason, "reason", longest=REASON_BYTES)

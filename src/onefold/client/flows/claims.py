@@ -12,11 +12,10 @@ from onefold.calls.claims import LEASE, ClaimOptions
 from onefold.client import wire
 from onefold.client.flow import Pause, place, post
 from onefold.errors import Busy, InvalidInput, KeyReused, LeaseLost, OutcomeUnknown
-from onefold.model import given, names
-from onefold.model.canonical import encode_payload
+from onefold.model import checks
 from onefold.model.claim import (
-    Answer,
     Claim,
+    ClaimAnswer,
     ClaimKey,
     Guarantee,
     Mismatch,
@@ -25,7 +24,8 @@ from onefold.model.claim import (
     Won,
     checked_claim,
 )
-from onefold.model.moment import span
+from onefold.model.json_text import encode_payload
+from onefold.model.timestamps import span
 
 if TYPE_CHECKING:
     from onefold.client.flow import Ask, Flow
@@ -80,14 +80,14 @@ class ToldRenewed(wire.Said, frozen=True, kw_only=True):
     lease_until: datetime
 
 
-def claim(ask: Ask, scope: str, key: str, surface: str, options: ClaimOptions) -> Flow[Answer]:
+def claim(ask: Ask, scope: str, key: str, surface: str, options: ClaimOptions) -> Flow[ClaimAnswer]:
     """Take a key."""
-    given.options(options, ClaimOptions.__optional_keys__)
+    checks.options(options, ClaimOptions.__optional_keys__)
     body = wire.said(
         {
-            "scope": names.text(scope, "scope"),
-            "key": names.key(key, "key"),
-            "surface": names.name(surface, "surface"),
+            "scope": checks.text(scope, "scope"),
+            "key": checks.key(key, "key"),
+            "surface": checks.name(surface, "surface"),
             "fingerprint": options.get("fingerprint"),
             "lease": wire.seconds(options.get("lease"), "lease"),
             "takeover": options.get("takeover"),
@@ -142,7 +142,7 @@ def lock(ask: Ask, name: str, ttl: timedelta, wait: timedelta | None) -> Flow[Cl
     while True:
         left = max(until - time.monotonic(), 0.0)
         body = {
-            "name": names.text(name, "name", longest=names.REASON_BYTES),
+            "name": checks.text(name, "name", longest=checks.REASON_BYTES),
             "ttl": ttl.total_seconds(),
             "wait": min(left, LONGEST_WAIT),
         }

@@ -20,7 +20,7 @@ from onefold.client.flow import Pause, Reply, Send, get, place
 from onefold.client.problems import error_of
 from onefold.client.retrying import asked_for, is_passing
 from onefold.errors import InvalidInput
-from onefold.model import given, names
+from onefold.model import checks
 
 if TYPE_CHECKING:
     from onefold.client.event_stream import Block
@@ -83,12 +83,12 @@ Listening: TypeAlias = Generator[Open | Read | Heard | Pause, Any, None]
 
 def ear(*, queue: str | None, event: object, after: str | None) -> Ear:
     """Check what is wanted."""
-    wanted = [names.name(name, "event") for name in given.listed(event, "event", "names")]
+    wanted = [checks.name(name, "event") for name in checks.listed(event, "event", "names")]
     query = {
-        "queue": None if queue is None else names.name(queue, "queue"),
+        "queue": None if queue is None else checks.name(queue, "queue"),
         "event": wanted or None,
     }
-    if after is not None and not SENDABLE.fullmatch(names.key(after, "after")):
+    if after is not None and not SENDABLE.fullmatch(checks.key(after, "after")):
         raise InvalidInput("after", f"must be the id of an event, got {after!r}")
     return Ear(path=place("events"), query=query, last=after)
 

@@ -11,10 +11,10 @@ from onefold.client.flow import delete as delete_request
 from onefold.client.flow import get, place, post
 from onefold.client.jobs import RemoteJob, RemotePage, state_of
 from onefold.errors import InvalidInput, JobNotFound
-from onefold.model import given, names
-from onefold.model.identity import parse_id
+from onefold.model import checks
+from onefold.model.checks import REASON_BYTES
+from onefold.model.ids import parse_id
 from onefold.model.job import Enqueued, EnqueuedMany
-from onefold.model.names import REASON_BYTES
 
 if TYPE_CHECKING:
     from onefold.client.flow import Ask, Flow
@@ -77,7 +77,7 @@ def find(
     newest_first: bool,
 ) -> Flow[RemotePage]:
     """Jobs by filter, a page at a time."""
-    given.flag(newest_first, "newest_first")
+    checks.flag(newest_first, "newest_first")
     query = {**_query(filters), "limit": limit, "after": after}
     if newest_first:
         query["newestFirst"] = "true"
@@ -87,7 +87,7 @@ def find(
 
 def cancel(ask: Ask, job_id: str, reason: str | None) -> Flow[bool]:
     """Stop a job."""
-    why = None if reason is None else names.text(reason, "reason", longest=REASON_BYTES)
+    why = None if reason is None else checks.text(reason, "reason", longest=REASON_BYTES)
     request = post(place("jobs", parse_id(job_id), "cancel"), wire.said({"reason": why}))
     reply = yield from ask(request)
     return not wire.read(reply, Cancelled).already
@@ -95,7 +95,7 @@ def cancel(ask: Ask, job_id: str, reason: str | None) -> Flow[bool]:
 
 def replay(ask: Ask, job_id: str, *, fresh: bool) -> Flow[Enqueued[Any]]:
     """Send a job round again."""
-    given.flag(fresh, "fresh")
+    checks.flag(fresh, "fresh")
     body = {"fresh": True} if fresh else {}
     reply = yield from ask(post(place("jobs", parse_id(job_id), "replay"), body))
     return wire.read(reply, Replayed).enqueued()
@@ -105,7 +105,7 @@ def replay_many(
     ask: Ask, filters: FindOptions, *, fresh: bool, limit: int | None
 ) -> Flow[EnqueuedMany[Any]]:
     """Replay the dead letters of a queue, by filter: as many requests as it takes."""
-    given.flag(fresh, "fresh")
+    checks.flag(fresh, "fresh")
     path, said = _letters(filters, "dead", "replay")
     answers: list[Enqueued[Any]] = []
     after: str | None = None
@@ -141,7 +141,7 @@ def delete_many(ask: Ask, filters: FindOptions, *, limit: int | None) -> Flow[in
 def _letters(filters: FindOptions, *parts: str) -> tuple[str, dict[str, Any]]:
     """Where the dead letters of a queue are, and which of them are meant."""
     said = _query(filters)
-    queue = names.name(said.pop("queue", None), "queue")
+    queue = checks.name(said.pop("queue", None), "queue")
     if said.pop("status", "dead") != "dead":
         raise InvalidInput("status", "must be dead: over HTTP, only dead letters go by filter")
     return place("queues", queue, *parts), said
@@ -164,12 +164,12 @@ def delete(ask: Ask, job_id: str) -> Flow[bool]:
 
 
 def _query(filters: FindOptions) -> dict[str, Any]:
-    given.options(filters, FindOptions.__optional_keys__)
+    checks.options(filters, FindOptions.__optional_keys__)
     said: dict[str, Any] = dict(filters)
     for name, value in said.items():
         if name in TIMES:
             said[name] = wire.iso(value, name)
     status = said.get("status")
     if status is not None and not isinstance(status, str):
-        said["status"] = given.listed(status, "status", "words")
+        said["status"] = checks.listed(status, "status", "words")
     return wire.said(said)

@@ -9,10 +9,9 @@ import msgspec
 from onefold.calls.keys import KeyFilters
 from onefold.client import wire
 from onefold.client.flow import get, place, post
-from onefold.model import given, names
-from onefold.model.canonical import encode_payload
-from onefold.model.stored_key import KeyPage, StoredKey
-from onefold.model.why import Why
+from onefold.model import checks
+from onefold.model.json_text import encode_payload
+from onefold.model.stored_key import KeyPage, StoredKey, Why
 
 if TYPE_CHECKING:
     from onefold.client.flow import Ask, Flow
@@ -34,7 +33,7 @@ class ToldForced(wire.Said, frozen=True, kw_only=True):
 
 def keys(ask: Ask, filters: KeyFilters, *, limit: int, after: str | None) -> Flow[KeyPage]:
     """Stored keys."""
-    given.options(filters, KeyFilters.__optional_keys__)
+    checks.options(filters, KeyFilters.__optional_keys__)
     query = {**filters, "limit": limit, "after": after}
     reply = yield from ask(get(place("keys"), query))
     told = wire.read(reply, ToldKeys)
@@ -53,7 +52,7 @@ def why(
 ) -> Flow[Why]:
     """Who has a key."""
     query = {
-        "key": names.key(key, "key"),
+        "key": checks.key(key, "key"),
         "surface": surface,
         "scope": scope,
         "fingerprint": fingerprint,
@@ -66,7 +65,7 @@ def why(
 def force_release(ask: Ask, scope: str, key: str, *, surface: str, step: str | None) -> Flow[bool]:
     """This key is free."""
     body = wire.said({"scope": scope, "step": step})
-    reply = yield from ask(post(place("keys", surface, names.key(key, "key"), "release"), body))
+    reply = yield from ask(post(place("keys", surface, checks.key(key, "key"), "release"), body))
     return wire.read(reply, ToldForced).released
 
 
@@ -76,5 +75,5 @@ def force_settle(
     """This key is done."""
     stored = None if result is None else msgspec.Raw(encode_payload(result).encode())
     body = wire.said({"scope": scope, "result": stored, "step": step})
-    reply = yield from ask(post(place("keys", surface, names.key(key, "key"), "settle"), body))
+    reply = yield from ask(post(place("keys", surface, checks.key(key, "key"), "settle"), body))
     return wire.read(reply, ToldForced).settled

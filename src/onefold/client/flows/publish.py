@@ -12,9 +12,9 @@ from onefold.client.flow import JSON, new_key, place, post
 from onefold.client.flows.jobs import look
 from onefold.client.jobs import state_of
 from onefold.errors import InvalidInput, OnefoldError
-from onefold.model import given, names
-from onefold.model.canonical import encode_payload
+from onefold.model import checks
 from onefold.model.job import Enqueued, EnqueuedMany, NewJob
+from onefold.model.json_text import encode_payload
 from onefold.model.unique import Unique
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ class ToldMany(wire.Said, frozen=True, kw_only=True):
 
 def enqueue(ask: Ask, kind: str, payload: Json, options: EnqueueOptions) -> Flow[Enqueued[Any]]:
     """Publish one job. A retry of it, ours or anybody's, comes to the same job."""
-    given.options(options, EnqueueOptions.__optional_keys__)
+    checks.options(options, EnqueueOptions.__optional_keys__)
     rest: dict[str, Any] = dict(options)
     call = {name: rest.pop(name) for name in CallOptions.__optional_keys__ if name in rest}
     new_job = NewJob(kind, payload, **rest)
     is_ours = new_job.idempotency_key is None
     key = new_key() if new_job.idempotency_key is None else new_job.idempotency_key
     body = {**_item(new_job, said_by=rest), **_call(call), "idempotencyKey": key}
-    request = post(place("queues", names.name(new_job.queue, "queue"), "jobs"), body)
+    request = post(place("queues", checks.name(new_job.queue, "queue"), "jobs"), body)
     reply = yield from ask(msgspec.structs.replace(request, headers=_headers(new_job)))
     told = wire.read(reply, Told)
     if is_ours and told.duplicate and reply.tries > 1:
@@ -93,7 +93,7 @@ def _headers(new_job: NewJob) -> dict[str, str]:
     """No key among them: that of a body may be longer, and of any characters."""
     headers = {"Content-Type": JSON}
     if new_job.request_id is not None:
-        headers["X-Request-Id"] = names.text(new_job.request_id, "request_id")
+        headers["X-Request-Id"] = checks.text(new_job.request_id, "request_id")
     return headers
 
 
@@ -116,8 +116,8 @@ def enqueue_many(
     ask: Ask, new_jobs: Sequence[NewJob], options: CallOptions
 ) -> Flow[EnqueuedMany[Any]]:
     """Publish many: whole requests of one queue each, all or nothing per request."""
-    given.options(options, CallOptions.__optional_keys__)
-    listed = given.listed(new_jobs, "new_jobs", "NewJob")
+    checks.options(options, CallOptions.__optional_keys__)
+    listed = checks.listed(new_jobs, "new_jobs", "NewJob")
     answers: dict[int, Enqueued[Any]] = {}
     for queue, items in _by_queue(listed).items():
         for chunk in _chunks(items):
@@ -160,7 +160,7 @@ def _by_queue(listed: Sequence[Any]) -> dict[str, list[Item]]:
             reason = "is one for a whole request, and not an item's"
             raise InvalidInput("request_id", reason, item=index)
         try:
-            queue, members = names.name(new_job.queue, "queue"), _item(new_job)
+            queue, members = checks.name(new_job.queue, "queue"), _item(new_job)
         except InvalidInput as error:
             raise error.at(index) from None
         is_plain = new_job.idempotency_key is None and "uniqueKey" not in members
@@ -191,7 +191,7 @@ def _item(new_job: NewJob, *, said_by: Mapping[str, Any] | None = None) -> dict[
 
     A `NewJob` cannot tell whether a default was said, so it was not.
     """
-    names.name(new_job.kind, "kind")
+    checks.name(new_job.kind, "kind")
     _check_sayable(new_job)
     members: dict[str, Any] = {
         "kind": new_job.kind,
@@ -222,7 +222,7 @@ def _value(name: str, value: Any) -> Any:
         return wire.retention(value)
     if name == "metadata" and value is not None:
         return msgspec.Raw(encode_payload(value).encode())
-    return given.listed(value, "tags", "text") if name == "tags" else value
+    return checks.listed(value, "tags", "text") if name == "tags" else value
 
 
 def _check_sayable(new_job: NewJob) -> None:
@@ -235,10 +235,10 @@ def _derived(new_job: NewJob) -> str:
     """The key of a rule, computed here: the server only ever sees keys."""
     rule = new_job.unique
     if isinstance(rule, Unique):
-        return names.key(rule.key(new_job.kind, new_job.payload), "unique")
+        return checks.key(rule.key(new_job.kind, new_job.payload), "unique")
     if not callable(rule):
         raise InvalidInput("unique", f"must be Unique or a function, got {rule!r}")
-    return names.key(rule(new_job.kind, new_job.payload), "unique")
+    return checks.key(rule(new_job.kind, new_job.payload), "unique")
 
 
 _DEFAULTS: Final[Mapping[str, Any]] = {

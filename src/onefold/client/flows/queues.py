@@ -9,7 +9,7 @@ from onefold.client.errors import QueueNotFound
 from onefold.client.flow import delete as delete_request
 from onefold.client.flow import get, place, post, put
 from onefold.client.queue import QueueOptions, RemoteQueue, RemoteQueues
-from onefold.model import given, names
+from onefold.model import checks
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -27,7 +27,7 @@ class ToldSecret(wire.Said, frozen=True, kw_only=True):
 
 def save(ask: Ask, name: str, options: QueueOptions) -> Flow[RemoteQueue]:
     """Make a queue, or say anew what holds for it."""
-    given.options(options, QueueOptions.__optional_keys__)
+    checks.options(options, QueueOptions.__optional_keys__)
     said: dict[str, Any] = dict(options)
     for field in DURATIONS:
         if field in said:
@@ -56,7 +56,7 @@ def find(ask: Ask, *, limit: int, after: str | None) -> Flow[RemoteQueues]:
 
 def delete(ask: Ask, name: str, *, force: bool) -> Flow[bool]:
     """Remove a queue."""
-    query = {"force": "true"} if given.flag(force, "force") else None
+    query = {"force": "true"} if checks.flag(force, "force") else None
     try:
         yield from ask(delete_request(_place(name), query))
     except QueueNotFound:
@@ -77,4 +77,4 @@ def rotate(ask: Ask, name: str, secret: str | None, overlap: timedelta) -> Flow[
 
 
 def _place(name: str) -> str:
-    return place("queues", names.name(name, "name"))
+    return place("queues", checks.name(name, "name"))

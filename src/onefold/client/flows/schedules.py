@@ -11,9 +11,9 @@ from onefold.client.flow import delete as delete_request
 from onefold.client.flow import get, place, post, put
 from onefold.client.schedule import RemoteSchedule, RemoteScheduleOptions
 from onefold.errors import ScheduleNotFound
-from onefold.model import given, names
-from onefold.model.canonical import encode_payload
+from onefold.model import checks
 from onefold.model.job import NewJob
+from onefold.model.json_text import encode_payload
 
 if TYPE_CHECKING:
     from onefold.client.flow import Ask, Flow
@@ -39,15 +39,15 @@ def save(
     ask: Ask, name: str, cron: str, *, kind: str, payload: Json, options: RemoteScheduleOptions
 ) -> Flow[RemoteSchedule]:
     """Make a schedule, or change the one of that name."""
-    given.options(options, RemoteScheduleOptions.__optional_keys__)
+    checks.options(options, RemoteScheduleOptions.__optional_keys__)
     said: dict[str, Any] = {"queue": QUEUE, **options}
     for field in DURATIONS:
         said[field] = wire.seconds(said.get(field), field)
     if said.get("metadata") is not None:
         said["metadata"] = msgspec.Raw(encode_payload(said["metadata"]).encode())
-    said["tags"] = given.listed(said.get("tags", ()), "tags", "text")
-    said["cron"] = names.text(cron, "cron")
-    said["kind"] = names.name(kind, "kind")
+    said["tags"] = checks.listed(said.get("tags", ()), "tags", "text")
+    said["cron"] = checks.text(cron, "cron")
+    said["kind"] = checks.name(kind, "kind")
     said["payload"] = msgspec.Raw(encode_payload(payload).encode())
     reply = yield from ask(put(_place(name), wire.said(said)))
     return wire.read(reply, RemoteSchedule)
@@ -75,4 +75,4 @@ def say(ask: Ask, name: str, word: Literal["pause", "resume"]) -> Flow[bool]:
 
 
 def _place(name: str) -> str:
-    return place("schedules", names.name(name, "name"))
+    return place("schedules", checks.name(name, "name"))

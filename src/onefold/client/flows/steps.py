@@ -9,12 +9,12 @@ import msgspec
 
 from onefold.client import wire
 from onefold.client.flow import place, put
-from onefold.effects.values import encoded
+from onefold.effects.step_codec import encoded
 from onefold.errors import InvalidInput, OnefoldError
-from onefold.model.canonical import decode_payload
+from onefold.model.checks import REASON_BYTES
 from onefold.model.failure import printable
-from onefold.model.identity import parse_id
-from onefold.model.names import REASON_BYTES
+from onefold.model.ids import parse_id
+from onefold.model.json_text import decode_payload
 
 if TYPE_CHECKING:
     from onefold.client.flow import Ask, Flow

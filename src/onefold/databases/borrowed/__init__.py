@@ -1,22 +1,114 @@
-"""A caller's own connection: recognised, checked, and never begun, committed or rolled back.
+"""What is said of a connection that cannot be used, and what lies beneath a library's error.
+
+A caller's own connection: recognised, checked, and never begun, committed or rolled back.
 
 The library is read from the names of the connection's classes, so nothing optional is imported
 before somebody uses it, subclasses work, and nobody probes with hasattr. Statements go through the
 library that was lent, whose transaction then knows of them. Its errors pass through untouched, for
 they belong to the caller's transaction; only a refusal by isolation becomes ours.
+
+What a library answers to a statement of ours, and a cursor made of that.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from onefold.databases import Store
-from onefold.databases.borrowed import refusals
 from onefold.errors import WrongConnection
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from onefold.databases import Clock, Database
     from onefold.databases.batching import Item
+    from onefold.operations.statement import Dialect, Rows
+
+
+SYSTEMS: Final[dict[str, Dialect]] = {"postgresql": "postgres", "sqlite": "sqlite"}
+"""By the name that SQLAlchemy and Django have for them."""
+
+_SHOWN: Final = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
+
+_ENGINE: Final = "is an engine, not a connection. Give it one: {}."
+_MAKER: Final = "makes sessions, and is none. Give it a session: {}."
+_POOL: Final = "is a pool, not a connection. Give it one: {}."
+_TRANSACTION: Final = "is a transaction. Give it the connection or session that has begun it."
+
+_INSTEAD: Final = {
+    ("sqlalchemy", "Engine"): _ENGINE.format("with engine.begin() as connection"),
+    ("sqlalchemy", "AsyncEngine"): _ENGINE.format("async with engine.begin() as connection"),
+    ("sqlalchemy", "sessionmaker"): _MAKER.format("with make_session.begin() as session"),
+    ("sqlalchemy", "async_sessionmaker"): _MAKER.format(
+        "async with make_session.begin() as session"
+    ),
+    ("sqlalchemy", "Transaction"): _TRANSACTION,
+    ("sqlalchemy", "AsyncTransaction"): _TRANSACTION,
+    ("sqlalchemy", "SessionTransaction"): _TRANSACTION,
+    ("sqlalchemy", "AsyncSessionTransaction"): _TRANSACTION,
+    ("asyncpg", "Transaction"): _TRANSACTION,
+    ("asyncpg", "Pool"): _POOL.format("async with pool.acquire() as connection"),
+    ("psycopg", "Transaction"): _TRANSACTION,
+    ("psycopg", "AsyncTransaction"): _TRANSACTION,
+    ("psycopg_pool", "ConnectionPool"): _POOL.format("with pool.connection() as connection"),
+    ("psycopg_pool", "AsyncConnectionPool"): _POOL.format(
+        "async with pool.connection() as connection"
+    ),
+    ("django", "ConnectionHandler"): (
+        "has all connections of Django. Give it one: connections['default']."
+    ),
+    ("psycopg2", "connection"): (
+        "is psycopg2's, which is accepted through SQLAlchemy and Django only. Use psycopg 3."
+    ),
+}
+"""For what is taken for a connection, by the package and the name of its class."""
+
+
+def instead_of(names: Sequence[tuple[str, str]]) -> str:
+    """What to give `within` instead of a thing of these classes."""
+    return next(
+        (_INSTEAD[name] for name in names if name in _INSTEAD),
+        "is not a connection that within() knows. Give it an open connection of sqlite3, aiosqlite,"
+        " psycopg, asyncpg or Django, or a connection or session of SQLAlchemy.",
+    )
+
+
+def expect(system: str, connection: object, database: Database) -> None:
+    """Raise where a connection is to another database system than this Onefold's."""
+    if system != database.sql.dialect:
+        raise WrongConnection(
+            connection,
+            f"is {_SHOWN.get(system, system)}'s, and this Onefold is on {database.label}.",
+        )
+
+
+def closed(connection: object) -> WrongConnection:
+    """The error for a connection that is not open."""
+    return WrongConnection(connection, "is not open. Give it a connection that is.")
+
+
+def blocking(connection: object) -> WrongConnection:
+    """The error for an awaited call on a sync connection."""
+    return WrongConnection(
+        connection, "is a sync connection. Call the method without the leading a."
+    )
+
+
+def awaited(connection: object) -> WrongConnection:
+    """The error for a sync call on a connection that can only be awaited."""
+    return WrongConnection(
+        connection, "is an async connection. Await the method with the leading a (aenqueue)."
+    )
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what lies beneath it: SQLAlchemy and Django wrap what the driver says."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
 
 T = TypeVar("T")
 
@@ -90,15 +182,15 @@ def borrow(connection: object, database: Database) -> Borrowed:
 
             return django.borrow(connection, database, clock)
         case _:
-            raise WrongConnection(connection, refusals.instead_of(names))
+            raise WrongConnection(connection, instead_of(names))
 
 
 def _borrow_sqlite(
     library: Literal["sqlite3", "aiosqlite"], connection: object, database: Database, clock: Clock
 ) -> Borrowed:
-    refusals.expect("sqlite", connection, database)
+    expect("sqlite", connection, database)
     if library == "aiosqlite":
-        from onefold.databases.borrowed import aiosqlite
+        from onefold.databases.borrowed import sqlite as aiosqlite
 
         return aiosqlite.BorrowedAiosqlite(connection, database, clock)
     from onefold.databases.borrowed import sqlite
@@ -109,7 +201,50 @@ def _borrow_sqlite(
 def _borrow_postgres(
     library: Literal["psycopg", "asyncpg"], connection: object, database: Database, clock: Clock
 ) -> Borrowed:
-    refusals.expect("postgres", connection, database)
-    from onefold.databases.postgres import borrowed as postgres
+    expect("postgres", connection, database)
+    from onefold.databases.borrowed import postgres
 
     return postgres.borrow(library, connection, database, clock)
+
+
+Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
+
+
+class LibraryResult(NamedTuple):
+    """The rows of a statement, and how many it has changed."""
+
+    rows: Rows
+    changed: int
+
+
+RunText: TypeAlias = Callable[[str, Parameters], LibraryResult]
+"""Runs a text that is the driver's, the library's way."""
+
+
+class LibraryCursor:
+    """As much of a sqlite3 connection and its cursor as statements of ours need."""
+
+    row_factory: object = None
+
+    def __init__(self, run_text: RunText) -> None:
+        """`run_text` is how the library runs a statement."""
+        self._run_text = run_text
+        self._answer = LibraryResult((), -1)
+
+    def cursor(self) -> LibraryCursor:
+        """A cursor for the next statement."""
+        return LibraryCursor(self._run_text)
+
+    def execute(self, text: str, parameters: Parameters = ()) -> LibraryCursor:
+        """Run a statement to its end."""
+        self._answer = self._run_text(text, parameters)
+        return self
+
+    def fetchall(self) -> Rows:
+        """All rows."""
+        return self._answer.rows
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were changed."""
+        return self._answer.changed

@@ -13,8 +13,8 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from onefold.databases.borrowed import RunsAlone, refusals
-from onefold.databases.borrowed.answer import Answer, LibraryCursor
+from onefold.databases import borrowed
+from onefold.databases.borrowed import LibraryCursor, LibraryResult, RunsAlone
 from onefold.databases.borrowed.sqlite import BorrowedSqlite
 from onefold.errors import NoTransaction, WrongConnection
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from onefold.databases import Build, Clock, Database
-    from onefold.databases.borrowed import Borrowed
-    from onefold.databases.borrowed.answer import Parameters
+    from onefold.databases.borrowed import Borrowed, Parameters
 
 T = TypeVar("T")
 
@@ -37,9 +36,9 @@ def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
         # `connection` stands for the thread's own; caches have such a proxy, too.
         alias = getattr(lent, "alias", None)
         if alias is None:
-            raise WrongConnection(lent, refusals.instead_of(()))
+            raise WrongConnection(lent, borrowed.instead_of(()))
         wrapper = connections[alias]
-    refusals.expect(refusals.SYSTEMS.get(wrapper.vendor, wrapper.vendor), wrapper, database)
+    borrowed.expect(borrowed.SYSTEMS.get(wrapper.vendor, wrapper.vendor), wrapper, database)
     return BorrowedDjango(wrapper, database, clock)
 
 
@@ -67,7 +66,7 @@ class BorrowedDjango(RunsAlone):
         """Outside `atomic`, Django commits each statement by itself, unless told otherwise."""
         wrapper = self._wrapper
         if wrapper.closed_in_transaction:
-            raise refusals.closed(wrapper)
+            raise borrowed.closed(wrapper)
         # Django says itself what to do where a block has failed and must be left.
         wrapper.validate_no_broken_transaction()
         try:
@@ -96,7 +95,7 @@ class BorrowedDjango(RunsAlone):
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """A sync connection would block the event loop."""
         del build, write
-        raise refusals.blocking(self._wrapper)
+        raise borrowed.blocking(self._wrapper)
 
     def _through(self) -> Borrowed:
         """The driver's connection beneath, with statements that Django runs."""
@@ -109,7 +108,7 @@ class BorrowedDjango(RunsAlone):
                 lent=wrapper,
                 library=LibraryCursor(partial(_run_on_sqlite, wrapper)),
             )
-        from onefold.databases.postgres.borrowed import BorrowedThrough
+        from onefold.databases.borrowed.postgres import BorrowedThrough
 
         return BorrowedThrough(
             wrapper,
@@ -121,13 +120,13 @@ class BorrowedDjango(RunsAlone):
         )
 
 
-def _run(wrapper: Any, text: str, parameters: Parameters) -> Answer:
+def _run(wrapper: Any, text: str, parameters: Parameters) -> LibraryResult:
     with wrapper.cursor() as cursor:
         cursor.execute(text, parameters or None)
-        return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        return LibraryResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
 
-def _run_on_sqlite(wrapper: Any, text: str, parameters: Parameters) -> Answer:
+def _run_on_sqlite(wrapper: Any, text: str, parameters: Parameters) -> LibraryResult:
     """Django reads the text of a statement with parameters as a format, and makes it SQLite's.
 
     What is doubled, it makes single. Places (`?1`) get names: its log would count them otherwise.

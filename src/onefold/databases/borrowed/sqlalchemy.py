@@ -18,18 +18,16 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
-from onefold.databases.borrowed import RunsAlone, refusals
-from onefold.databases.borrowed.aiosqlite import BorrowedAiosqlite
-from onefold.databases.borrowed.answer import Answer, LibraryCursor
-from onefold.databases.borrowed.sqlite import BorrowedSqlite
+from onefold.databases import borrowed
+from onefold.databases.borrowed import LibraryCursor, LibraryResult, RunsAlone
+from onefold.databases.borrowed.sqlite import BorrowedAiosqlite, BorrowedSqlite
 from onefold.errors import NoTransaction, WrongConnection
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from onefold.databases import Build, Clock, Database
-    from onefold.databases.borrowed import Borrowed
-    from onefold.databases.borrowed.answer import Parameters
+    from onefold.databases.borrowed import Borrowed, Parameters
 
 T = TypeVar("T")
 
@@ -60,12 +58,12 @@ class BorrowedSqlalchemy(RunsAlone):
         self._shown: object = lent if awaited is None else awaited
         self.database = database
         self._clock = clock
-        refusals.expect(self._system(), self._shown, database)
+        borrowed.expect(self._system(), self._shown, database)
         self._joined: Connection | None = lent if isinstance(lent, Connection) else None
 
     def _system(self) -> str:
         name = self._bind().dialect.name
-        return refusals.SYSTEMS.get(name, name)
+        return borrowed.SYSTEMS.get(name, name)
 
     def _bind(self) -> Engine | Connection:
         if isinstance(self._lent, Connection):
@@ -94,7 +92,7 @@ class BorrowedSqlalchemy(RunsAlone):
         if connection.closed:
             if connection is not self._lent:
                 return
-            raise refusals.closed(self._shown)
+            raise borrowed.closed(self._shown)
         # On SQLite it is the beginning that tells: an event of the caller's may say BEGIN then.
         if connection.dialect.name == "postgresql" or connection.in_transaction():
             self._through(connection).check()
@@ -104,7 +102,7 @@ class BorrowedSqlalchemy(RunsAlone):
         # SQLAlchemy 2.0.22 brought close_resets_only=False, and no public way to ask.
         state = getattr(session, "_close_state", None)
         if state is not None and state.name == "CLOSED":
-            raise refusals.closed(self._shown)
+            raise borrowed.closed(self._shown)
         if not session.autobegin and not session.in_transaction():
             raise NoTransaction(self._shown)
 
@@ -151,7 +149,7 @@ class BorrowedSqlalchemy(RunsAlone):
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """A sync connection would block the event loop."""
         del build, write
-        raise refusals.blocking(self._shown)
+        raise borrowed.blocking(self._shown)
 
     def _through(self, connection: Connection) -> Borrowed:
         """The driver's connection beneath, with statements that SQLAlchemy runs."""
@@ -176,7 +174,7 @@ class BorrowedSqlalchemy(RunsAlone):
                 return self._through_postgres(connection, pooled.dbapi_connection, driver)
 
     def _through_postgres(self, connection: Connection, adapted: Any, driver: Any) -> Borrowed:
-        from onefold.databases.postgres.borrowed import BorrowedThrough
+        from onefold.databases.borrowed.postgres import BorrowedThrough
 
         return BorrowedThrough(
             self._shown,
@@ -218,7 +216,7 @@ class BorrowedAsyncSqlalchemy(RunsAlone):
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """An async connection can only be awaited."""
         del build, write
-        raise refusals.awaited(self._lent)
+        raise borrowed.awaited(self._lent)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation as the sync one does."""
@@ -233,7 +231,7 @@ class _AwaitedInside(BorrowedAiosqlite):
         return await_only(self.atransact(build, write=write))
 
 
-def _run(connection: Connection, text: str, parameters: Parameters) -> Answer:
+def _run(connection: Connection, text: str, parameters: Parameters) -> LibraryResult:
     result = connection.exec_driver_sql(text, parameters or None, execution_options=_OPTIONS)
     rows = [tuple(row) for row in result] if result.returns_rows else []
-    return Answer(rows, result.rowcount)
+    return LibraryResult(rows, result.rowcount)

@@ -1,22 +1,32 @@
-"""A caller's sqlite3 connection, its own or the one beneath another library."""
+"""A caller's sqlite3 connection, its own or the one beneath another library.
+
+A caller's aiosqlite connection: a sqlite3 connection that lives in a thread of its own.
+
+The whole operation goes to that thread at once. Statement by statement, another task that shares
+the connection would come between them and be undone with them, and a cancelled call would leave a
+part of itself to a caller who commits all the same.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from contextvars import copy_context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onefold.databases import sqlite_errors
-from onefold.databases.borrowed import RunsAlone, refusals
-from onefold.databases.sqlite import SqliteDatabase
-from onefold.databases.sqlite_statements import execute
+from onefold.databases import borrowed
+from onefold.databases.borrowed import RunsAlone
+from onefold.databases.sqlite import execute as sqlite_errors
+from onefold.databases.sqlite.database import SqliteDatabase
+from onefold.databases.sqlite.execute import execute
 from onefold.errors import DatabaseBusy, NoTransaction, SerializationConflict, WrongConnection
-from onefold.operations.run import run
+from onefold.operations.statement import run
 
 if TYPE_CHECKING:
     from onefold.databases import Build, Clock, Database
     from onefold.operations.statement import Rows, Statement
+
 
 T = TypeVar("T")
 
@@ -56,7 +66,7 @@ class BorrowedSqlite(RunsAlone):
         try:
             in_transaction = connection.in_transaction
         except sqlite3.ProgrammingError as error:
-            raise refusals.closed(self._lent) from error
+            raise borrowed.closed(self._lent) from error
         if in_transaction:
             return
         # Python 3.12 brought `autocommit`; -1 is "as isolation_level says".
@@ -113,7 +123,7 @@ class BorrowedSqlite(RunsAlone):
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """sqlite3 blocks; there is nothing to await."""
         del build, write
-        raise refusals.blocking(self._lent)
+        raise borrowed.blocking(self._lent)
 
     def _execute(self, statement: Statement) -> Rows:
         rows: Rows = self._guarded(lambda: execute(self._library, statement, self._clock))
@@ -129,7 +139,7 @@ class BorrowedSqlite(RunsAlone):
         try:
             return work()
         except Exception as error:
-            for cause in refusals.causes(error):
+            for cause in borrowed.causes(error):
                 if sqlite_errors.is_stale_snapshot(cause):
                     raise SerializationConflict(
                         "it began by reading, and the file has changed since"
@@ -143,8 +153,56 @@ class BorrowedSqlite(RunsAlone):
 
 
 def _is_operational(error: BaseException) -> bool:
-    return any(isinstance(cause, sqlite3.OperationalError) for cause in refusals.causes(error))
+    return any(isinstance(cause, sqlite3.OperationalError) for cause in borrowed.causes(error))
 
 
 def _text(value: object) -> object:
     return value.decode() if isinstance(value, bytes) else value
+
+
+class BorrowedAiosqlite(RunsAlone):
+    """A caller's aiosqlite connection."""
+
+    def __init__(
+        self, connection: Any, database: Database, clock: Clock, *, lent: object = None
+    ) -> None:
+        """`lent` is what the caller gave, where that is not the connection itself."""
+        self._connection = connection
+        self._lent = connection if lent is None else lent
+        self.database = database
+        self._clock = clock
+
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._lent
+
+    def check(self) -> None:
+        """As for sqlite3, whose attributes can be read from any thread."""
+        self._beneath().check()
+
+    def failed(self) -> bool:
+        """Closed, or as for sqlite3."""
+        connection: Any = self._connection
+        return connection._connection is None or self._beneath().failed()  # noqa: SLF001
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """An async connection can only be awaited."""
+        del build, write
+        raise borrowed.awaited(self._lent)
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation in one hop to the connection's thread."""
+        beneath, context = self._beneath(), copy_context()
+        # aiosqlite has public ways to send a statement there, and none to send a function.
+        result: T = await self._connection._execute(  # noqa: SLF001
+            lambda: context.run(lambda: beneath.transact(build, write=write))
+        )
+        return result
+
+    def _beneath(self) -> BorrowedSqlite:
+        try:
+            beneath = self._connection._conn  # noqa: SLF001
+        except ValueError as error:  # not yet awaited, or closed
+            raise borrowed.closed(self._lent) from error
+        return BorrowedSqlite(beneath, self.database, self._clock, lent=self._lent)

@@ -25,7 +25,7 @@ from onefold.databases.gathering import (
     just,
     together,
 )
-from onefold.operations.run import run_async
+from onefold.operations.statement import run_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

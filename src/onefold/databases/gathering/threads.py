@@ -33,7 +33,7 @@ from onefold.databases.gathering import (
     just,
     together,
 )
-from onefold.operations.run import run
+from onefold.operations.statement import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,9 +1,15 @@
-"""Transactions of our own on PostgreSQL.
+"""A PostgreSQL URL as it may be shown to people.
+
+Transactions of our own on PostgreSQL.
 
 Each that may wait for somebody says READ COMMITTED itself, since the server's default may be
 another level, and sets a `lock_timeout` below the server's `deadlock_timeout`: if somebody must
 lose, it is us, who can try again, and not a caller's transaction. No setting is left on the
 session; psycopg's prepared statements are, unless there is a pooler in between.
+
+Transactions on PostgreSQL that are begun for a handler, on a connection of our own pool.
+
+`begin` is the check of the connection: one that was lost while it was idle is replaced by another.
 """
 
 from __future__ import annotations
@@ -11,10 +17,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import time
 import weakref
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
 
 import psycopg
 import psycopg_pool
@@ -24,16 +33,27 @@ from psycopg.rows import TupleRow, tuple_row
 from onefold.databases import raise_translated
 from onefold.databases.gathering.tasks import GatheredTasks
 from onefold.databases.gathering.threads import GatheredThreads
-from onefold.databases.postgres.attempt import AsyncAttempt, AsyncSession, Attempt, Session
-from onefold.databases.postgres.bell import PostgresBell, SilentBell
-from onefold.databases.postgres.effort import Effort, StillOpen
 from onefold.databases.postgres.errors import translated, verdict
-from onefold.databases.postgres.execute import aexecute, execute
-from onefold.databases.postgres.label import without_password
-from onefold.databases.postgres.loop_pool import open_in_this_loop
-from onefold.databases.postgres.process import CONNECTIONS, AsyncPool, Pool, Process, is_full
-from onefold.errors import Closed, DatabaseBusy, SchemaOutdated
-from onefold.operations.keys import Restart
+from onefold.databases.postgres.notify import PostgresBell, SilentBell
+from onefold.databases.postgres.pool import (
+    CONNECTIONS,
+    AsyncPool,
+    Pool,
+    Process,
+    is_full,
+    open_in_this_loop,
+)
+from onefold.databases.postgres.transaction import (
+    AsyncPostgresTransaction,
+    AsyncSession,
+    Effort,
+    PostgresTransaction,
+    Session,
+    StillOpen,
+    aexecute,
+    execute,
+)
+from onefold.errors import Closed, DatabaseBusy, InvalidInput, SchemaOutdated
 from onefold.operations.migrations import (
     Identity,
     Migration,
@@ -44,12 +64,47 @@ from onefold.operations.migrations import (
     script,
 )
 from onefold.operations.statement import Rows, Sql
+from onefold.operations.unique_keys import Restart
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
     from typing import Self
 
-    from onefold.databases import Build, Clock
+    from onefold.databases import Build, Clock, Database
     from onefold.databases.gathering import Shared
+
+
+SECRETS: Final = (
+    "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
+)  # fmt: skip
+"""The parameters of libpq that are secrets."""
+_USER: Final = re.compile(r"\w+://[^@/]*@?")
+"""What libpq reads as the user and the password, if it ends with an @."""
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown. A command that names it must work, given the password."""
+    # The rest of such a password is no password to libpq, and would be shown as a host or a name.
+    if "@" in _USER.sub("", url, count=1).partition("?")[0]:
+        raise InvalidInput(
+            "url", "has an @ too many: a user or a password has %40 for @, %2F for / and %25 for %"
+        )
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # Its own sentence may quote the password.
+        raise InvalidInput("url", "is not a PostgreSQL URL that psycopg can read") from None
+    for secret in SECRETS:
+        parts.pop(secret, None)
+    shown = {name: quote(str(value), safe="") for name, value in parts.items()}
+    user = f"{shown.pop('user')}@" if "user" in shown else ""
+    path = f"/{shown.pop('dbname', '')}"
+    # A folder of sockets, or several hosts, cannot stand before the path.
+    host = shown.pop("host") if re.fullmatch(r"[\w.-]+", shown.get("host", "")) else ""
+    port = f":{shown.pop('port')}" if host and shown.get("port", "").isdigit() else ""
+    rest = "&".join(f"{name}={value}" for name, value in shown.items())
+    return f"postgresql://{user}{host}{port}{path}{'?' if rest else ''}{rest}"
+
 
 T = TypeVar("T")
 
@@ -145,7 +200,7 @@ class PostgresDatabase:
             pool, connection = self.get_connection()
             lost = False
             try:
-                attempt = Attempt(connection, self.clock, effort, write=write)
+                attempt = PostgresTransaction(connection, self.clock, effort, write=write)
                 return attempt.run(build, self._resend if effort.resends else self._own)
             except Restart:
                 pause = effort.restart()
@@ -178,7 +233,7 @@ class PostgresDatabase:
             pool, connection = await self.aget_connection()
             lost = False
             try:
-                attempt = AsyncAttempt(connection, self.clock, effort, write=write)
+                attempt = AsyncPostgresTransaction(connection, self.clock, effort, write=write)
                 return await attempt.run(build, self._resend if effort.resends else self._own)
             except Restart:
                 pause = effort.restart()
@@ -482,3 +537,63 @@ class PostgresDatabase:
         state = self._state if self._closed else self._current()
         self._closed = True
         return state
+
+
+@contextmanager
+def own(database: Database) -> Generator[psycopg.Connection[TupleRow]]:
+    """A connection of ours, for one transaction."""
+    assert isinstance(database, PostgresDatabase)
+    database.identity()
+    effort = database.effort()
+    with ExitStack() as ending:
+        while True:
+            pool, connection = database.get_connection()
+            ending.callback(_give_back, pool, connection)
+            try:
+                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+                ending.enter_context(connection.transaction())
+                break
+            except psycopg.Error as error:
+                pause = effort.pause(error, connection_lost=connection.closed)
+            ending.close()
+            time.sleep(pause)
+            pool.check()
+        yield connection
+
+
+def _give_back(pool: Pool, connection: Session) -> None:
+    """As the next one expects it, whatever the handler has set."""
+    if not connection.closed:
+        connection.isolation_level = None
+        connection.row_factory = tuple_row
+    pool.putconn(connection)
+
+
+@asynccontextmanager
+async def aown(database: Database) -> AsyncGenerator[psycopg.AsyncConnection[TupleRow]]:
+    """`own`, awaited."""
+    assert isinstance(database, PostgresDatabase)
+    await database.aidentity()
+    effort = database.effort()
+    async with AsyncExitStack() as ending:
+        while True:
+            pool, connection = await database.aget_connection()
+            ending.push_async_callback(_agive_back, pool, connection)
+            try:
+                await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+                await ending.enter_async_context(connection.transaction())
+                break
+            except psycopg.Error as error:
+                pause = effort.pause(error, connection_lost=connection.closed)
+            await ending.aclose()
+            await asyncio.sleep(pause)
+            await pool.check()
+        yield connection
+
+
+async def _agive_back(pool: AsyncPool, connection: AsyncSession) -> None:
+    """`_give_back`, awaited."""
+    if not connection.closed:
+        await connection.set_isolation_level(None)
+        connection.row_factory = tuple_row
+    await pool.putconn(connection)

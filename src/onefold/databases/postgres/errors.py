@@ -12,7 +12,7 @@ from onefold.errors import DatabaseBusy, DatabaseUnavailable, SerializationConfl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Verdict: TypeAlias = Literal["again", "waited", "stored", "lost", "final"]
+ErrorClass: TypeAlias = Literal["again", "waited", "stored", "lost", "final"]
 
 SERIALIZATION: Final = {"40001", "40P01"}
 UNIQUE_VIOLATION: Final = "23505"
@@ -98,7 +98,7 @@ def _told(error: BaseException) -> BaseException:
     return said if hidden and isinstance(said, psycopg.Error) and said.sqlstate else error
 
 
-def verdict(error: BaseException, *, connection_lost: bool) -> Verdict:
+def verdict(error: BaseException, *, connection_lost: bool) -> ErrorClass:
     """What a failed transaction of ours means: try again, wait, reconnect, or give up."""
     state = sqlstate(error)
     if state in SERIALIZATION:

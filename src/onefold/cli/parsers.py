@@ -1,0 +1,94 @@
+"""What people write, on a command line or in a file: durations and moments.
+
+Options that several commands share, written once.
+
+Typer reads the options of a command off its signature. `expanded` replaces one parameter of a
+command by the parameters of the function that makes its value.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_type_hints
+
+from onefold import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+UNITS: Final = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_DURATION: Final = re.compile(r"(?P<count>[0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(?P<unit>ms|s|m|h|d)?")
+
+
+def duration(text: str, field: str) -> timedelta:
+    """30s, 5m, 1.5h, 250ms, 7d; a number alone is seconds."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise InvalidInput(field, f"must be like 30s, 5m or 250ms, or seconds, got {text!r}")
+    try:
+        return float(found["count"]) * UNITS[found["unit"] or "s"]
+    except OverflowError:
+        raise InvalidInput(field, f"is longer than anybody could wait, got {text!r}") from None
+
+
+def moment(text: str, field: str) -> datetime:
+    """A day, a day and a time (in UTC unless it says otherwise), or so long ago: 2h."""
+    if _DURATION.fullmatch(text.strip()) and not text.strip().isdigit():
+        try:
+            return datetime.now(UTC) - duration(text, field)
+        except OverflowError:
+            raise InvalidInput(field, f"is before the year 1, got {text!r}") from None
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidInput(
+            field,
+            "must be a moment like 2026-03-29 or 2026-03-29T12:00:00+02:00, or how long ago, like"
+            f" 2h, got {text!r}",
+        ) from None
+    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+
+
+Command: TypeAlias = Callable[..., None]
+Expand: TypeAlias = Callable[[Command], Command]
+
+
+def expanded(name: str, make: Callable[..., Any]) -> Expand:
+    """Give a command the options of `make` in place of its parameter `name`."""
+
+    def expand(command: Command) -> Command:
+        shared = _parameters(make)
+        own = [parameter for parameter in _parameters(command) if parameter.name != name]
+        names = [parameter.name for parameter in shared]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            made = make(**{shared_name: given.pop(shared_name) for shared_name in names})
+            command(**given, **{name: made})
+
+        together = [*own, *shared]
+        run.__dict__["__signature__"] = inspect.Signature(together)
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in together}
+        return run
+
+    return expand
+
+
+def _parameters(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
+    """By name, and with their annotations as they are meant."""
+    hints = get_type_hints(function, include_extras=True)
+    return [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+        for parameter in inspect.signature(function).parameters.values()
+    ]

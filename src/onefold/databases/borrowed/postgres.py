@@ -1,0 +1,280 @@
+"""A caller's psycopg or asyncpg connection, its own or the one beneath another library.
+
+What differs between the libraries is how a statement is run and how a transaction is told; what a
+sync and an async connection do with an operation is written once each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from onefold.databases import borrowed
+from onefold.databases.borrowed import RunsAlone
+from onefold.databases.postgres.database import PostgresDatabase
+from onefold.databases.postgres.errors import SERIALIZATION, sqlstate
+from onefold.databases.postgres.transaction import aexecute, execute
+from onefold.errors import NoTransaction, SerializationConflict, WrongConnection
+from onefold.operations.statement import Rows, Statement, compiled, run, run_async
+
+if TYPE_CHECKING:
+    from onefold.databases import Build, Clock, Database
+    from onefold.databases.borrowed import Borrowed, RunText
+    from onefold.operations.migrations import Identity
+
+T = TypeVar("T")
+
+
+def borrow(library: str, connection: Any, database: Database, clock: Clock) -> Borrowed:
+    """The borrowed form of a connection whose library is known."""
+    assert isinstance(database, PostgresDatabase)
+    if library == "asyncpg":
+        return BorrowedAsyncpg(connection, database, clock)
+    if isinstance(connection, psycopg.AsyncConnection):
+        return BorrowedAsyncPsycopg(connection, database, clock)
+    return BorrowedPsycopg(connection, database, clock)
+
+
+class _Lent(RunsAlone, ABC):
+    """What every lent connection has."""
+
+    def __init__(self, connection: Any, database: PostgresDatabase, clock: Clock) -> None:
+        """Nothing is asked of the connection yet."""
+        self._connection = connection
+        self.database = database
+        self._clock = clock
+
+    @property
+    def connection(self) -> object:
+        """What was lent."""
+        return self._connection
+
+    @property
+    def session(self) -> object:
+        """What is remembered as checked."""
+        return self._connection
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise `NoTransaction` where none is open and none will be."""
+
+    def _accept(self, rows: Rows, own: Identity) -> None:
+        """The installation must be ours: the commit would not cover a job stored elsewhere.
+
+        So must be the database's name: a copy of the database is the same installation.
+        """
+        database, (text, name) = self.database, rows[0]
+        if isinstance(name, bytes):
+            raise WrongConnection(
+                self._connection, "has the client encoding SQL_ASCII. Set client_encoding to UTF8."
+            )
+        identity = database.known(rows) if text else None
+        if identity is None or (identity.installation, name) != (own.installation, database.name):
+            raise WrongConnection(
+                self._connection,
+                f"is connected to the database {name!r}, which is not the one of this Onefold"
+                f" ({database.label}, schema {database.schema!r}): its commit would not cover the"
+                " job.",
+            )
+        database.checked[self.session] = identity
+
+
+class _Blocking(_Lent):
+    """A sync connection, in the caller's transaction."""
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation, on the database that it is meant for."""
+        del write  # the caller's transaction serves both
+        self.check()
+        own = self.database.identity()
+        if self.session not in self.database.checked:
+            self._accept(self._guarded(self.database.sql("read_identity")), own)
+        return run(build(self.database.sql), self._guarded)
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """A sync connection would block the event loop."""
+        del build, write
+        raise borrowed.blocking(self._connection)
+
+    def _guarded(self, statement: Statement) -> Rows:
+        try:
+            return self._execute(statement)
+        except Exception as error:
+            _raise_refusal(error)
+            raise
+
+    @abstractmethod
+    def _execute(self, statement: Statement) -> Rows:
+        """Run one statement, the library's way."""
+
+
+class _Awaited(_Lent):
+    """An async connection, in the caller's transaction."""
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """An async connection can only be awaited."""
+        del build, write
+        raise borrowed.awaited(self._connection)
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation, on the database that it is meant for."""
+        del write  # the caller's transaction serves both
+        self.check()
+        own = await self.database.aidentity()
+        if self.session not in self.database.checked:
+            self._accept(await self._guarded(self.database.sql("read_identity")), own)
+        return await run_async(build(self.database.sql), self._guarded)
+
+    async def _guarded(self, statement: Statement) -> Rows:
+        try:
+            return await self._execute(statement)
+        except Exception as error:
+            _raise_refusal(error)
+            raise
+
+    @abstractmethod
+    async def _execute(self, statement: Statement) -> Rows:
+        """Run one statement, the library's way."""
+
+
+def _raise_refusal(error: Exception) -> None:
+    """A refusal by isolation is part of our contract; any other error is the caller's own."""
+    refused = [
+        cause
+        for cause in borrowed.causes(error)
+        # psycopg2 calls it `pgcode`.
+        if (sqlstate(cause) or getattr(cause, "pgcode", None)) in SERIALIZATION
+    ]
+    if refused:
+        raise SerializationConflict(str(refused[-1]).partition("\n")[0]) from error
+
+
+class _Psycopg(_Lent):
+    """How psycopg tells its transactions, sync and async."""
+
+    def check(self) -> None:
+        """Autocommit without a transaction block would commit each statement by itself."""
+        if self._connection.closed:
+            raise borrowed.closed(self._connection)
+        idle = self._connection.info.transaction_status == TransactionStatus.IDLE
+        if idle and self._connection.autocommit:
+            raise NoTransaction(self._connection)
+
+    def failed(self) -> bool:
+        """An error, or the caller, has ended the transaction already."""
+        return bool(self._connection.info.transaction_status != TransactionStatus.INTRANS)
+
+
+# Not connection.cursor(), in the next two: the caller may have set a row or cursor factory of
+# another shape.
+
+
+class BorrowedPsycopg(_Psycopg, _Blocking):
+    """A caller's sync psycopg connection."""
+
+    def _execute(self, statement: Statement) -> Rows:
+        with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
+            return execute(cursor, statement, self._clock)
+
+
+class BorrowedAsyncPsycopg(_Psycopg, _Awaited):
+    """A caller's async psycopg connection."""
+
+    async def _execute(self, statement: Statement) -> Rows:
+        async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+            return await aexecute(cursor, statement, self._clock)
+
+
+class BorrowedAsyncpg(_Awaited):
+    """A caller's asyncpg connection. The driver is the caller's; nothing of it is imported here."""
+
+    @property
+    def session(self) -> object:
+        """A pool lends a proxy, a new one each time; what is remembered is what is behind it.
+
+        Nothing is, once the pool has it back.
+        """
+        return getattr(self._connection, "_con", self._connection)
+
+    def check(self) -> None:
+        """Outside a transaction block, each statement would be committed by itself."""
+        if self.session is None or self._connection.is_closed():
+            raise borrowed.closed(self._connection)
+        if not self._connection.is_in_transaction():
+            raise NoTransaction(self._connection)
+
+    def failed(self) -> bool:
+        """Told from none, at least: asyncpg does not tell a dead transaction from a living one."""
+        return self.session is None or not self._connection.is_in_transaction()
+
+    async def _execute(self, statement: Statement) -> Rows:
+        text, values = _numbered(statement, self._clock)
+        rows: Rows = await self._connection.fetch(text, *values)
+        return [tuple(row) for row in rows]
+
+
+def _numbered(statement: Statement, clock: Clock) -> tuple[str, tuple[Any, ...]]:
+    """Text and parameters as asyncpg has them."""
+    text, names = compiled(statement.text, "numbered")
+    parameters = statement.arrays()
+    parameters["now"] = clock()
+    return text, tuple(parameters[name] for name in names)
+
+
+class BorrowedThrough(_Blocking):
+    """A connection of a library that runs its statements by psycopg, psycopg2 or asyncpg."""
+
+    def __init__(
+        self,
+        lent: object,
+        database: Database,
+        clock: Clock,
+        *,
+        driver: Any,
+        autocommit: bool,
+        run_text: RunText,
+    ) -> None:
+        """`driver` has the transaction; `run_text` runs a text with its parameters."""
+        assert isinstance(database, PostgresDatabase)
+        super().__init__(lent, database, clock)
+        self._driver = driver
+        self._autocommit = autocommit
+        self._run_text = run_text
+        self._name = type(driver).__module__.partition(".")[0]
+        if self._name not in {"psycopg", "psycopg2", "asyncpg"}:
+            raise WrongConnection(
+                lent, f"uses the driver {self._name}. Use psycopg, psycopg2 or asyncpg."
+            )
+
+    @property
+    def session(self) -> object:
+        """What is remembered as checked."""
+        return self._driver
+
+    @property
+    def _status(self) -> TransactionStatus:
+        if self._name == "asyncpg":
+            begun = self._driver.is_in_transaction()
+            return TransactionStatus.INTRANS if begun else TransactionStatus.IDLE
+        return TransactionStatus(self._driver.info.transaction_status)
+
+    def check(self) -> None:
+        """In autocommit the library would commit each statement by itself."""
+        if self._autocommit and self._status == TransactionStatus.IDLE:
+            raise NoTransaction(self._connection)
+
+    def failed(self) -> bool:
+        """An error, or the caller, has ended the transaction already."""
+        return self._status != TransactionStatus.INTRANS
+
+    def _execute(self, statement: Statement) -> Rows:
+        if self._name == "asyncpg":
+            return self._run_text(*_numbered(statement, self._clock)).rows
+        text, _ = compiled(statement.text, "pyformat")
+        parameters = statement.arrays()
+        parameters["now"] = self._clock()
+        return self._run_text(text, parameters).rows

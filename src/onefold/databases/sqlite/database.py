@@ -1,0 +1,487 @@
+"""A shelf: a few things that cost something to make, kept for whoever needs one next.
+
+SQLite: one file, WAL, one writer at a time.
+
+What is written goes to this process' writer thread; what is read is read where it is asked for, or,
+for the sake of an event loop, in one of a few threads.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sqlite3
+import threading
+import time
+from asyncio import get_running_loop, shield, to_thread
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from urllib.parse import unquote
+from weakref import ref
+
+from onefold.databases import raise_translated
+from onefold.databases.sqlite import execute as sqlite_errors
+from onefold.databases.sqlite.execute import apply_pending, execute, read
+from onefold.databases.sqlite.notify import SqliteBell
+from onefold.databases.sqlite_errands import TasksErrand, ThreadsErrand, by_itself
+from onefold.databases.sqlite_writer import POLL, File, Writer
+from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
+from onefold.operations.migrations import latest
+from onefold.operations.statement import Sql, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from onefold.databases import Build, Clock
+    from onefold.databases.gathering import Shared
+    from onefold.operations.migrations import Identity, Migration
+
+
+MOST: Final = 8
+
+
+class Closes(Protocol):
+    """Something that is closed when nobody needs it any more."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+C = TypeVar("C", bound=Closes)
+
+
+class Shelf(Generic[C]):
+    """Keeps at most a few. Safe in threads: each step is one that nobody can come between."""
+
+    def __init__(self) -> None:
+        """It is empty."""
+        self._things: list[C] = []
+        self._is_closed = False
+
+    def take(self) -> C | None:
+        """One of them; None where there is none."""
+        try:
+            return self._things.pop()
+        except IndexError:
+            return None
+
+    def put(self, thing: C) -> None:
+        """Keep it for the next one, or close it where there are enough."""
+        if len(self._things) >= MOST or self._is_closed:
+            thing.close()
+            return
+        self._things.append(thing)
+        self._close_late()
+
+    def _close_late(self) -> None:
+        """Another thread may have closed the shelf while this one put something there."""
+        if self._is_closed:
+            self.close()
+
+    def close(self) -> None:
+        """Close what there is, and what is put here later."""
+        self._is_closed = True
+        while (thing := self.take()) is not None:
+            thing.close()
+
+
+T = TypeVar("T")
+
+IDLE_CONNECTIONS: Final = 8
+THREADS: Final = 8
+OLDEST: Final = (3, 35, 0)
+"""The first with RETURNING."""
+
+_graveyard: list[object] = []
+"""Connections of the parent process. Closing them in a forked child would be SQLite's undoing."""
+
+
+class _Token:
+    """Lives as long as the connection that has it as a function.
+
+    sqlite3 connections have no weak references, and an id alone may be another connection's by the
+    time it is looked up.
+    """
+
+    def __call__(self) -> None:
+        """Nobody calls it."""
+
+
+class _Lent(NamedTuple):
+    """A connection that `within` was given."""
+
+    token: ref[_Token]
+    thread: int
+    path: Path
+
+
+_lent: dict[int, _Lent] = {}
+"""By the connection's id."""
+
+
+class SqliteDatabase:
+    """One SQLite file. Safe in threads, in any number of event loops, and after fork."""
+
+    def __init__(
+        self, url: str, *, clock: Clock, busy_timeout: timedelta, shards: int | None = None
+    ) -> None:
+        """`url` is sqlite:///relative or sqlite:////absolute; nothing is opened yet."""
+        self.path: Path = path_of(url)
+        self.label: str = f"sqlite:///{self.path}"
+        self.sql: Sql = Sql("sqlite")
+        self.clock = clock
+        self._shards = shards
+        self.patience: float = busy_timeout.total_seconds()
+        self._state = _State()
+        self._closed = False
+
+    @property
+    def database(self) -> Self:
+        """Itself: see `Store`."""
+        return self
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation in a transaction."""
+        return self.batch(by_itself(build)) if write else self._read(build)
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """The whole operation in one hop to a thread: a hop per statement costs twice as much."""
+        if write:
+            return await self.abatch(by_itself(build))
+        return await self._hop(lambda: self._read(build))
+
+    def batch(self, item: Shared[Any, T]) -> T:
+        """Write an item where nobody else does; else hand it to the writer, and wait for it."""
+        self.identity()
+        writer = self._current().writer(self)
+        if (answers := writer.stand_in(item)) is not None:
+            return cast("T", answers[0])
+        errand = ThreadsErrand(item, time.monotonic() + self.patience)
+        writer.submit(errand)
+        return cast("T", errand.result())
+
+    async def abatch(self, item: Shared[Any, T]) -> T:
+        """`batch`, awaited."""
+        await self.aidentity()
+        errand = TasksErrand(item, time.monotonic() + self.patience)
+        self._current().writer(self).submit(errand)
+        answer: T = await errand.future
+        return answer
+
+    async def _hop(self, work: Callable[[], T]) -> T:
+        executor = self._current().executor
+        context = copy_context()
+        future = get_running_loop().run_in_executor(executor, context.run, work)
+        # A cancelled caller must not leave the thread's outcome unread; the thread itself goes on.
+        return await shield(future)
+
+    def _read(self, build: Build[T]) -> T:
+        """Try until the deadline: while the file is opened or closed, even readers must wait."""
+        self.identity()
+        state, deadline = self._current(), time.monotonic() + self.patience
+        while True:
+            connection = state.borrow(self.connect)
+            try:
+                return self._read_from(connection, build)
+            except sqlite3.DatabaseError as error:
+                if not sqlite_errors.is_busy(error):
+                    raise_translated(self.translated(error), error)
+                if time.monotonic() >= deadline:
+                    raise self.busy() from error
+            finally:
+                state.give_back(connection)
+            time.sleep(POLL)
+
+    def _read_from(self, connection: sqlite3.Connection, build: Build[T]) -> T:
+        """One state of the file for all that is read."""
+        connection.execute("begin")
+        try:
+            return run(build(self.sql), lambda s: execute(connection, s, self.clock))
+        finally:
+            with suppress(sqlite3.Error):
+                connection.execute("rollback")
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection in autocommit mode, which does not wait for locks by itself."""
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise DatabaseUnavailable(
+                self.label,
+                f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed.",
+            )
+        try:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=self.patience,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            raise_translated(self.translated(error), error)
+        try:
+            self._use_wal(connection)
+            # A job that was answered for must survive a power cut, not only a crash.
+            connection.execute("pragma synchronous = full")
+            # From here on we wait ourselves.
+            connection.execute("pragma busy_timeout = 0")
+        except sqlite3.Error as error:
+            connection.close()
+            raise_translated(self.translated(error), error)
+        return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Ask until the deadline: SQLite does not wait with this while others open the file."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                connection.execute("pragma journal_mode = wal").fetchone()
+            except sqlite3.OperationalError as error:
+                if not sqlite_errors.is_busy(error) or time.monotonic() >= deadline:
+                    raise
+                time.sleep(POLL)
+            else:
+                return
+
+    def _current(self) -> _State:
+        """This process' connections; a forked child starts without its parent's."""
+        if self._closed:
+            raise Closed
+        if self._state.pid != os.getpid():
+            _graveyard.append(self._state)
+            self._state = _State()
+        return self._state
+
+    def busy(self) -> DatabaseBusy:
+        """The error for a lock that was not given up in time."""
+        return DatabaseBusy(
+            f"another connection holds the write lock of {self.path}. Commit or roll it back; if it"
+            " is your own transaction in this thread, use within(connection).",
+            waited=timedelta(seconds=self.patience),
+        )
+
+    def refuse_own_lock(self, thread: int) -> None:
+        """Look for an open transaction that this very thread has lent us before.
+
+        Holding on to the connection would keep its locks alive. So only its id is remembered, and
+        looked up among the living when we must wait.
+        """
+        lent = {
+            number
+            for number, lent in list(_lent.items())
+            if lent.thread == thread and lent.path == self.path and lent.token() is not None
+        }
+        if lent and any(id(thing) in lent and _in_transaction(thing) for thing in gc.get_objects()):
+            raise WouldDeadlock
+
+    def translated(self, error: sqlite3.Error) -> Exception:
+        """SQLite's error as ours."""
+        return sqlite_errors.translated(error, self.label, self.busy)
+
+    def identity(self) -> Identity:
+        """An embedded file migrates itself at the first use."""
+        state = self._current()
+        if state.identity is None:
+            with state.opening:
+                if state.identity is None:
+                    self._migrate(state)
+        assert state.identity is not None
+        return state.identity
+
+    async def abell(self) -> SqliteBell:
+        """What tells a worker that something was committed."""
+        await self.aidentity()
+        return SqliteBell(self.connect)
+
+    async def aidentity(self) -> Identity:
+        """`identity`, awaited."""
+        known = self._current().identity
+        return await self._hop(self.identity) if known is None else known
+
+    def migrate(self) -> list[Migration]:
+        """Apply what is pending."""
+        state = self._current()
+        with state.opening:
+            return self._migrate(state)
+
+    async def amigrate(self) -> list[Migration]:
+        """`migrate`, awaited."""
+        return await self._hop(self.migrate)
+
+    def _migrate(self, state: _State) -> list[Migration]:
+        connection = state.borrow(self.connect)
+        try:
+            # Before the first look: whoever opens or closes the file has even readers wait.
+            connection.execute(f"pragma busy_timeout = {int(self.patience * 1000)}")
+            identity = read(connection, self.sql, self.label)
+            if identity is not None and identity.version >= latest("sqlite"):
+                connection.execute("pragma busy_timeout = 0")
+                self._adopt(identity)
+                state.identity = identity
+                return []
+            connection.execute("begin immediate")
+            try:
+                applied, identity = self._apply_pending(connection)
+                connection.execute("commit")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("rollback")
+                raise
+            state.identity = identity
+            connection.execute("pragma busy_timeout = 0")
+        except sqlite3.DatabaseError as error:
+            raise_translated(self.translated(error), error)
+        finally:
+            state.give_back(connection)
+        return applied
+
+    def _apply_pending(self, connection: sqlite3.Connection) -> tuple[list[Migration], Identity]:
+        applied, identity = apply_pending(
+            connection, self.sql, shards=self._shards, where=self.label
+        )
+        self._adopt(identity)
+        return applied, identity
+
+    def _adopt(self, identity: Identity) -> None:
+        """Keys are placed by the number of shards that the file has."""
+        identity.refuse_other_shards(self._shards, self.label)
+        self.sql = self.sql.with_shards(identity.shards)
+
+    def check_borrowed(self, connection: sqlite3.Connection) -> str | None:
+        """Why a caller's connection cannot be used, if so."""
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        row = cursor.execute("pragma database_list").fetchone()
+        path = row[2] if isinstance(row[2], str) else row[2].decode()
+        if not path or not self.path.exists() or not Path(path).samefile(self.path):
+            return f"is connected to {path or 'a database in memory'}, not to {self.path}"
+        return None
+
+    def prepare_borrowed(self, connection: sqlite3.Connection) -> None:
+        """See to the tables, through the caller's connection where it may have the file locked.
+
+        Tables made there are part of the caller's transaction, and vanish with its rollback; so
+        nothing is remembered of what was seen there.
+        """
+        if self._current().identity is not None:
+            return
+        if not connection.in_transaction:
+            self.identity()
+            return
+        identity = read(connection, self.sql, self.label)
+        if identity is None or identity.version < latest("sqlite"):
+            self._apply_pending(connection)
+        else:
+            self._adopt(identity)
+
+    def remember_borrowed(self, connection: sqlite3.Connection) -> None:
+        """So that a plain call in the same thread can be told that it would wait for itself."""
+        known = _lent.get(id(connection))
+        token = None if known is None else known.token()
+        if token is None:
+            for number, lent in list(_lent.items()):
+                if lent.token() is None:
+                    _lent.pop(number, None)
+            token = _Token()
+            connection.create_function("onefold_lent", 0, token)
+        _lent[id(connection)] = _Lent(ref(token), threading.get_ident(), self.path)
+
+    @property
+    def shelf(self) -> Shelf[sqlite3.Connection]:
+        """Connections of transactions that have ended."""
+        return self._current().shelf
+
+    @property
+    def async_shelf(self) -> Shelf[Any]:
+        """The same, with their threads."""
+        return self._current().async_shelf
+
+    def close(self) -> None:
+        """Close this process' connections and threads."""
+        if not self._closed:
+            self._current().close()
+            self._closed = True
+
+    async def aclose(self) -> None:
+        """`close`, awaited: the writer may have something to finish."""
+        await to_thread(self.close)
+
+
+def _in_transaction(thing: object) -> bool:
+    try:
+        return isinstance(thing, sqlite3.Connection) and thing.in_transaction
+    except sqlite3.ProgrammingError:  # closed
+        return False
+
+
+class _State:
+    """What belongs to one process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.opening = threading.RLock()
+        self.identity: Identity | None = None
+        self._idle: list[sqlite3.Connection] = []
+        self.shelf: Shelf[sqlite3.Connection] = Shelf()
+        self.async_shelf: Shelf[Any] = Shelf()
+        self._executor: ThreadPoolExecutor | None = None
+        self._closed = False
+        self._writer: Writer | None = None
+
+    def writer(self, file: File) -> Writer:
+        if self._writer is None:
+            with self.opening:
+                if self._closed:
+                    raise Closed
+                if self._writer is None:
+                    self._writer = Writer(file)
+        return self._writer
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        with self.opening:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(THREADS, "onefold-sqlite")
+            return self._executor
+
+    def borrow(self, open_connection: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return open_connection()
+
+    def give_back(self, connection: sqlite3.Connection) -> None:
+        if self._closed or len(self._idle) >= IDLE_CONNECTIONS or connection.in_transaction:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        with self.opening:
+            self._closed = True
+        if self._writer is not None:
+            self._writer.close()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+        while self._idle:
+            self._idle.pop().close()
+        self.shelf.close()
+        self.async_shelf.close()
+
+
+def path_of(url: str) -> Path:
+    """The file of a URL."""
+    if not url.startswith("sqlite:///") or (name := unquote(url[len("sqlite:///") :])) in {
+        "",
+        ":memory:",
+    }:
+        raise InvalidInput(
+            "url",
+            f"must name a file, as in sqlite:///app.db or sqlite:////var/app.db, got {url!r}:"
+            " a database in memory forgets every promise when the process ends",
+        )
+    # Absolute now: a process that changes its folder must not change its database.
+    return Path(name).absolute()

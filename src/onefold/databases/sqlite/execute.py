@@ -1,0 +1,132 @@
+"""Statements on a sqlite3 connection, whoever it belongs to and whatever transaction is open.
+
+SQLite's errors as ours.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Final
+
+from onefold.errors import DatabaseUnavailable, SerializationConflict
+from onefold.operations.migrations import (
+    Identity,
+    Migration,
+    found_identity,
+    pending,
+    read_identity,
+    script,
+)
+from onefold.operations.statement import Rows, Sql, Statement, compiled, ordinal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.databases import Clock
+
+
+def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) -> Rows:
+    """Run one statement. The machine's clock is the database's clock here."""
+    real = time.time_ns() // 1000
+    now = clock()
+    if statement.each:
+        return _execute_each(connection, statement, real if now is None else now)
+    text, _ = compiled(statement.text, "named")
+    parameters = statement.json()
+    parameters["now"] = real if now is None else now
+    parameters["clock"] = real
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor.execute(text, parameters).fetchall()
+
+
+def _execute_each(connection: sqlite3.Connection, statement: Statement, now: int) -> Rows:
+    text = ordinal(statement.text, statement.columns)
+    cursor = connection.cursor()
+    return [(row[0],) for row in statement.rows if cursor.execute(text, (*row, now)).rowcount > 0]
+
+
+def read(connection: sqlite3.Connection, sql: Sql, where: str) -> Identity | None:
+    """The identity of a file, None where it has no tables of ours."""
+    text = _identity_text(connection, sql)
+    return None if text is None else read_identity(text, "sqlite", where)
+
+
+def _identity_text(connection: sqlite3.Connection, sql: Sql) -> str | None:
+    if not execute(connection, sql("has_identity"), lambda: 0):
+        return None
+    rows = execute(connection, sql("read_identity"), lambda: 0)
+    text: str = rows[0][0]
+    return text
+
+
+def apply_pending(
+    connection: sqlite3.Connection, sql: Sql, *, shards: int | None, where: str
+) -> tuple[list[Migration], Identity]:
+    """Bring the tables up to date, in the transaction that is open."""
+    found = found_identity(_identity_text(connection, sql), "sqlite", shards, where)
+    migrations = pending("sqlite", found.version)
+    identity = found.migrated("sqlite")
+    if migrations:
+        for text in statements(script("sqlite", migrations, identity)):
+            connection.execute(text)
+    return migrations, identity
+
+
+def statements(text: str) -> list[str]:
+    """The statements of a migration, one by one: `executescript` would commit our transaction."""
+    found: list[str] = []
+    piece = ""
+    for line in text.splitlines(keepends=True):
+        piece += line
+        if sqlite3.complete_statement(piece):
+            found.append(piece)
+            piece = ""
+    if piece.strip():
+        found.append(piece)
+    return found
+
+
+# The low byte of an extended error code is the primary one.
+PRIMARY: Final = 0xFF
+BUSY: Final = 5
+LOCKED: Final = 6
+BUSY_SNAPSHOT: Final = 517
+
+SENTENCES: Final = {
+    8: "the file or its folder is read-only. Give this user the right to write to both.",
+    10: "the disk failed to read or write. Look at the system's log.",
+    11: "the file is damaged. Restore it from a backup.",
+    13: "the disk is full. Make room; nothing of this call was stored.",
+    14: "the file cannot be opened. Does its folder exist, and may this user read it?",
+    23: "access is not allowed.",
+    26: "the file is not a SQLite database.",
+}
+
+
+def code_of(error: BaseException) -> int:
+    """SQLite's extended error code, 0 where there is none."""
+    return getattr(error, "sqlite_errorcode", 0)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Another connection has the lock; it may be free a moment later."""
+    code = code_of(error)
+    return code & PRIMARY in {BUSY, LOCKED} and code != BUSY_SNAPSHOT
+
+
+def is_stale_snapshot(error: BaseException) -> bool:
+    """A transaction that began by reading may not write any more."""
+    return code_of(error) == BUSY_SNAPSHOT
+
+
+def translated(error: sqlite3.Error, label: str, busy: Callable[[], Exception]) -> Exception:
+    """The error to raise instead; the same one where it is our own mistake."""
+    if is_stale_snapshot(error):
+        return SerializationConflict("it began by reading, and the file has changed since")
+    if is_busy(error):
+        return busy()
+    if sentence := SENTENCES.get(code_of(error) & PRIMARY):
+        return DatabaseUnavailable(label, sentence)
+    return error

@@ -1,0 +1,275 @@
+"""The setting ONEFOLD of a Django project.
+
+ONEFOLD = {"DATABASE": "default"}          # an alias of DATABASES, or the URL of another database
+
+The URL of a database that Django knows by an alias.
+
+The Onefold of a Django project: one for a process, wherever Django's settings point to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote, urlencode
+
+import msgspec
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections, connections
+
+from onefold.app import Onefold
+from onefold.calls.procedure import Conductor
+from onefold.web.idempotency.keyed_routes import Unconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from onefold.databases import Clock, Database
+    from onefold.model.job import Job
+
+
+OPTIONS: Final = {
+    "SCHEMA": "schema",
+    "BUSY_TIMEOUT": "busy_timeout",
+    "SHARDS": "shards",
+    "PREPARED_STATEMENTS": "prepared_statements",
+    "NOTIFY": "notify",
+}
+"""What is passed on to `Onefold`, and how it is called there."""
+
+KNOWN: Final = ("DATABASE", "AUTODISCOVER", "UNCONFIGURED", *OPTIONS)
+
+
+class DjangoSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The setting, read."""
+
+    database: str = "default"
+    """An alias of DATABASES, or a URL."""
+    autodiscover: tuple[str, ...] = ("jobs", "tasks")
+    """The modules of each app that declare jobs; imported when Django starts."""
+    unconfigured: Unconfigured = "refuse"
+    """What happens to a POST or PATCH with a key to a view without a policy."""
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    @property
+    def alias(self) -> str | None:
+        """The alias, unless it is a URL."""
+        return None if "://" in self.database else self.database
+
+
+def read_settings() -> DjangoSettings:
+    """What the project says now."""
+    found: Any = getattr(settings, "ONEFOLD", {})
+    if not isinstance(found, Mapping):
+        raise ImproperlyConfigured('ONEFOLD must be a dictionary like {"DATABASE": "default"}.')
+    given = cast("Mapping[str, Any]", found)
+    for name in given:
+        if name not in KNOWN:
+            raise ImproperlyConfigured(f"ONEFOLD has no {name!r}. It knows {', '.join(KNOWN)}.")
+    database: Any = given.get("DATABASE", "default")
+    if not isinstance(database, str) or ("://" not in database and not _is_alias(database)):
+        raise ImproperlyConfigured(
+            'ONEFOLD["DATABASE"] must be an alias of DATABASES, or a URL like'
+            " postgresql://app@db/orders."
+        )
+    unconfigured: Any = given.get("UNCONFIGURED", "refuse")
+    if unconfigured not in ("refuse", "ignore"):
+        raise ImproperlyConfigured('ONEFOLD["UNCONFIGURED"] must be "refuse" or "ignore".')
+    return DjangoSettings(
+        database=database,
+        unconfigured=unconfigured,
+        autodiscover=_modules(given.get("AUTODISCOVER", ("jobs", "tasks"))),
+        options={OPTIONS[name]: value for name, value in given.items() if name in OPTIONS},
+    )
+
+
+def _is_alias(name: str) -> bool:
+    from django.db import connections
+
+    return name in connections.settings
+
+
+def _modules(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ImproperlyConfigured(
+            'ONEFOLD["AUTODISCOVER"] must be a list of module names like ["jobs", "tasks"].'
+        )
+    return tuple(cast("Sequence[str]", given))
+
+
+PARTS: Final = {
+    "NAME": "dbname",
+    "USER": "user",
+    "PASSWORD": "password",
+    "HOST": "host",
+    "PORT": "port",
+}
+"""What libpq calls them."""
+
+NOT_OF_LIBPQ: Final = frozenset(
+    {
+        "assume_role",
+        "client_encoding",
+        "context",
+        "cursor_factory",
+        "isolation_level",
+        "pool",
+        "prepare_threshold",
+        "server_side_binding",
+    }
+)
+"""Options of a database that are Django's or psycopg's own."""
+
+
+def url_of(alias: str) -> str:
+    """The URL by which Onefold opens connections of its own to the same database."""
+    given = connections.settings[alias]
+    match connections[alias].vendor:
+        case "sqlite":
+            return _sqlite(alias, given)
+        case "postgresql":
+            return _postgresql(given)
+        case vendor:
+            raise ImproperlyConfigured(
+                f"Onefold keeps its tables in PostgreSQL or SQLite, and the database {alias!r} is"
+                f' {vendor}. Name another one in ONEFOLD["DATABASE"].'
+            )
+
+
+def is_in_memory(alias: str) -> bool:
+    """True for a database that only the connection has that made it: Django's tests on SQLite."""
+    name = connections.settings[alias]["NAME"]
+    return connections[alias].vendor == "sqlite" and (
+        not name or (isinstance(name, str) and (name == ":memory:" or "mode=memory" in name))
+    )
+
+
+def _sqlite(alias: str, given: Mapping[str, Any]) -> str:
+    name = str(given["NAME"])
+    if is_in_memory(alias):
+        raise ImproperlyConfigured(
+            f"The database {alias!r} is in memory, where Onefold's own connections do not reach it."
+            f' For tests, name a file: DATABASES["{alias}"]["TEST"] = {{"NAME": "test.sqlite3"}}.'
+        )
+    if name.startswith("file:"):
+        raise ImproperlyConfigured(
+            f"The database {alias!r} is named by a URI. Name the file by its path."
+        )
+    return f"sqlite:///{quote(str(Path(name).absolute()))}"
+
+
+def _postgresql(given: Mapping[str, Any]) -> str:
+    options: dict[str, Any] = dict(given.get("OPTIONS") or {})
+    parts = {PARTS[name]: given[name] for name in PARTS if given.get(name)}
+    parts |= {name: value for name, value in options.items() if name not in NOT_OF_LIBPQ}
+    if role := options.get("assume_role"):
+        parts["options"] = f"{parts.get('options', '')} -c role={_escaped(role)}".strip()
+    return f"postgresql:///?{urlencode(parts, quote_via=quote)}"
+
+
+def _escaped(value: str) -> str:
+    """As libpq wants a value among its options."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")
+
+
+@lru_cache(maxsize=1)
+def get_onefold() -> Onefold:
+    """The Onefold of this project; always the same, so that jobs may be declared with it."""
+    return onefold_of(read_settings())
+
+
+def onefold_of(settings: DjangoSettings) -> Onefold:
+    """A new one, as the setting says."""
+    onefold = (
+        Onefold(settings.database, **settings.options)
+        if settings.alias is None
+        else AliasOnefold(settings.alias, **settings.options)
+    )
+    onefold.hooks.around.append(_with_fresh_connections)
+    return onefold
+
+
+class AliasOnefold(Onefold):
+    """Onefold on a database that Django knows by an alias."""
+
+    def _conducts(self, url: str, opened: Callable[[str], Database], clock: Clock) -> Conductor:
+        self._following = Following(url, opened, clock)
+        return self._following
+
+    def write_notes(self) -> None:
+        """Write the notes of suppressed duplicates that wait in memory."""
+        self._following.suppressing.flush()
+
+    def disconnect(self) -> None:
+        """Close every connection. The next call opens another one."""
+        self.write_notes()
+        self._following.disconnect()
+
+
+class Following(Conductor):
+    """Works on the database that an alias means at the time.
+
+    Jobs are declared when modules are imported; a test runner gives the alias a database of its own
+    afterwards, and each of its parallel processes another one. What was opened before must not be
+    used then: it is the database of the people who run the tests.
+    """
+
+    def __init__(self, alias: str, opened: Callable[[str], Database], clock: Clock) -> None:
+        """Nothing is opened yet; `opened` opens the database of a URL."""
+        # Nobody sees this None: who asks for the database asks below.
+        super().__init__(cast("Database", None), clock)
+        self._alias = alias
+        self._opened = opened
+        self._databases: dict[tuple[Any, ...], Database] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def database(self) -> Database:
+        """Of the alias as it is now."""
+        settings = connections.settings[self._alias]
+        place = tuple(settings.get(name) for name in PARTS)
+        found = self._databases.get(place)
+        if found is None:
+            with self._lock:
+                found = self._databases.get(place) or self._opened(url_of(self._alias))
+                self._databases[place] = found
+        return found
+
+    def disconnect(self) -> None:
+        """Close what is open."""
+        with self._lock:
+            databases, self._databases = self._databases, {}
+        for database in databases.values():
+            database.close()
+
+
+@contextmanager
+def _with_fresh_connections(job: Job) -> Generator[None]:
+    """Around a handler in a thread, as Django does around a request.
+
+    A connection that the server has closed since is opened anew, and one that is too old is closed.
+    In an event loop there are none.
+    """
+    del job
+    if _in_event_loop():
+        yield
+        return
+    close_old_connections()
+    try:
+        yield
+    finally:
+        close_old_connections()
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""`manage.py onefold_worker`: run the jobs and tasks of the project."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from django.core.management.base import BaseCommand, CommandError
+
+from onefold.django.instance import get_onefold
+from onefold.errors import OnefoldError
+from onefold.worker.job_log import TextFormatter
+from onefold.worker.settings import read_queues
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+    from onefold.worker.settings import WorkerOptions
+
+LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG, logging.DEBUG)
+"""What is shown at each `--verbosity`."""
+
+
+class Command(BaseCommand):
+    """Runs until a signal."""
+
+    help = "Run the jobs and tasks of this project until SIGTERM or SIGINT."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """What no option says is left to the worker."""
+        parser.add_argument(
+            "--queues",
+            metavar="NAME[:N],…",
+            help="Queues, and how many jobs of each at once.  [all declared]",
+        )
+        parser.add_argument("--concurrency", type=int, help="Handlers at once.  [20]")
+        parser.add_argument("--lease", type=float, help="Seconds.  [60]")
+        parser.add_argument("--grace", type=float, help="Seconds a stop may take.  [30]")
+        parser.add_argument("--name", help="Of the worker, in logs and attempts.  [made up]")
+        parser.add_argument(
+            "--no-chores", action="store_true", help="Leave rescues, pruning and ticks to others."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Work."""
+        del args
+        if not self._shows_logs(options["verbosity"]) and options["verbosity"] > 0:
+            self.stdout.write(
+                "The worker starts. LOGGING shows only its warnings: for a line of each job, give"
+                ' the logger "onefold" the level INFO there.'
+            )
+        try:
+            get_onefold().run_worker(**_worker_options(options))
+        except OnefoldError as error:
+            raise CommandError(str(error)) from error
+
+    def _shows_logs(self, verbosity: int) -> bool:
+        """Where LOGGING has no handler for our log, it goes to stderr.
+
+        False where LOGGING has one, and hides what is less than a warning from it.
+        """
+        ours, log = logging.getLogger("onefold"), logging.getLogger("onefold.worker")
+        if not log.hasHandlers():
+            handler = logging.StreamHandler()
+            handler.setFormatter(TextFormatter())
+            ours.addHandler(handler)
+            if ours.level == logging.NOTSET:
+                ours.setLevel(LEVELS[verbosity])
+        return log.isEnabledFor(logging.INFO)
+
+
+def _worker_options(options: dict[str, Any]) -> WorkerOptions:
+    said: WorkerOptions = {
+        "chores": not options["no_chores"],
+    }
+    if options["queues"] is not None:
+        said["queues"] = read_queues(options["queues"])
+    if options["concurrency"] is not None:
+        said["concurrency"] = options["concurrency"]
+    if options["lease"] is not None:
+        said["lease"] = timedelta(seconds=options["lease"])
+    if options["grace"] is not None:
+        said["grace"] = timedelta(seconds=options["grace"])
+    if options["name"] is not None:
+        said["name"] = options["name"]
+    return said

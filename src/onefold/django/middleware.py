@@ -1,0 +1,163 @@
+"""The views that have a policy, by the paths that a project gives them.
+
+The middleware: what only somebody around the views can do.
+
+It refuses before a body is read, reads it before others do, and sees what becomes of an exception.
+Put it into MIDDLEWARE before CsrfViewMiddleware, and behind what compresses or caches.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from asgiref.sync import async_to_sync
+from django.urls import URLPattern, get_resolver, get_urlconf
+from django.utils.deprecation import MiddlewareMixin
+
+from onefold.django.instance import read_settings
+from onefold.django.views import (
+    IS_WATCHED,
+    MARK,
+    PENDING,
+    add_headers,
+    answer_of,
+    close_with,
+    is_form,
+    keep_body,
+    request_of,
+    response_of,
+)
+from onefold.web.forms.no_store import NO_STORE, open_page
+from onefold.web.idempotency.attempt import AsyncAttempt
+from onefold.web.idempotency.key import read_key
+from onefold.web.idempotency.keyed_routes import KEYED, SAFE, report
+from onefold.web.idempotency.policy import SERVER_ERRORS
+from onefold.web.problems import Refused, not_configured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
+
+    from onefold.web.http import HttpRequest as Request
+    from onefold.web.idempotency.keyed_routes import KeyedRoute
+
+
+def collect() -> list[KeyedRoute]:
+    """Every view with a policy, named by its path."""
+    found: list[KeyedRoute] = []
+    for view, path in _views(get_resolver(get_urlconf()).url_patterns, "/"):
+        route: KeyedRoute | None = getattr(view, MARK, None)
+        if route is not None:
+            route.name = path
+            found.append(route)
+    return found
+
+
+def report_views() -> list[str]:
+    """What is guaranteed, view by view."""
+    return [route.told() for route in collect()]
+
+
+def _views(patterns: Any, prefix: str) -> Iterator[tuple[Any, str]]:
+    for pattern in patterns:
+        path = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLPattern):
+            yield pattern.callback, path
+        else:
+            yield from _views(pattern.url_patterns, path)
+
+
+PAGE: Final = "_onefold_page"
+IGNORED: Final = (
+    "Keys of requests to views without a policy are ignored: a client that retries such a request"
+    " is not told that it runs again."
+)
+
+log: logging.Logger = logging.getLogger("onefold.web")
+
+
+class IdempotencyMiddleware(MiddlewareMixin):
+    """For `MIDDLEWARE`: `onefold.django.IdempotencyMiddleware`."""
+
+    def __init__(self, get_response: Callable[..., Any]) -> None:
+        """Made by Django."""
+        super().__init__(get_response)
+        self._unconfigured = read_settings().unconfigured
+        self._names: frozenset[str] | None = None
+
+    def process_request(self, request: HttpRequest) -> None:
+        """A page with the key of a form must not come from a cache: listen for one."""
+        setattr(request, PAGE, open_page())
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any
+    ) -> HttpResponse | None:
+        """Before the view, and before the same of what stands further down in MIDDLEWARE."""
+        del args, kwargs
+        if request.method in SAFE:
+            return None
+        names = self._checked()
+        setattr(request, IS_WATCHED, True)
+        route: KeyedRoute | None = getattr(view, MARK, None)
+        asked = request_of(request)
+        try:
+            if route is None:
+                self._refuse_unconfigured(asked, names)
+            elif _has_key(asked, route):
+                read_key(asked, route.policy.key)
+                keep_body(request, asked, route.policy)
+        except Refused as refused:
+            link = None if route is None else route.policy.link
+            return response_of(refused.problem.described_by(link).answer(asked))
+        return None
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        """What the project made of an exception of the view's is its answer."""
+        close_with(response, request)
+        if getattr(request, PAGE).has_key:
+            response["Cache-Control"] = NO_STORE
+        pending = getattr(request, PENDING, None)
+        if pending is None:
+            return response
+        setattr(request, PENDING, None)
+        attempt, error = pending
+        found: Any = response
+        if response.status_code >= SERVER_ERRORS or response.streaming:
+            instead = _run(attempt, attempt.fail, error)
+            return response if instead is None else response_of(instead)
+        add_headers(found, attempt.added)
+        answer = answer_of(found, found.content)
+        told = _run(attempt, attempt.finish, answer)
+        return response if told is answer else response_of(told)
+
+    def _refuse_unconfigured(self, asked: Request, names: frozenset[str]) -> None:
+        is_keyed = any(asked.values(name) for name in names)
+        if is_keyed and asked.method in KEYED and self._unconfigured == "refuse":
+            raise Refused(not_configured())
+
+    def _checked(self) -> frozenset[str]:
+        """Where keys may be. With the first request, also report what is guaranteed."""
+        if self._names is None:
+            routes = collect()
+            report(routes)
+            if self._unconfigured == "ignore":
+                log.warning(IGNORED)
+            names = {name for route in routes for name in route.policy.key.headers}
+            self._names = frozenset(names | {"Idempotency-Key"})
+        return self._names
+
+
+def _has_key(asked: Request, route: KeyedRoute) -> bool:
+    policy = route.policy
+    in_header = any(asked.values(name) for name in policy.key.headers)
+    return in_header or (policy.form is not None and is_form(asked))
+
+
+def _run(attempt: Any, method: Any, argument: Any) -> Any:
+    """In whichever colour the view was."""
+    return (async_to_sync(method) if isinstance(attempt, AsyncAttempt) else method)(argument)

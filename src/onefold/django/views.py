@@ -1,0 +1,528 @@
+"""Django's requests and responses, as the rules see them, and back.
+
+Where a request's transaction is begun: on a connection of Django's, by its alias.
+
+Where an atomic block is open already (a test's, or one that was put around the view), the claim,
+the rows and the answer are part of it, and its end is theirs.
+
+Idempotency-Key for Django's views.
+
+idempotency = Idempotency()
+
+@idempotency(principal=lambda request: request.user.pk)
+def pay(request: HttpRequest) -> HttpResponse: ...
+
+1. Unless it says `takeover=`, a view is joined: its claim, its rows and its answer are committed
+   together, in a transaction on Onefold's database.
+2. It fits ATOMIC_REQUESTS: the block that Django would put around the view is begun here instead,
+   so that its commit comes before the answer is sent, and a duplicate is told at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from contextlib import ExitStack
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse
+from django.http.request import RawPostDataException
+
+from onefold.databases.borrowed import borrow
+from onefold.databases.handler_transaction import HandlerTransaction
+from onefold.django.instance import get_onefold, read_settings
+from onefold.errors import ConflictingOptions, InvalidInput, UsageError
+from onefold.web.http import HttpRequest as Request
+from onefold.web.http import HttpResponse as Answer
+from onefold.web.idempotency.attempt import AsyncAttempt, Attempt
+from onefold.web.idempotency.body import digested, said_length, spool
+from onefold.web.idempotency.keyed_routes import SAFE, RouteRegistry, refuse_bare
+from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
+from onefold.web.problems import Refused, too_large
+from onefold.web.stage import Stage
+from onefold.web.wsgi import FORMS, NOTHING, Forwarded, headers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Unpack
+
+    from django.http.response import HttpResponseBase
+
+    from onefold.app import Onefold
+    from onefold.web.http import Header
+    from onefold.web.idempotency.body import Digested
+    from onefold.web.idempotency.keyed_routes import KeyedRoute
+    from onefold.web.idempotency.policy import PolicyOptions, RoutePolicy
+
+
+COOKIE: Final = "Set-Cookie"
+BODY: Final = "_onefold_body"
+FILE: Final = "_onefold_file"
+
+
+def request_of(request: HttpRequest) -> Request:
+    """The request; without what the project is mounted under."""
+    found = request.resolver_match
+    return Request(
+        method=request.method or "",
+        path=quote(request.path_info),
+        query=request.META.get("QUERY_STRING", ""),
+        route=None if found is None else f"/{found.route}",
+        headers=tuple(headers_of(request.META)),
+    )
+
+
+def is_form(asked: Request) -> bool:
+    """Whether a key may be in a hidden field."""
+    return (asked.value("content-type") or "").startswith(FORMS)
+
+
+def body_of(request: HttpRequest) -> Digested:
+    """The body; what the middleware has read, if it is there."""
+    found: Digested | None = getattr(request, BODY, None)
+    if found is not None:
+        return found
+    try:
+        return digested(request.body)
+    except RawPostDataException as error:
+        raise UsageError(
+            "The body of this request was read before its key was. Put"
+            " onefold.django.IdempotencyMiddleware into MIDDLEWARE, before whatever reads"
+            " it (CsrfViewMiddleware does)."
+        ) from error
+
+
+def keep_body(request: HttpRequest, asked: Request, policy: RoutePolicy) -> None:
+    """Read the body to its end, and put it where Django finds it: uploads may be large."""
+    if hasattr(request, "_body"):
+        if len(request.body) > policy.max_request:
+            raise Refused(too_large(policy.max_request))
+        setattr(request, BODY, digested(request.body))
+        return
+    length = said_length(asked)
+    if length is not None and length > policy.max_request:
+        raise Refused(too_large(policy.max_request))
+    file, body = spool(request.read, asked, policy, length=None)
+    # As Django's own `body` does, but for its limit on what is in memory.
+    stream: Any = request
+    stream._stream = file  # noqa: SLF001
+    stream._read_started = False  # noqa: SLF001
+    setattr(request, FILE, file)
+    setattr(request, BODY, body)
+
+
+def close_with(response: HttpResponseBase, request: HttpRequest) -> None:
+    """Let go of a body that was kept, when the answer is over."""
+    file: Any = getattr(request, FILE, None)
+    if file is not None:
+        closing: Any = response
+        closing._resource_closers.append(file.close)  # noqa: SLF001
+
+
+def answer_of(response: HttpResponse, body: bytes) -> Answer:
+    """A response with its cookies, which Django keeps apart."""
+    cookies = tuple((COOKIE, morsel.OutputString()) for morsel in response.cookies.values())
+    return Answer(response.status_code, (*response.items(), *cookies), body)
+
+
+def add_headers(response: HttpResponseBase, headers: tuple[Header, ...]) -> None:
+    """What an answer has on top of the view's own headers."""
+    for name, value in headers:
+        response[name.lower()] = value
+
+
+def response_of(answer: Answer) -> HttpResponse:
+    """An answer, as Django sends it: nothing is added to it. ASGI wants names in lower case."""
+    response = HttpResponse(answer.body, status=answer.status)
+    del response["Content-Type"]
+    for name, value in ((name.lower(), value) for name, value in answer.headers):
+        if name == COOKIE.lower():
+            response.cookies.load(value)
+        elif name in response:
+            # Django has each header once; lines of one name mean the same joined.
+            response[name] = f"{response[name]}, {value}"
+        else:
+            response[name] = value
+    return response
+
+
+class Alias(msgspec.Struct, frozen=True):
+    """A database of Django's, for `transaction=`."""
+
+    name: str
+
+    def __call__(self) -> Any:
+        """This thread's connection to it."""
+        return connections[self.name]
+
+
+def alias_of(target: object) -> object:
+    """A target that was given as an alias or as a connection of Django's, as an alias of it."""
+    name = target if isinstance(target, str) else getattr(target, "alias", None)
+    return Alias(name) if isinstance(name, str) else target
+
+
+def stage_for(desk: RouteRegistry, policy: RoutePolicy, own: str | None) -> Stage:
+    """Where a request of this policy is carried out; `own` is the alias of Onefold's database."""
+    target = desk.target(policy)
+    if not isinstance(target, Alias):
+        if own is not None and connections[own].in_atomic_block:
+            raise UsageError(
+                "A leased view commits its claim before its work, and an atomic block is open"
+                " around it, which would commit the work afterwards. Take the block away; in tests,"
+                " use TransactionTestCase."
+            )
+        return Stage(desk.conductor, target)
+    connection = connections[target.name]
+    if connection.in_atomic_block:
+        return _InBlock(desk, connection)
+    return Stage(desk.conductor, target)
+
+
+class _InBlock(Stage):
+    """In the block that is open: also what would otherwise be committed by itself."""
+
+    def __init__(self, desk: RouteRegistry, connection: Any) -> None:
+        conductor = desk.conductor
+        self._lent = borrow(connection, conductor.database)
+        self._django = connection
+        super().__init__(conductor.lent(self._lent), connection)
+
+    def _open(self) -> None:
+        block = transaction.atomic(using=self._django.alias)
+        block.__enter__()
+        self._begun = HandlerTransaction(self._django, self._lent, self._conductor.database, block)
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+MARK: Final = "__onefold_route__"
+PENDING: Final = "_onefold_pending"
+IS_WATCHED: Final = "_onefold_is_watched"
+_ONCE: Final = "_onefold_once"
+
+log: logging.Logger = logging.getLogger("onefold.web")
+
+_under_way: Final[set[asyncio.Task[Any]]] = set()
+"""Event loops forget tasks that nobody holds."""
+
+
+class Idempotency:
+    """The keys of a project's views."""
+
+    def __init__(self, onefold: Onefold | None = None, **defaults: Unpack[PolicyOptions]) -> None:
+        """`defaults` hold for every view that does not say otherwise.
+
+        Without `onefold`, it is the project's. `transaction` may be an alias of DATABASES.
+        """
+        settings = read_settings()
+        self._alias = settings.alias if onefold is None else None
+        if self._alias is not None and "takeover" not in defaults:
+            defaults.setdefault("transaction", self._alias)
+        self.desk: RouteRegistry = RouteRegistry(
+            get_onefold() if onefold is None else onefold,
+            unconfigured=settings.unconfigured,
+            defaults=_with_alias(defaults),
+        )
+
+    def __call__(
+        self,
+        *bare: Never,
+        principal: Callable[[HttpRequest], Any] | None = None,
+        tenant: Callable[[HttpRequest], Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> Callable[[F], F]:
+        """Honour the keys of a view; of a class of views, by `method_decorator` on `dispatch`.
+
+        `principal` gives the id of who asks, `tenant` the owner of the keys. A parameter annotated
+        `Once` is given the attempt, and None where the view answers a GET.
+        """
+        refuse_bare(bare)
+
+        def decorate(view: F) -> F:
+            name = getattr(view, "__qualname__", repr(view))
+            route = self.desk.route(
+                _with_alias(options), principal=principal, tenant=tenant, name=name
+            )
+            route.check()
+            check_target(self.desk.target(route.policy))
+            made = _Keyed(view, self.desk, route, self._alias)
+            wrapper = made.async_view() if inspect.iscoroutinefunction(view) else made.view()
+            setattr(wrapper, MARK, route)
+            return wrapper  # type: ignore[return-value] # the same parameters but for Once
+
+        return decorate
+
+    def report(self) -> list[str]:
+        """What is guaranteed, view by view."""
+        return self.desk.report()
+
+
+def once_of(request: HttpRequest) -> Once:
+    """The attempt that a view, or something it calls, is part of."""
+    once = getattr(request, _ONCE, None)
+    if not isinstance(once, Once):
+        raise UsageError("This view has no policy: decorate it with @idempotency(…).")
+    return once
+
+
+def _with_alias(options: PolicyOptions) -> PolicyOptions:
+    """Whatever names a database of Django's, as an alias."""
+    target = options.get("transaction")
+    return options if target is None else {**options, "transaction": alias_of(target)}
+
+
+class _Every(set[str]):
+    """Every alias, those that are added later included."""
+
+    def __contains__(self, alias: object) -> bool:
+        return True
+
+
+class _Keyed:
+    """A view with a policy."""
+
+    def __init__(
+        self, view: Callable[..., Any], desk: RouteRegistry, route: KeyedRoute, alias: str | None
+    ) -> None:
+        if inspect.isclass(view):
+            raise InvalidInput("view", f"must be a function, got {view!r}")
+        self._view = view
+        self._desk = desk
+        self._route = route
+        self._alias = alias
+        self._takes_once = once_parameters(view)
+        self._exempt: frozenset[str] = frozenset(getattr(view, "_non_atomic_requests", ()))
+
+    # --- sync -------------------------------------------------------------------------------------
+
+    def view(self) -> Callable[..., Any]:
+        """A view that Django puts no block around: it has its own."""
+
+        @wraps(self._view)
+        def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            if request.method in SAFE:
+                return self._called(None, request, args, kwargs)
+            policy = self._route.policy
+            attempt = Attempt(self._desk, self._route, stage_for(self._desk, policy, self._alias))
+            asked = request_of(request)
+            answer = attempt.begin(
+                asked,
+                self._body(request, asked),
+                principal=_asked(self._route.principal, request),
+                tenant=_asked(self._route.tenant, request),
+            )
+            if answer is not None:
+                return response_of(answer)
+            return self._attempted(attempt, request, args, kwargs)
+
+        wrapper._non_atomic_requests = _Every()  # type: ignore[attr-defined] # noqa: SLF001
+        return wrapper
+
+    def _body(self, request: HttpRequest, asked: Request) -> Digested:
+        """Not read where nobody will ask what it was."""
+        policy = self._route.policy
+        is_keyed = any(asked.values(name) for name in policy.key.headers)
+        return body_of(request) if is_keyed or (policy.form and is_form(asked)) else NOTHING
+
+    def _attempted(self, attempt: Attempt, request: HttpRequest, args: Any, kwargs: Any) -> Any:
+        self._note(attempt, request)
+        try:
+            response = self._called(attempt.once, request, args, kwargs)
+            _render(response)
+            finished = self._finished(attempt, response)
+        except Exception as error:
+            instead = _left(attempt, request, error) if attempt.captures else None
+            if instead is None:
+                raise
+            return response_of(instead)
+        except BaseException as error:
+            attempt.fail(error)
+            raise
+        return finished
+
+    def _called(self, once: Once | None, request: HttpRequest, args: Any, kwargs: Any) -> Any:
+        """In a block for each database whose ATOMIC_REQUESTS is on, but for ours, which has one."""
+        target = self._desk.target(self._route.policy)
+        joined = target.name if once is not None and isinstance(target, Alias) else None
+        with ExitStack() as stack:
+            for alias, settings in connections.settings.items():
+                if settings["ATOMIC_REQUESTS"] and alias not in {*self._exempt, joined}:
+                    stack.enter_context(transaction.atomic(using=alias))
+            more = dict.fromkeys(self._takes_once, once)
+            return self._view(request, *args, **{**kwargs, **more})
+
+    def _note(self, attempt: Attempt | AsyncAttempt, request: HttpRequest) -> None:
+        setattr(request, _ONCE, attempt.once)
+        if isinstance(self._desk.target(self._route.policy), Alias):
+            # The models of that database are in the transaction, whoever has asked for it.
+            attempt.once.was_used = True
+
+    def _finished(self, attempt: Attempt, response: Any) -> Any:
+        if not attempt.captures:
+            return response
+        add_headers(response, attempt.added)
+        self._undo_if_told(attempt)
+        stream = attempt.route.policy.stream
+        if not response.streaming:
+            return _told(attempt.finish, answer_of(response, response.content), response)
+        if stream == "forward":
+            pieces = iter(response.streaming_content)
+            response.streaming_content = Forwarded(
+                attempt, answer_of(response, b""), pieces, _nothing
+            )
+            return response
+        if stream == "tombstone":
+            return _told(attempt.finish, answer_of(response, b""), response)
+        return response_of(attempt.finish(answer_of(response, b"".join(response))))
+
+    def _undo_if_told(self, attempt: Attempt) -> None:
+        """A view may answer, and have its rows undone: `set_rollback`, or Django REST framework."""
+        target = self._desk.target(self._route.policy)
+        if isinstance(target, Alias) and connections[target.name].needs_rollback:
+            attempt.undo(_RolledBack())
+
+    # --- async ------------------------------------------------------------------------------------
+
+    def async_view(self) -> Callable[..., Any]:
+        """A coroutine function; Django has no transactions for those."""
+        route = self._route
+        if isinstance(self._desk.target(route.policy), Alias):
+            raise ConflictingOptions(
+                "transaction",
+                "is Django's, which has none for async views. Say takeover=, or give an async pool"
+                " or engine as transaction=, or make the view a plain function",
+            )
+        if route.policy.stream == "forward":
+            raise ConflictingOptions("stream", "forward is for plain views")
+
+        @wraps(self._view)
+        async def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            if request.method in SAFE:
+                return await self._view(
+                    request, *args, **{**kwargs, **dict.fromkeys(self._takes_once)}
+                )
+            attempt = AsyncAttempt(self._desk, route)
+            asked = request_of(request)
+            answer = await attempt.begin(
+                asked,
+                self._body(request, asked),
+                principal=await _aasked(route.principal, request),
+                tenant=await _aasked(route.tenant, request),
+            )
+            if answer is not None:
+                return response_of(answer)
+            return await _apart(self._aattempted(attempt, request, args, kwargs), request)
+
+        return wrapper
+
+    async def _aattempted(
+        self, attempt: AsyncAttempt, request: HttpRequest, args: Any, kwargs: Any
+    ) -> Any:
+        self._note(attempt, request)
+        more = dict.fromkeys(self._takes_once, attempt.once)
+        try:
+            response = await self._view(request, *args, **{**kwargs, **more})
+            _render(response)
+            finished = await self._afinished(attempt, response)
+        except Exception as error:
+            instead = await _aleft(attempt, request, error) if attempt.captures else None
+            if instead is None:
+                raise
+            return response_of(instead)
+        except BaseException as error:
+            await attempt.fail(error)
+            raise
+        return finished
+
+    async def _afinished(self, attempt: AsyncAttempt, response: Any) -> Any:
+        if not attempt.captures:
+            return response
+        add_headers(response, attempt.added)
+        is_buried = attempt.route.policy.stream == "tombstone"
+        if response.streaming and not is_buried:
+            body = b"".join([piece async for piece in response])
+            return response_of(await attempt.finish(answer_of(response, body)))
+        answer = answer_of(response, b"" if response.streaming else response.content)
+        told = await attempt.finish(answer)
+        return response if told is answer else response_of(told)
+
+
+class _RolledBack(Exception):
+    """A view has asked for its rows to be undone, and has answered all the same."""
+
+
+def _told(finish: Callable[[Answer], Answer], answer: Answer, response: HttpResponse) -> Any:
+    told = finish(answer)
+    return response if told is answer else response_of(told)
+
+
+def _left(attempt: Attempt, request: HttpRequest, error: Exception) -> Answer | None:
+    """To the middleware, which will see what the project makes of an exception."""
+    attempt.undo(error)
+    if not getattr(request, IS_WATCHED, False):
+        return _logged(attempt, attempt.fail(error), error)
+    setattr(request, PENDING, (attempt, error))
+    return None
+
+
+async def _aleft(attempt: AsyncAttempt, request: HttpRequest, error: Exception) -> Answer | None:
+    """`_left`, awaited."""
+    await attempt.undo(error)
+    if not getattr(request, IS_WATCHED, False):
+        return _logged(attempt, await attempt.fail(error), error)
+    setattr(request, PENDING, (attempt, error))
+    return None
+
+
+def _logged(
+    attempt: Attempt | AsyncAttempt, told: Answer | None, error: Exception
+) -> Answer | None:
+    """Django logs what a view raises, but not what it answers in its stead."""
+    if told is not None and not attempt.is_lost_by(error):
+        log.error("A keyed request failed.", exc_info=error)
+    return told
+
+
+async def _apart(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:
+    """To its end, though its client has gone: Django cancels the view then."""
+    task = asyncio.ensure_future(work)
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        # Nobody will see what becomes of an exception.
+        setattr(request, IS_WATCHED, False)
+        task.add_done_callback(_tell)
+        raise
+
+
+def _tell(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("A request failed after its client had gone.", exc_info=error)
+
+
+def _render(response: Any) -> None:
+    """What is rendered late is rendered now: its answer is stored."""
+    render = getattr(response, "render", None)
+    if callable(render):
+        render()
+
+
+def _asked(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
+    return None if function is None else function(request)
+
+
+async def _aasked(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
+    value = _asked(function, request)
+    return await value if inspect.isawaitable(value) else value
+
+
+def _nothing() -> None:
+    """Django closes its response by itself."""

@@ -1,0 +1,169 @@
+"""`run.transaction()`: the handler's rows and the job's completion, in one commit."""
+
+from __future__ import annotations
+
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from onefold.calls import procedure
+from onefold.databases.handler_transaction import abegin, begin
+from onefold.errors import DatabaseError, DatabaseUnavailable, LeaseLost, UsageError
+from onefold.model.outcome import Defer
+from onefold.operations import deliveries
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+    from types import TracebackType
+
+    from onefold.calls.procedure import Conductor, Procedure
+    from onefold.databases.handler_transaction import HandlerTransaction
+    from onefold.model.delivery import Delivery, Ended
+    from onefold.operations.statement import Operation, Sql
+
+
+SOON: Final = timedelta(seconds=1)
+
+
+def defer_unused(begun: HandlerTransaction | None, error: Exception) -> None:
+    """Charge no attempt where our database was lost before the handler's first statement."""
+    unused = isinstance(error, DatabaseUnavailable) if begun is None else begun.died_unused(error)
+    if unused:
+        raise Defer(SOON) from error
+
+
+class Completing(Protocol):
+    """What a transaction needs to know of the run that it completes."""
+
+    def begin_completing(self) -> str | None:
+        """The last statement is about to be run; answers with the text of the result."""
+        ...
+
+    def end_completing(self, *, completed: bool) -> None:
+        """It was committed, or was not."""
+        ...
+
+    def lose(self) -> None:
+        """The job is no longer ours."""
+        ...
+
+    def check(self) -> None:
+        """Raise where the run must not go on."""
+        ...
+
+
+class RunTransaction:
+    """For `with` and for `async with`, as the handler is. Gives a connection; commits at the end.
+
+    The job's completion is the last statement before the commit. A job that was given to somebody
+    else meanwhile is `LeaseLost` there, and everything is rolled back.
+    """
+
+    def __init__(
+        self, conductor: Conductor, delivery: Delivery, run: Completing, target: object
+    ) -> None:
+        """Nothing is begun yet."""
+        self._conductor = conductor
+        self._delivery = delivery
+        self._run = run
+        self._target = target
+        self._blocking: AbstractContextManager[Any] | None = None
+        self._awaited: AbstractAsyncContextManager[Any] | None = None
+
+    def __enter__(self) -> Any:
+        """Begin; gives the connection."""
+        self._refuse_used()
+        self._blocking = self._transact()
+        return self._blocking.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Complete the job and commit, or roll back."""
+        assert self._blocking is not None
+        self._blocking.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Any:
+        """Begin; gives the connection."""
+        self._refuse_used()
+        self._awaited = self._atransact()
+        return await self._awaited.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Complete the job and commit, or roll back."""
+        assert self._awaited is not None
+        await self._awaited.__aexit__(kind, error, trace)
+
+    def _refuse_used(self) -> None:
+        self._run.check()
+        if self._blocking is not None or self._awaited is not None:
+            raise UsageError("This transaction() was used before. Make a new one for each use.")
+
+    @contextmanager
+    def _transact(self) -> Generator[Any]:
+        conductor, said, completed = self._conductor, False, False
+        begun: HandlerTransaction | None = None
+        try:
+            with begin(self._target, conductor.database) as begun:
+                yield begun.connection
+                result = self._run.begin_completing()
+                begun.execute(lambda sql: self._finish(sql, result))
+                said = True
+            completed = True
+        except Exception as error:
+            completed = said and conductor.run(self._is_completed())
+            if not completed:
+                defer_unused(begun, error)
+                raise
+        finally:
+            self._run.end_completing(completed=completed)
+
+    @asynccontextmanager
+    async def _atransact(self) -> AsyncGenerator[Any]:
+        conductor, said, completed = self._conductor, False, False
+        begun: HandlerTransaction | None = None
+        try:
+            async with await abegin(self._target, conductor.database) as begun:
+                yield begun.connection
+                result = self._run.begin_completing()
+                await begun.aexecute(lambda sql: self._finish(sql, result))
+                said = True
+            completed = True
+        except Exception as error:
+            completed = said and await conductor.arun(self._is_completed())
+            if not completed:
+                defer_unused(begun, error)
+                raise
+        finally:
+            self._run.end_completing(completed=completed)
+
+    def _is_completed(self) -> Procedure[bool]:
+        """Whether a commit that failed has succeeded: its answer may be all that was lost."""
+        try:
+            answer: bool = yield procedure.Transaction(
+                lambda sql: deliveries.is_completed(sql, self._delivery), write=False
+            )
+        except DatabaseError:
+            return False
+        return answer
+
+    def _finish(self, sql: Sql, result: str | None) -> Operation[None]:
+        finish = deliveries.Finish(self._delivery, result)
+        ended: list[Ended] = yield from deliveries.finish(sql, [finish])
+        if ended[0].status != "accepted":
+            # Finished before by this very delivery, too: its rows are there already.
+            self._run.lose()
+            raise LeaseLost(f"job {self._delivery.id}", fence=self._delivery.fence)

@@ -1,0 +1,596 @@
+"""The root of all errors: a sentence, and its evidence as fields.
+
+You called us wrongly: fix the code.
+
+Somebody else got there first: normal in life.
+
+The store could not do it.
+
+A handler did not come to its own end.
+
+Every error that Onefold raises: a sentence to act on, with its evidence as fields.
+
+    OnefoldError
+    ├── UsageError                 you called us wrongly; fix the code
+    │   ├── InvalidInput               a value cannot be accepted; nothing was stored
+    │   ├── ConflictingOptions         two options contradict each other
+    │   ├── NoTransaction              `within` needs a transaction, and none is or will be open
+    │   ├── WrongConnection            not a connection we can use, or to another database
+    │   ├── WouldDeadlock              this thread would wait for its own open transaction
+    │   ├── ShardsDiffer               the database was made with another number of shards
+    │   ├── StepsChanged               a rerun asks for other steps than the run before it
+    │   └── Closed                     the Onefold object has been closed
+    ├── Conflict                   somebody else got there first; normal in life
+    │   ├── AlreadyEnqueued            `on_duplicate="raise"` met a holder
+    │   ├── KeyReused                  the same key with a different request
+    │   ├── Busy                       the first attempt with this key is still at work
+    │   ├── OutcomeUnknown             the first attempt vanished; nobody knows how far it came
+    │   ├── StepFailed                 a step of this job failed for good in an earlier attempt
+    │   ├── LeaseLost                  this delivery, claim or lock is no longer yours
+    │   ├── JobNotFound                no such job for this tenant
+    │   ├── ScheduleNotFound           no such schedule for this tenant
+    │   ├── QueueNotEmpty              the queue that was to be removed has jobs in it
+    │   ├── WrongState                 the job is in a state that does not allow this
+    │   ├── Gone                       only a tombstone of the job is left
+    │   ├── JobFailed                  the job whose result was waited for is dead or cancelled
+    │   ├── ResultTimeout              it has not ended in time; also a TimeoutError
+    │   └── TooOld                     older than what the ledger still remembers
+    ├── WorkFailed                 a handler did not come to its own end
+    │   ├── JobTimeout                 it took longer than it may
+    │   └── ProcessDied                the process that ran it is gone
+    └── DatabaseError              the store could not do it
+        ├── DatabaseBusy               somebody else holds what we need; try again
+        ├── DatabaseUnavailable        unreachable, read-only, or out of space
+        ├── SerializationConflict      the database refused your transaction; retry the whole of it
+        ├── SchemaTooNew               upgrade this process
+        └── SchemaOutdated             run `onefold migrate`
+
+`status` is the HTTP status an error has on the wire, so that no layer above keeps a table.
+
+Optional parts: where one is missing, the error names what to install.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+    from types import TracebackType
+
+
+class OnefoldError(Exception):
+    """The root of the tree; catch it to catch everything of ours."""
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, **evidence: object) -> None:
+        """`message` is for people; `evidence` becomes the attributes of the error."""
+        super().__init__(message)
+        self.evidence: Mapping[str, object] = evidence
+        for name, value in evidence.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive pickling (a process pool sends errors back) whatever the constructor takes."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(
+    kind: type[OnefoldError], args: tuple[object, ...], fields: dict[str, object]
+) -> OnefoldError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class UsageError(OnefoldError):
+    """You called us wrongly; the fix is in your code."""
+
+    status = 400
+
+
+class InvalidInput(UsageError):
+    """A value cannot be accepted. Nothing was stored."""
+
+    field: str
+    reason: str
+
+    def __init__(self, field: str, reason: str, *, item: int | None = None) -> None:
+        """`field` names the argument, `item` its place in a batch."""
+        where = field if item is None else f"item {item}: {field}"
+        super().__init__(f"{where} {reason}", field=field, reason=reason, item=item)
+
+    item: int | None
+
+    def at(self, item: int) -> InvalidInput:
+        """The same error, naming the item of a batch."""
+        return type(self)(self.field, self.reason, item=item)
+
+
+class ConflictingOptions(InvalidInput):
+    """Two options contradict each other. Nothing was stored."""
+
+
+class NoTransaction(UsageError):
+    """`within` was given a connection on which no transaction is, or will be, open."""
+
+    def __init__(self, connection: object) -> None:
+        """`connection` is what was given."""
+        super().__init__(
+            f"{_name(connection)} has no open transaction and will not open one by itself, so the"
+            " job would be committed apart from your rows. Open a transaction around the call.",
+            connection=_name(connection),
+        )
+
+
+class WrongConnection(UsageError):
+    """`within` cannot work with this connection."""
+
+    def __init__(self, connection: object, reason: str) -> None:
+        """`reason` says what is wrong and what to do."""
+        super().__init__(
+            f"{_name(connection)} {reason}", connection=_name(connection), reason=reason
+        )
+
+
+class WouldDeadlock(UsageError):
+    """This thread has an open SQLite transaction and would wait for itself."""
+
+    def __init__(self) -> None:
+        """No evidence: the thread is the caller's own."""
+        super().__init__(
+            "This thread has an open write transaction on the same SQLite file, so this call would"
+            " wait for itself. Use within(connection) to join that transaction, or commit it first."
+        )
+
+
+class ShardsDiffer(UsageError):
+    """The database was made with another number of shards. Two counts would both win one key."""
+
+    asked: int
+    found: int
+
+    def __init__(self, *, asked: int, found: int, where: str) -> None:
+        """`found` is what the first migrate has written."""
+        super().__init__(
+            f"{where} has {found} shard{'s' if found != 1 else ''}, and this process asks for"
+            f" {asked}. The number is fixed by the first migrate: say shards={found}, or leave"
+            " it out.",
+            asked=asked,
+            found=found,
+            where=where,
+        )
+
+
+class StepsChanged(UsageError):
+    """A rerun asks for a step that never was, where another step came before."""
+
+    asked: str
+    expected: str
+
+    def __init__(self, *, asked: str, expected: str) -> None:
+        """`expected` is the step that came at this place in an earlier attempt."""
+        super().__init__(
+            f"This run asks for the step {asked!r}, where an earlier attempt of the job came to the"
+            f" step {expected!r}, so the code has changed in between. Finish such jobs with the old"
+            " code, or replay them with fresh=True. Steps whose order may vary need a key of their"
+            " own: run.using(key=...).",
+            asked=asked,
+            expected=expected,
+        )
+
+
+class Closed(UsageError):
+    """The Onefold object has been closed."""
+
+    def __init__(self) -> None:
+        """No evidence."""
+        super().__init__("This Onefold object is closed. Make a new one.")
+
+
+def _name(connection: object) -> str:
+    kind = type(connection)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Conflict(OnefoldError):
+    """Somebody else got there first."""
+
+    status = 409
+
+
+class AlreadyEnqueued(Conflict):
+    """`on_duplicate="raise"` met a holder of the key. Nothing of the call was stored."""
+
+    holder_id: str
+    key: str
+    item: int | None
+
+    def __init__(
+        self, *, key: str, holder_id: str, state: str | None, item: int | None = None
+    ) -> None:
+        """`holder_id` is the job that has the key, `item` the place in a batch."""
+        super().__init__(
+            f"{_place(item)} key {key!r} is held by job {holder_id} ({state})."
+            ' Use on_duplicate="keep" to be answered with that job instead.',
+            key=key,
+            holder_id=holder_id,
+            state=state,
+            item=item,
+        )
+
+
+def _place(item: int | None) -> str:
+    return "The" if item is None else f"item {item}: the"
+
+
+class KeyReused(Conflict):
+    """The same key came with a different request."""
+
+    status = 422
+    key: str
+
+    def __init__(self, *, key: str, holder_id: str | None = None, item: int | None = None) -> None:
+        """`holder_id` is the job, if a job has the key."""
+        super().__init__(
+            f"{_place(item)} key {key!r} was used before with a different request."
+            " Use a new key for a new request.",
+            key=key,
+            holder_id=holder_id,
+            item=item,
+        )
+
+
+class Busy(Conflict):
+    """The first attempt with this key is still at work. Also the answer of `claim()`."""
+
+    __match_args__ = ("retry_after",)
+    key: str
+    retry_after: timedelta
+
+    def __init__(self, *, key: str, retry_after: timedelta) -> None:
+        """`retry_after` is when it is worth asking again."""
+        super().__init__(
+            f"The key {key!r} is being worked on by somebody else."
+            f" Try again in {retry_after.total_seconds():g} seconds.",
+            key=key,
+            retry_after=retry_after,
+        )
+
+
+class OutcomeUnknown(Conflict):
+    """An attempt vanished or raised, must not be repeated, and its effect may have happened."""
+
+    key: str
+    since: datetime | None
+    verifiable: bool
+    """True where a later attempt asks `verify` again: leaving a job handler it is a retry."""
+
+    def __init__(
+        self, *, key: str, since: datetime | None = None, verifiable: bool = False
+    ) -> None:
+        """`since` is when its lease ended."""
+        super().__init__(
+            f"The attempt at {key!r} ended without a known outcome, so its effect may or may not"
+            " have happened. Find out (verify=), then settle or release the key.",
+            key=key,
+            since=since,
+            verifiable=verifiable,
+        )
+
+
+class StepFailed(Conflict):
+    """A step failed for good in an earlier attempt, with an exception that cannot be rebuilt."""
+
+    step: str
+    error_type: str
+    reason: str
+
+    def __init__(self, *, step: str, error_type: str, reason: str) -> None:
+        """`error_type` and `reason` are type and message of the exception."""
+        super().__init__(
+            f"The step {step!r} failed for good in an earlier attempt of this job:"
+            f" {error_type}: {reason}. Replay the job with fresh=True to try it again.",
+            step=step,
+            error_type=error_type,
+            reason=reason,
+        )
+
+
+class LeaseLost(Conflict):
+    """This delivery, claim or lock is no longer yours; nothing was written."""
+
+    fence: int
+
+    def __init__(self, subject: str, *, fence: int) -> None:
+        """`subject` names the job or key, `fence` the delivery that lost it."""
+        super().__init__(
+            f"{subject} is no longer held under fence {fence}: it was given to somebody else or"
+            " ended meanwhile. Nothing was written; stop working on it.",
+            subject=subject,
+            fence=fence,
+        )
+
+
+class JobNotFound(Conflict):
+    """No such job for this tenant."""
+
+    status = 404
+    job_id: str
+
+    def __init__(self, job_id: str) -> None:
+        """`job_id` is what was asked for."""
+        super().__init__(
+            f"There is no job {job_id}: it never existed, was pruned, or is not committed yet.",
+            job_id=job_id,
+        )
+
+
+class ScheduleNotFound(Conflict):
+    """No such schedule for this tenant."""
+
+    status = 404
+    name: str
+
+    def __init__(self, name: str) -> None:
+        """`name` is what was asked for."""
+        super().__init__(
+            f"There is no schedule {name!r}: it was never made, or has been removed.", name=name
+        )
+
+
+class QueueNotEmpty(Conflict):
+    """Jobs are queued in the queue, or running."""
+
+    name: str
+
+    def __init__(self, name: str) -> None:
+        """`name` is the queue that was to be removed."""
+        super().__init__(
+            f"There are jobs in the queue {name!r}, queued or running. Let them end, or remove it"
+            " with force=True: they are removed with it then.",
+            name=name,
+        )
+
+
+class WrongState(Conflict):
+    """The job is in a state that does not allow what was asked."""
+
+    job_id: str
+
+    def __init__(self, job_id: str, *, state: str, wanted: str) -> None:
+        """`wanted` says which states would do, in words."""
+        super().__init__(
+            f"Job {job_id} is {state}; this needs {wanted}.",
+            job_id=job_id,
+            state=state,
+            wanted=wanted,
+        )
+
+
+class Gone(Conflict):
+    """Only a tombstone of the job is left: it holds its key, but cannot run again."""
+
+    status = 410
+    job_id: str
+
+    def __init__(self, job_id: str) -> None:
+        """`job_id` is what was asked for."""
+        super().__init__(
+            f"Job {job_id} has been pruned; only a tombstone that holds its key is left."
+            " Enqueue a new job.",
+            job_id=job_id,
+        )
+
+
+class JobFailed(Conflict):
+    """The job whose result was waited for is dead or cancelled: there will be none."""
+
+    job_id: str
+    kind: str
+    state: str
+    reason: str | None
+    error: Mapping[str, object] | None
+    """The last failure: type and message."""
+
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        kind: str,
+        state: str,
+        reason: str | None,
+        error: Mapping[str, object] | None,
+    ) -> None:
+        """`reason` and `error` are the job's own."""
+        why = "" if reason is None else f" ({reason})"
+        said = "" if error is None else f": {error.get('type')}: {error.get('message')}"
+        super().__init__(
+            f"Job {job_id} ({kind}) is {state}{why}{said}. It has no result, and will have none"
+            " unless it is replayed.",
+            job_id=job_id,
+            kind=kind,
+            state=state,
+            reason=reason,
+            error=error,
+        )
+
+
+class ResultTimeout(Conflict, TimeoutError):
+    """The job has not ended in time. It goes on; ask again."""
+
+    status = 408
+    job_id: str
+    state: str
+
+    def __init__(self, job_id: str, *, state: str, timeout: timedelta) -> None:
+        """`state` is what it was in when we gave up waiting."""
+        super().__init__(
+            f"Job {job_id} is still {state} after {timeout.total_seconds():g} seconds. It has not"
+            " been stopped: ask again, or give a longer timeout.",
+            job_id=job_id,
+            state=state,
+            timeout=timeout,
+        )
+
+
+class TooOld(Conflict):
+    """The attempt is older than what the ledger still remembers, so it cannot be told apart."""
+
+    key: str
+
+    def __init__(self, *, key: str, issued_at: datetime, horizon: datetime) -> None:
+        """`horizon` is the oldest moment that the ledger still answers for."""
+        super().__init__(
+            f"{key!r} was issued at {issued_at.isoformat()}, before {horizon.isoformat()}, the"
+            " oldest the ledger remembers: it may have been processed already, so it is refused.",
+            key=key,
+            issued_at=issued_at,
+            horizon=horizon,
+        )
+
+
+class DatabaseError(OnefoldError):
+    """The store could not do it."""
+
+    status = 503
+
+
+class DatabaseBusy(DatabaseError):
+    """Somebody else holds what we need, for longer than we were told to wait."""
+
+    waited: timedelta
+
+    def __init__(self, reason: str, *, waited: timedelta) -> None:
+        """`waited` is how long we tried."""
+        how_long = f"stayed busy for {waited.total_seconds():g} seconds" if waited else "is busy"
+        super().__init__(
+            f"The database {how_long}: {reason}",
+            reason=reason,
+            waited=waited,
+        )
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The database cannot be reached or cannot write."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        """`where` is the database without its password."""
+        super().__init__(f"{where}: {reason}", where=where, reason=reason)
+
+
+class SerializationConflict(DatabaseError):
+    """The database refused your transaction because of its isolation. Retry the whole of it."""
+
+    status = 409
+
+    def __init__(self, reason: str) -> None:
+        """`reason` is the database's own sentence."""
+        super().__init__(
+            f"The database refused this transaction: {reason}. Roll back and run the whole"
+            " transaction again (READ COMMITTED, or BEGIN IMMEDIATE on SQLite, avoids this).",
+            reason=reason,
+        )
+
+
+class SchemaTooNew(DatabaseError):
+    """The database's tables were changed by a later version, in a way that this one cannot use."""
+
+    found: int
+    needed: int
+    known: int
+
+    def __init__(self, *, found: int, needed: int, known: int, where: str) -> None:
+        """`needed` is the oldest schema whose code can use the tables; `known` is this code's."""
+        super().__init__(
+            f"The database is at schema {found}, which needs a version of Onefold that knows schema"
+            f" {needed} or later; this version knows {known}. Upgrade Onefold here, or restore the"
+            f" database from before the migration: {where}.",
+            found=found,
+            needed=needed,
+            known=known,
+            where=where,
+        )
+
+
+class SchemaOutdated(DatabaseError):
+    """The database's tables are missing or older than this version needs."""
+
+    found: int
+    needed: int
+
+    def __init__(self, *, found: int, needed: int, where: str, schema: str = "onefold") -> None:
+        """`found` is 0 where there are no tables at all; `schema` is PostgreSQL's."""
+        state = f"is at schema {found}" if found else "has no Onefold tables"
+        command = f"onefold migrate --database {shlex.quote(where)}"
+        if schema != "onefold":
+            command += f" --schema {schema}"
+        super().__init__(
+            f"The database {state} and this version needs {needed}."
+            f" Run `{command}` and start again.",
+            found=found,
+            needed=needed,
+            where=where,
+            schema=schema,
+        )
+
+
+class WorkFailed(OnefoldError):
+    """A handler did not come to its own end."""
+
+
+class JobTimeout(WorkFailed):
+    """A handler took longer than it may."""
+
+    timeout: timedelta
+
+    def __init__(self, timeout: timedelta) -> None:
+        """`timeout` is how long it may take."""
+        super().__init__(
+            f"The handler took longer than {timeout.total_seconds():g} s and was told to stop. Give"
+            " it more time (timeout=), or less to do.",
+            timeout=timeout,
+        )
+
+
+class ProcessDied(WorkFailed):
+    """The process that ran a handler is gone."""
+
+    exit_code: int | None
+
+    def __init__(self, exit_code: int | None) -> None:
+        """`exit_code` is negative for a signal."""
+        how = "was killed" if exit_code is None else f"ended with status {exit_code}"
+        if exit_code is not None and exit_code < 0:
+            how = f"was killed by signal {-exit_code}"
+        super().__init__(
+            f"The process that ran the handler {how}. Look for what it does in C, or for memory it"
+            " runs out of.",
+            exit_code=exit_code,
+        )
+
+
+class Needs:
+    """`with Needs("onefold[flask]"): import flask` names it where the import fails."""
+
+    def __init__(self, package: str) -> None:
+        """`package` is what `pip install` takes."""
+        self._package = package
+
+    def __enter__(self) -> None:
+        """The imports follow."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """A missing module is an `ImportError` that says what to do."""
+        if isinstance(error, ModuleNotFoundError):
+            message = f"{error.name} is not installed. Install it: pip install '{self._package}'"
+            raise ImportError(message, name=error.name) from error  # noqa: TRY004 - not a wrong type

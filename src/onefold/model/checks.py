@@ -1,0 +1,140 @@
+"""What callers hand over, checked for its shape: options, flags and lists.
+
+Types say the same, but not to everybody: a slip is an `InvalidInput` that names the argument.
+
+What may be called what: names of kinds and queues, and keys.
+
+Checked before anything is stored, so that neither database ever sees a character it cannot keep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from onefold.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+
+def options(given: Mapping[str, Any], known: AbstractSet[str]) -> None:
+    """Refuse options that do not exist: one that is misspelled must not be left out silently."""
+    for name in given:
+        if name not in known:
+            raise InvalidInput(name, f"is no option here; there are {', '.join(sorted(known))}")
+
+
+def flag(value: object, field: str) -> bool:
+    """True or False, and nothing that is merely taken for one."""
+    if not isinstance(value, bool):
+        raise InvalidInput(field, f"must be True or False, got {value!r}")
+    return value
+
+
+def listed(value: object, field: str, of: str) -> list[Any]:
+    """The elements of a list or of anything else that gives elements, save text and mappings."""
+    if not _is_iterable(value) or isinstance(value, str | bytes | Mapping):
+        raise InvalidInput(field, f"must be a list of {of}, got {value!r}")
+    return list(value)
+
+
+def _is_iterable(value: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(value, Iterable)
+
+
+NAME_LENGTH = 200
+KEY_BYTES = 512
+REASON_BYTES = 10_000
+
+# Control characters, and what other systems read as lists or patterns.
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f,*?\[\]{}\\]")
+# What browsers, clients and proxies take out of a path: nobody could ask for what is called so.
+_DOTS = frozenset({".", ".."})
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_QUALIFIED = re.compile(rf"\{{(?P<tenant>{_TENANT.pattern})\}}(?P<name>.*)", re.DOTALL)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@lru_cache(maxsize=4096)
+def _checked(value: str, field: str) -> str:
+    if not 1 <= len(value) <= NAME_LENGTH:
+        raise InvalidInput(field, f"must have 1 to {NAME_LENGTH} characters, got {len(value)}")
+    if found := _FORBIDDEN.search(value):
+        raise InvalidInput(field, f"must not contain {found.group()!r}, got {value!r}")
+    if _SURROGATE.search(value):
+        raise InvalidInput(field, f"must be valid Unicode, got {value!r}")
+    if value in _DOTS:
+        raise InvalidInput(field, f"must not be {value!r}, which is lost on its way in a URL")
+    return value
+
+
+def name(value: object, field: str) -> str:
+    """A kind, schedule or surface name; a queue as users name it."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be a string, got {value!r}")
+    return _checked(value, field)
+
+
+def tenant(value: object, field: str) -> str:
+    """A tenant that the server has: one whose name can be part of a queue's."""
+    if not isinstance(value, str) or not _TENANT.fullmatch(value):
+        raise InvalidInput(
+            field,
+            "must be 1 to 64 lower-case letters, digits, dots, dashes and underscores, the first"
+            f" of them a letter or a digit, got {value!r}",
+        )
+    return value
+
+
+def queue(value: object, field: str) -> str:
+    """A queue of the engine: a name, or a tenant's as the server has it, `{acme}payments`."""
+    if isinstance(value, str) and (found := _QUALIFIED.fullmatch(value)):
+        _checked(found["name"], field)
+        return value
+    return name(value, field)
+
+
+def parted(queue: str) -> tuple[str, str]:
+    """The tenant and the name that a queue of the engine has on the server."""
+    found = _QUALIFIED.fullmatch(queue)
+    return ("", queue) if found is None else (found["tenant"], found["name"])
+
+
+def key(value: object, field: str, *, longest: int = KEY_BYTES) -> str:
+    """A key of any surface: any text but NUL, at most `longest` bytes of UTF-8, never empty."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be a string, got {value!r}")
+    if not value:
+        raise InvalidInput(field, "must not be empty")
+    text(value, field, longest=longest)
+    return value
+
+
+def text(value: object, field: str, *, longest: int = KEY_BYTES) -> str:
+    """Text that may be empty (a tenant, a scope): no NUL, valid Unicode, bounded."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be a string, got {value!r}")
+    if "\x00" in value:
+        raise InvalidInput(field, f"must not contain NUL, got {value!r}")
+    try:
+        size = len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInput(field, f"must be valid Unicode, got {value!r}") from error
+    if size > longest:
+        raise InvalidInput(field, f"must have at most {longest} bytes, got {size}")
+    return value
+
+
+def schema(value: object, field: str) -> str:
+    """The name of a schema on PostgreSQL: as it would be spelled without quotes."""
+    if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
+        raise InvalidInput(
+            field, f"must be lower-case letters, digits and underscores, got {value!r}"
+        )
+    if value.startswith("pg_"):
+        raise InvalidInput(field, f"must not begin with pg_, which is PostgreSQL's, got {value!r}")
+    return value

@@ -1,0 +1,202 @@
+"""Ids: UUIDv7, made by the client, so that an answer never depends on who got there first.
+
+    48 bits  milliseconds since the epoch
+     4 bits  version, 7
+    12 bits  a hash of the job's key, or random: its remainder is the job's shard, for ever
+     2 bits  variant
+    18 bits  a counter: order inside a millisecond
+    44 bits  random
+
+Ids that one process makes with one hash sort in the order in which they were made, and ids without
+a key share one random hash per millisecond, so they do too. Ids with different hashes, made in the
+same millisecond, do not: the hash stands before the counter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from datetime import datetime, timedelta
+from hashlib import blake2b, sha256
+from threading import RLock
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from onefold.errors import InvalidInput
+from onefold.model.timestamps import EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HASHES: Final = 4096
+"""How many values the hash in an id can have; the bound of the number of shards."""
+
+_RANDOM_DIGITS: Final = 11
+_BLOCK: Final = 64
+_COUNTER_END: Final = 1 << 18
+_VARIANT: Final = 0b10 << 18
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class IdMaker:
+    """Makes ids that grow, even while its clock stands still or runs backwards."""
+
+    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
+        """`clock` tells nanoseconds since the epoch."""
+        self._clock = clock
+        self.reseed()
+
+    def reseed(self) -> None:
+        """Forget everything: a forked child must not continue the sequence of its parent."""
+        # Reentrant, since a signal handler may make an id in the middle of one being made.
+        self._lock = RLock()
+        self._pool: list[str] = []
+        self._millisecond = -1
+        self._counter = _COUNTER_END
+        self._prefix = ""
+        self._hash = ""
+
+    def new(self, hash_: int | None = None) -> str:
+        """A new id that carries the hash, or a random one."""
+        if hash_ is not None and not 0 <= hash_ < HASHES:
+            raise InvalidInput("hash", f"must be from 0 to {HASHES - 1}, got {hash_}")
+        with self._lock:
+            now = self._clock() // 1_000_000
+            if now > self._millisecond:
+                self._begin(now)
+            else:
+                self._counter += 1
+                if self._counter >= _COUNTER_END:
+                    # Borrowed from the future; the clock catches up.
+                    self._begin(self._millisecond + 1)
+            noise = self._noise()
+            prefix = self._prefix
+            count = f"{_VARIANT | self._counter:x}"
+            hashed = self._hash if hash_ is None else f"{hash_:03x}"
+        return f"{prefix}{hashed}-{count[:4]}-{count[4]}{noise}"
+
+    def several(self, count: int) -> list[str]:
+        """Ids that share one random hash, in order: for many jobs at once, at half the price."""
+        with self._lock:
+            now = self._clock() // 1_000_000
+            if now > self._millisecond:
+                self._begin(now)
+            elif self._counter + count >= _COUNTER_END:
+                self._begin(self._millisecond + 1)
+            while len(self._pool) < count:
+                self._pool.extend(_random_digits())
+            first = (_VARIANT | self._counter) + 1
+            self._counter += count
+            stem = f"{self._prefix}{self._hash}"
+            tails = self._pool[-count:]
+            del self._pool[-count:]
+        counts = [f"{number:x}" for number in range(first, first + count)]
+        return [f"{stem}-{c[:4]}-{c[4]}{tail}" for c, tail in zip(counts, tails, strict=True)]
+
+    def _noise(self) -> str:
+        if not self._pool:
+            self._pool.extend(_random_digits())
+        return self._pool.pop()
+
+    def _begin(self, millisecond: int) -> None:
+        text = f"{millisecond:012x}"
+        self._prefix = f"{text[:8]}-{text[8:]}-7"
+        self._millisecond = millisecond
+        noise = int(self._noise()[:8], 16)
+        # In the lower half, for room to count; random, for two processes in one millisecond.
+        self._counter = noise & (_COUNTER_END // 2 - 1)
+        # One for the whole millisecond: a batch without keys runs in the order it was given.
+        self._hash = f"{noise >> 20:03x}"
+
+
+def _random_digits() -> Iterator[str]:
+    """Random tails for many ids at once: asking the system for each would cost more than the id."""
+    digits = os.urandom(_RANDOM_DIGITS * 256).hex()
+    return (
+        digits[start : start + _RANDOM_DIGITS] for start in range(0, len(digits), _RANDOM_DIGITS)
+    )
+
+
+_maker: Final = IdMaker()
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
+    os.register_at_fork(after_in_child=_maker.reseed)
+
+
+def new_id(h: int | None = None) -> str:
+    """A new id, 36 lower-case characters, with the hash `h` (0 to 4095) or a random one in it."""
+    return _maker.new(h)
+
+
+def fresh_ids() -> Iterator[str]:
+    """Ids without a key, one after the other."""
+    while True:
+        yield from _maker.several(_BLOCK)
+
+
+def parse_id(value: object, field: str = "id") -> str:
+    """The id as we write it, from text in any case or a `UUID`."""
+    if isinstance(value, str):
+        if _UUID.fullmatch(value):
+            return value.lower()
+    elif isinstance(value, UUID):
+        return str(value)
+    raise InvalidInput(field, f"must be a UUID, got {value!r}")
+
+
+def enqueue_order(job_id: str) -> str:
+    """The id without its hash: in the order in which a process has made them."""
+    return job_id[:13] + job_id[19:]
+
+
+def made_at(job_id: str) -> datetime:
+    """The millisecond in which the id was made, by the clock of the process that made it.
+
+    What is compared across machines goes by the database's clock, and not by this.
+    """
+    return EPOCH + timedelta(milliseconds=milliseconds_of(job_id))
+
+
+def milliseconds_of(job_id: str) -> int:
+    """The same, since the epoch."""
+    return int(job_id[:8] + job_id[9:13], 16)
+
+
+def hash_of(job_id: str) -> int:
+    """The 12 bits that the id carries."""
+    return int(job_id[15:18], 16)
+
+
+def shard_of(job_id: str, shards: int) -> int:
+    """The shard on which the id lives, of so many."""
+    if shards == 1:
+        return 0
+    return hash_of(job_id) % shard_count(shards)
+
+
+def shard_count(value: object) -> int:
+    """A number of shards that ids can tell apart."""
+    if type(value) is not int or not 1 <= value <= HASHES:
+        raise InvalidInput("shards", f"must be a whole number from 1 to {HASHES}, got {value!r}")
+    return value
+
+
+def hash12(*parts: str) -> int:
+    """The 12 bits of a key that an id can carry: of SHA-256, which PostgreSQL has too."""
+    digest = sha256(length_prefixed(*parts)).digest()
+    return int.from_bytes(digest[:2], "big") & (HASHES - 1)
+
+
+def advisory_lock_key(*parts: str) -> int:
+    """The number under which PostgreSQL locks a key: 64 bits with a sign."""
+    digest = blake2b(length_prefixed(*parts), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def length_prefixed(*parts: str) -> bytes:
+    """The parts as one sequence of bytes from which each could be told apart again."""
+    if "".join(parts).isascii():
+        return "".join([f"{len(part)}:{part}" for part in parts]).encode()
+    # Digests must be total: text that is not valid Unicode is refused elsewhere, with its field.
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return b"".join(b"%d:%b" % (len(part), part) for part in encoded)

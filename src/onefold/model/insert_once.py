@@ -1,0 +1,125 @@
+"""A natural key: the unique constraint that a table already has, and what an insert meets there.
+
+Whether an error says that a row is already there: told by its evidence, whichever driver's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from onefold.errors import InvalidInput
+from onefold.model import checks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Inserted(msgspec.Struct, frozen=True):
+    """The row was not there, and is now."""
+
+    row: dict[str, Any]
+    """All of its columns, as the database has them, defaults included."""
+
+
+class Existing(msgspec.Struct, frozen=True):
+    """A row with these values in the columns of its key was there already; nothing was written."""
+
+    row: dict[str, Any]
+    """All of its columns, as the database has them."""
+    differs: tuple[str, ...] = ()
+    """The columns in which it is not what was to be inserted: none where it is the same."""
+
+
+class Natural(msgspec.Struct, frozen=True):
+    """A row that is to be in a table once."""
+
+    schema: str | None
+    table: str
+    values: dict[str, Any]
+    on: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The table, as the caller has written it."""
+        return self.table if self.schema is None else f"{self.schema}.{self.table}"
+
+
+def natural(table: object, values: object, on: object) -> Natural:
+    """Check what can be checked before a database is asked."""
+    schema, called = _table(table)
+    checked = _values(values)
+    return Natural(schema, called, checked, _on(on, checked))
+
+
+def _table(table: object) -> tuple[str | None, str]:
+    *schema, called = checks.key(table, "table").split(".")
+    if len(schema) > 1 or not all((*schema, called)):
+        raise InvalidInput("table", f"must be a name, or schema.name, got {table!r}")
+    return (schema[0] if schema else None), called
+
+
+def _values(values: object) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise InvalidInput("values", f"must be a mapping of columns to values, got {values!r}")
+    checked = {
+        checks.key(column, "values"): value
+        for column, value in cast("Mapping[object, Any]", values).items()
+    }
+    for column, value in checked.items():
+        if isinstance(value, str) and "\x00" in value:
+            raise InvalidInput("values", f"of the column {column!r} must not contain NUL")
+    return checked
+
+
+def _on(on: object, values: Mapping[str, Any]) -> tuple[str, ...]:
+    listed = [on] if isinstance(on, str) else on
+    if not isinstance(listed, Sequence) or not listed:
+        raise InvalidInput("on", f"must name the columns of a unique constraint, got {on!r}")
+    columns = tuple(checks.key(column, "on") for column in cast("Sequence[object]", listed))
+    if len(set(columns)) < len(columns):
+        raise InvalidInput("on", f"must name a column once, got {on!r}")
+    for column in columns:
+        if column not in values:
+            raise InvalidInput("on", f"names {column!r}, of which there is no value")
+        if values[column] is None:
+            raise InvalidInput(
+                "on", f"names {column!r}, whose value is None: no null is equal to another"
+            )
+    return columns
+
+
+UNIQUE_VIOLATION: Final = "23505"
+"""PostgreSQL's SQLSTATE."""
+
+SQLITE_CODES: Final = frozenset({1555, 2067, 2579})
+"""SQLite's extended codes: a primary key, a unique constraint, a row id."""
+
+
+def is_unique_violation(error: BaseException) -> bool:
+    """True where a database refused a row because one like it exists.
+
+    Knows the errors of psycopg, psycopg2, asyncpg, sqlite3 and aiosqlite, and those of SQLAlchemy
+    and Django around them.
+    """
+    return any(
+        getattr(one, "sqlstate", None) == UNIQUE_VIOLATION
+        or getattr(one, "pgcode", None) == UNIQUE_VIOLATION
+        or getattr(one, "sqlite_errorcode", None) in SQLITE_CODES
+        for one in _layers(error)
+    )
+
+
+def _layers(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was made of: SQLAlchemy's `orig`, and what it was raised from.
+
+    Not what it merely came after: a handler that mends a violation may fail of something else.
+    """
+    seen: set[int] = set()
+    one: object = error
+    while isinstance(one, BaseException) and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = getattr(one, "orig", None) or one.__cause__

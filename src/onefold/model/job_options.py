@@ -1,0 +1,160 @@
+"""The settings that few jobs have: checked, and kept as one JSON text beside the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import msgspec
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model import checks
+from onefold.model.json_text import encode_payload
+from onefold.model.lifecycle import Retention
+from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed, from_json
+from onefold.model.timestamps import span, to_micros
+
+if TYPE_CHECKING:
+    from onefold.model.job import NewJob
+    from onefold.model.retry import Backoff
+
+TAGS: Final = 50
+METADATA_BYTES: Final = 64 * 1024
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """As they are stored. Times are microseconds."""
+
+    backoff: dict[str, Any] | None = None
+    keep: dict[str, int] | None = None
+    """How long the record stays, by outcome, as in `Retention`."""
+    timeout: int | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] | None = None
+    result: bool | None = None
+    """Whether what the handler returns is kept; None leaves it to the kind."""
+    trace: dict[str, str] | None = None
+    tick: int | None = None
+    published: str | None = None
+    """The publish key that the job was made with, to be shown. What decides is its claim."""
+
+
+_decoder = msgspec.json.Decoder(Options)
+_encode: Final = msgspec.json.Encoder().encode
+_NO_OPTIONS: Final = Options()
+
+
+def read_options(text: str | None) -> Options:
+    """The stored settings of a job."""
+    return _NO_OPTIONS if text is None else _decoder.decode(text)
+
+
+def backoff_of(options: Options) -> Backoff:
+    """The job's own backoff, or the default."""
+    return DEFAULT_BACKOFF if options.backoff is None else from_json(options.backoff)
+
+
+def has_options(job: NewJob) -> bool:
+    """Whether any of them is given; most jobs of a large batch have none."""
+    return job.idempotency_key is not None or _has_settings(job)
+
+
+def _has_settings(job: NewJob) -> bool:
+    return not (
+        job.backoff is None
+        and job.retention is None
+        and job.timeout is None
+        and job.metadata is None
+        and job.store_result is None
+        and job.trace is None
+        and job.tick is None
+        and not job.tags
+    )
+
+
+def encode_options(job: NewJob, *, exists: bool) -> str:
+    """Check the settings and write them down; `exists` says that the record holds a key."""
+    if not _has_settings(job):
+        # What most publishes come to, told without further ado.
+        return _encode(Options(published=job.idempotency_key)).decode()
+    options = Options(
+        backoff=stored_backoff(job.backoff),
+        keep=stored_keep(job.retention, exists=exists),
+        timeout=None if job.timeout is None else _timeout(job.timeout),
+        tags=_tags(job.tags),
+        metadata=_metadata(job.metadata),
+        result=None if job.store_result is None else checks.flag(job.store_result, "store_result"),
+        trace=_trace(job.trace),
+        tick=None if job.tick is None else to_micros(job.tick, "tick"),
+        published=job.idempotency_key,
+    )
+    return _encode(options).decode()
+
+
+def _timeout(timeout: object) -> int:
+    return span(timeout, "timeout", least=timedelta(milliseconds=1))
+
+
+def stored_backoff(backoff: object) -> dict[str, Any] | None:
+    """A backoff as it is stored."""
+    if backoff is None:
+        return None
+    if not isinstance(backoff, Exponential | Fixed):
+        raise InvalidInput("backoff", f"must be Exponential or Fixed, got {backoff!r}")
+    return backoff.to_json()
+
+
+def stored_keep(retention: object, *, exists: bool = False) -> dict[str, int] | None:
+    """How long records stay, in microseconds by outcome, as it is stored."""
+    if retention is None:
+        return None
+    if not isinstance(retention, Retention):
+        raise InvalidInput("retention", f"must be Retention, got {retention!r}")
+    keep = {
+        outcome: span(duration, f"retention.{outcome}")
+        for outcome in ("completed", "dead", "cancelled")
+        if (duration := getattr(retention, outcome)) is not None
+    }
+    if exists and 0 in keep.values():
+        raise ConflictingOptions(
+            "retention", 'of zero contradicts unique_while="exists": the key would be free at once'
+        )
+    return keep or None
+
+
+def _tags(tags: object) -> tuple[str, ...]:
+    listed = checks.listed(tags, "tags", "strings")
+    if len(listed) > TAGS:
+        raise InvalidInput("tags", f"must be at most {TAGS}, got {len(listed)}")
+    return tuple(checks.key(tag, "tags") for tag in listed)
+
+
+def _metadata(metadata: object) -> dict[str, Any] | None:
+    if metadata is None:
+        return None
+    if not _is_mapping(metadata):
+        raise InvalidInput("metadata", f"must be a mapping, got {metadata!r}")
+    try:
+        text = encode_payload(metadata)
+    except InvalidInput as error:
+        raise InvalidInput("metadata", error.reason) from error
+    if (size := len(text.encode())) > METADATA_BYTES:
+        raise InvalidInput("metadata", f"must have at most {METADATA_BYTES} bytes, got {size}")
+    decoded: dict[str, Any] = msgspec.json.decode(text)
+    return decoded
+
+
+def _trace(trace: object) -> dict[str, str] | None:
+    if trace is None:
+        return None
+    if not _is_mapping(trace):
+        raise InvalidInput("trace", f"must be a mapping, got {trace!r}")
+    return {
+        checks.key(name, "trace"): checks.text(value, "trace", longest=4096)
+        for name, value in trace.items()
+    }
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)

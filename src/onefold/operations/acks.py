@@ -1,0 +1,189 @@
+"""Deliveries that were pushed: they wait for the worker's own word, which comes by itself.
+
+The word may name its delivery by the fence. One that does not speaks for the delivery that the job
+has when it is heard: the row is locked, and what is found there counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.errors import JobNotFound, LeaseLost, WrongState
+from onefold.model.checks import parted
+from onefold.model.delivery import Delivery, Ended
+from onefold.model.ids import shard_of
+from onefold.model.job import STATE_WORDS
+from onefold.model.lifecycle import Event, State
+from onefold.operations import queues
+from onefold.operations.deliveries import Finish, finish
+from onefold.operations.endings import ENDS, Ending, Locked, Move, apply, decide, judge
+from onefold.operations.queues import hold, open_gate
+from onefold.operations.statement import by_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onefold.operations.statement import Operation, Sql
+
+ENDED: Final = frozenset(State) - {State.RUNNING}
+LEASE: Final = 60 * 1_000_000
+"""Of a delivery that waits for no ack, as workers have it by default."""
+RUNNING: Final = "a delivery that is running"
+SAME_WORD: Final[Mapping[Event, frozenset[str]]] = {
+    # A lease that expired has put the job back already, as a failure does.
+    Event.FAIL: frozenset({"retried", "dead", "lease expired"}),
+    Event.DEFER: frozenset({"deferred"}),
+    Event.BURY: frozenset({"dead"}),
+}
+"""What is noted of a delivery for which a word was said before."""
+
+
+class Parking(msgspec.Struct, frozen=True):
+    """A delivery that the receiver has accepted, and will say more about."""
+
+    delivery: Delivery
+    ack_timeout: int
+    dead: bool
+    """Bury the job where no ack comes in time; else it is tried again."""
+    exchange: str | None
+    """What was answered, as JSON."""
+
+
+PARK_COLUMNS: Final = ("shard", "id", "fence", "lease", "dead", "pushed")
+
+
+def park(sql: Sql, parkings: Sequence[Parking]) -> Operation[list[Ended]]:
+    """Have deliveries wait for their ack; `already` where the worker's word was faster."""
+    ended: dict[Delivery, Ended] = {}
+    for shard, group in by_shard(sql, parkings, lambda parking: parking.delivery.id):
+        rows = yield sql(
+            "park_jobs",
+            PARK_COLUMNS,
+            [
+                (shard, p.delivery.id, p.delivery.fence, p.ack_timeout, p.dead, p.exchange)
+                for p in group
+            ],
+        )
+        for job_id, fence in rows:
+            ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "running")
+    deliveries = [parking.delivery for parking in parkings]
+    return (yield from judge(sql, deliveries, ended, dict.fromkeys(deliveries, ENDED)))
+
+
+def next_timeout(sql: Sql) -> Operation[int | None]:
+    """In how many microseconds an ack is late, if none comes; None where none is waited for."""
+    waits: list[int] = []
+    for shard in range(sql.shards):
+        ((wait,),) = yield sql("next_ack_timeout", shard=shard)
+        if wait is not None:
+            waits.append(wait)
+    return min(waits, default=None)
+
+
+def acknowledge(
+    sql: Sql, tenant: str, job_id: str, *, fence: int | None, result: str | None
+) -> Operation[Ended]:
+    """The work is done. Where the job is the probe of a held queue, the queue is open again."""
+    locked = yield from _delivered(sql, tenant, job_id, fence)
+    said = Finish(Delivery(job_id, locked.fence), result)
+    (ended,) = yield from finish(sql, [said])
+    if ended.status == "lost":
+        raise WrongState(job_id, state=STATE_WORDS[locked.state], wanted=RUNNING)
+    if ended.status == "accepted":
+        yield from open_gate(sql, locked.queue, taken_at=locked.taken_at)
+    return ended
+
+
+class Acknowledgement(msgspec.Struct, frozen=True):
+    """That the work was not done."""
+
+    event: Event
+    after: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    hold_queue: bool = False
+    """True where nothing of the queue is wanted for so long."""
+
+
+def say(
+    sql: Sql, tenant: str, job_id: str, word: Acknowledgement, *, fence: int | None
+) -> Operation[Ended]:
+    """The work was not done: fail, defer or bury the delivery."""
+    locked = yield from _delivered(sql, tenant, job_id, fence)
+    if locked.state != State.RUNNING:
+        return (yield from _said_before(sql, locked, word.event))
+    delivery = Delivery(job_id, locked.fence)
+    decided = decide(locked, Ending(delivery, word.event, word.after, word.reason, word.error))
+    yield from apply(sql, locked.shard, [_with_reason(decided, word.reason)])
+    if word.hold_queue:
+        yield from hold(sql, locked.queue, after=word.after, why="deferred")
+    return Ended(job_id, locked.fence, "accepted", STATE_WORDS[decided.step.state])
+
+
+def _with_reason(decided: Move, reason: str | None) -> Move:
+    """The reason is the delivery's, whether or not it is also why the job ended."""
+    if decided.past is None or reason is None:
+        return decided
+    past = msgspec.structs.replace(decided.past, reason=reason)
+    return msgspec.structs.replace(decided, past=past)
+
+
+def _said_before(sql: Sql, locked: Locked, event: Event) -> Operation[Ended]:
+    """A word that is repeated after a lost answer finds what was noted of its delivery."""
+    state = State(locked.state)
+    if state in ENDS[event]:
+        rows = yield sql("find_attempts", shard=locked.shard, id=locked.id)
+        noted = {fence: outcome for _, fence, _, _, _, outcome, *_ in rows}
+        if noted.get(locked.fence) in SAME_WORD[event]:
+            return Ended(locked.id, locked.fence, "already", STATE_WORDS[state])
+    raise WrongState(locked.id, state=STATE_WORDS[state], wanted=RUNNING)
+
+
+def heartbeat(
+    sql: Sql,
+    tenant: str,
+    job_id: str,
+    *,
+    fence: int | None,
+    lease: int | None,
+) -> Operation[Ended]:
+    """The work goes on: for so long from now, or for as long as its queue gives it."""
+    locked = yield from _delivered(sql, tenant, job_id, fence)
+    if locked.state != State.RUNNING:
+        if fence is not None:
+            raise LeaseLost(f"job {job_id}", fence=fence)
+        raise WrongState(job_id, state=STATE_WORDS[locked.state], wanted=RUNNING)
+    if lease is None:
+        lease = yield from _own_lease(sql, locked)
+    yield sql(
+        "heartbeat_jobs",
+        ("shard", "id", "fence"),
+        [(locked.shard, job_id, locked.fence)],
+        lease=lease,
+    )
+    return Ended(job_id, locked.fence, "accepted", "running")
+
+
+def _own_lease(sql: Sql, locked: Locked) -> Operation[int]:
+    if locked.is_awaiting:
+        served = yield from queues.get(sql, *parted(locked.queue))
+        if served is not None:
+            return int(served.configuration.ack_timeout * 1_000_000)
+    return LEASE
+
+
+def _delivered(sql: Sql, tenant: str, job_id: str, fence: int | None) -> Operation[Locked]:
+    """The job, locked, of whose present delivery something is said."""
+    shard = shard_of(job_id, sql.shards)
+    rows = yield sql("lock_deliveries", ("shard", "id"), [(shard, job_id)], tenant=tenant)
+    if not rows:
+        raise JobNotFound(job_id)
+    locked = Locked.from_row(rows[0])
+    if not locked.fence:
+        state = STATE_WORDS[locked.state]
+        raise WrongState(job_id, state=state, wanted="a job that has been delivered")
+    if fence is not None and fence != locked.fence:
+        raise LeaseLost(f"job {job_id}", fence=fence)
+    return locked

@@ -1,0 +1,230 @@
+"""Deliveries that go well: take, heartbeat, finish.
+
+Every word about a delivery names its fence, and the fence alone decides whether it counts: a finish
+after the lease ended, but before anybody else took the job, is accepted.
+
+How a delivery stands with its job: whether it runs it, or has completed it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onefold.errors import LeaseLost
+from onefold.model.delivery import Delivery, Ended, Heartbeat
+from onefold.model.ids import shard_of
+from onefold.model.job import Job
+from onefold.model.lifecycle import KEEP, Event, State
+from onefold.model.timestamps import from_micros
+from onefold.operations.endings import ENDS, Ending, Locked, discard, end, judge
+from onefold.operations.statement import by_shard
+from onefold.operations.unique_keys import insert_successors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from onefold.model.delivery import TakeOrder
+    from onefold.operations.statement import Operation, Row, Rows, Sql, Statement
+
+
+def finish_and_take(
+    sql: Sql, finishes: Sequence[Finish], order: TakeOrder, *, turn: int
+) -> Operation[tuple[list[Ended], list[Job]]]:
+    """Complete the last deliveries and lease the next jobs: in one round trip where that can be."""
+    if sql.takes_by_priority or sql.shards > 1:
+        ended = yield from finish(sql, finishes, skip_locked=True)
+        return ended, (yield from take_in_turn(sql, order, turn=turn))
+    take = _take_statement(sql, order, 0)
+    ended = yield from finish(sql, finishes, skip_locked=True, ahead=(take,))
+    rows = yield take
+    return ended, _in_order(order, map(Job.from_row, rows))
+
+
+def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job]]:
+    """Lease due jobs: those of the shard whose turn it is, then of the next ones where it has few.
+
+    The order is strict within a shard. What was taken comes in the order in which it is to run.
+    """
+    taken: list[Job] = []
+    for step in range(sql.shards):
+        left = order.without(taken)
+        if left is None:
+            break
+        taken += yield from take(sql, left, shard=(turn + step) % sql.shards)
+    return taken if sql.shards == 1 else _in_order(order, taken)
+
+
+def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
+    """Lease due jobs of one shard, in the order in which they are to run."""
+    if sql.takes_by_priority:
+        rows = yield from _take_by_priority(sql, order, shard)
+    else:
+        rows = yield _take_statement(sql, order, shard)
+    return _in_order(order, map(Job.from_row, rows))
+
+
+def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
+    statement = sql(
+        "take_jobs",
+        ("queues", "limits"),
+        list(order.queues.items()),
+        shard=shard,
+        limit=order.limit,
+        worker=order.worker,
+        take_id=order.take_id,
+        lease=order.lease,
+        unknown=list(order.unknown),
+    )
+    # Of several takes, the first must not be kept where the last one fails.
+    return statement.but(alone=sql.shards == 1, waits=False)
+
+
+def _in_order(order: TakeOrder, jobs: Iterable[Job]) -> list[Job]:
+    places = {queue: place for place, queue in enumerate(order.queues)}
+    return sorted(
+        jobs, key=lambda job: (places[job.queue], job.priority, job.run_at_micros, job.id)
+    )
+
+
+def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]:
+    taken: list[Row] = []
+    for queue, most in order.queues.items():
+        left = min(most, order.limit - len(taken))
+        priorities = (yield sql("ready_priorities", shard=shard, queue=queue)) if left else ()
+        for (priority,) in priorities:
+            rows = yield sql(
+                "take_jobs",
+                shard=shard,
+                queue=queue,
+                priority=priority,
+                limit=left,
+                worker=order.worker,
+                take_id=order.take_id,
+                lease=order.lease,
+                unknown=list(order.unknown),
+            )
+            taken.extend(rows)
+            left -= len(rows)
+            if not left:
+                break
+    return taken
+
+
+def return_taken(sql: Sql, takes: Sequence[str]) -> Operation[int]:
+    """Hand back what these takes have leased; answers how many jobs.
+
+    For takes whose answer was lost: no worker knows of the jobs. No attempt is charged.
+    """
+    taken: list[Delivery] = []
+    for shard in range(sql.shards):
+        rows = yield sql("find_taken", shard=shard, takes=list(takes))
+        taken += [Delivery(job_id, fence) for job_id, fence in rows]
+    if taken:
+        yield from end(sql, [Ending(delivery, Event.HAND_BACK) for delivery in taken])
+    return len(taken)
+
+
+class Finish(msgspec.Struct, frozen=True, gc=False):
+    """A delivery that succeeded, with what it gave (as JSON text)."""
+
+    delivery: Delivery
+    result: str | None = None
+    plain: bool = False
+    """True where the job is known to have no retention of its own."""
+
+
+def is_plain(options: str | None) -> bool:
+    """Whether a job's settings say nothing of retention, as the statement sees it: by the text."""
+    return options is None or '"keep"' not in options
+
+
+def finish(
+    sql: Sql,
+    finishes: Sequence[Finish],
+    *,
+    skip_locked: bool = False,
+    ahead: tuple[Statement, ...] = (),
+) -> Operation[list[Ended]]:
+    """Complete deliveries.
+
+    With `skip_locked`, a row that another transaction has locked is answered as lost, for the
+    caller to ask again and wait: one open transaction must not stall a batch. So is a row with a
+    successor where all are `plain`: they are completed by a statement with nothing to follow.
+    """
+    ended: dict[Delivery, Ended] = {}
+    skips = skip_locked and sql.skips_locked
+    plain = skips and all(finish.plain for finish in finishes)
+    name = "finish_plain_jobs" if plain else "finish_unlocked_jobs" if skips else "finish_jobs"
+    for shard, group in by_shard(sql, finishes, lambda finish: finish.delivery.id):
+        statement = sql(
+            name,
+            ("shard", "id", "fence", "result"),
+            [(shard, f.delivery.id, f.delivery.fence, f.result) for f in group],
+            keep=KEEP[State.COMPLETED],
+        )
+        if plain and sql.shards == 1:
+            statement = statement.but(alone=True, waits=False).followed_by(ahead)
+        rows = yield statement
+        for job_id, fence, *_ in rows:
+            ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "completed")
+        yield from _after_finish(sql, shard, rows)
+    deliveries = [f.delivery for f in finishes]
+    already = dict.fromkeys(deliveries, ENDS[Event.FINISH])
+    return (yield from judge(sql, deliveries, ended, already))
+
+
+def _after_finish(sql: Sql, shard: int, rows: Rows) -> Operation[None]:
+    waiting = [row for row in rows if row[2] is not None]
+    if waiting:
+        yield from insert_successors(sql, [row[2] for row in waiting])
+        yield sql("clear_successors", ("shard", "id"), [(shard, row[0]) for row in waiting])
+    if over := [row[0] for row in rows if row[3]]:
+        yield from discard(sql, shard, over)
+
+
+def heartbeat(
+    sql: Sql, deliveries: Sequence[Delivery], *, lease: int
+) -> Operation[list[Heartbeat]]:
+    """Extend the leases of deliveries that still have their fence.
+
+    A job that another transaction has locked keeps the lease that it has: nobody can rescue it
+    meanwhile either, and the next heartbeat comes back for it.
+    """
+    leases: dict[Delivery, datetime] = {}
+    for shard, group in by_shard(sql, deliveries, lambda delivery: delivery.id):
+        statement = sql(
+            "heartbeat_jobs",
+            ("shard", "id", "fence"),
+            [(shard, d.id, d.fence) for d in group],
+            lease=lease,
+        )
+        # Committed by itself: a process that is stopped between a heartbeat and its commit would
+        # keep the rows locked, and nobody could rescue them.
+        rows = yield statement.but(alone=True, waits=True)
+        for job_id, fence, until in rows:
+            leases[Delivery(job_id, fence)] = from_micros(until)
+        if sql.skips_locked and (silent := [(shard, d.id) for d in group if d not in leases]):
+            rows = yield sql("delivery_states", ("shard", "id"), silent)
+            for job_id, state, fence, until in rows:
+                if state == State.RUNNING:
+                    leases[Delivery(job_id, fence)] = from_micros(until)
+    return [Heartbeat(d.id, d.fence, leases.get(d)) for d in deliveries]
+
+
+def hold(sql: Sql, delivery: Delivery) -> Operation[None]:
+    """Keep a job as it is until the commit; `LeaseLost` where the delivery does not run it."""
+    place = (shard_of(delivery.id, sql.shards), delivery.id)
+    rows = yield sql("lock_deliveries", ("shard", "id"), [place], tenant=None)
+    found = [(job.state, job.fence) for job in map(Locked.from_row, rows)]
+    if found != [(State.RUNNING, delivery.fence)]:
+        raise LeaseLost(f"job {delivery.id}", fence=delivery.fence)
+
+
+def is_completed(sql: Sql, delivery: Delivery) -> Operation[bool]:
+    """True where this very delivery has completed its job."""
+    place = (shard_of(delivery.id, sql.shards), delivery.id)
+    rows = yield sql("delivery_states", ("shard", "id"), [place])
+    return [(state, fence) for _, state, fence, _ in rows] == [(State.COMPLETED, delivery.fence)]

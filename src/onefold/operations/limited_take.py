@@ -1,0 +1,428 @@
+"""The controlled take: of queues that are limited, ordered or held, and of jobs that have a group.
+
+A plain take leaves both alone by itself, so nobody can exceed a limit by not knowing it. Here the
+queue's row is locked first: what is counted then stays true until the commit. A count of what is
+running can only fall meanwhile, for whoever wants to add to it waits for the lock.
+
+Nothing reads its way through a backlog. Where few jobs with a group are due, they are all looked
+at; where many are, the groups are visited in turn, so many at a time, each for its best jobs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from onefold.model.delivery import TakeOrder
+from onefold.model.ids import enqueue_order
+from onefold.model.job import Job
+from onefold.model.limit import Rate
+from onefold.model.queue import stored_rate
+from onefold.operations.queues import TakenUnderControl, home_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onefold.operations.statement import Operation, Row, Sql, Statement
+
+WINDOW: Final = 256
+"""Groups that are visited at a time, and due jobs that are few enough to be looked at singly (as
+`find_due_groups` has it)."""
+WINDOWS: Final = 4
+"""That are visited in one take."""
+SHARE: Final = 4
+"""Times as many jobs are read as are wanted, so that the best of many groups are among them."""
+REST: Final = 50_000
+"""Microseconds to wait before more groups are visited, where these had nothing to give."""
+
+
+class Candidate(NamedTuple):
+    """A due job, in the order in which they are to run."""
+
+    priority: int
+    run_at: int
+    id: str
+    shard: int
+    group_key: str | None
+
+
+class Control(msgspec.Struct, frozen=True):
+    """What is to be kept to while a queue is taken from."""
+
+    queue: str
+    home: int
+    order: TakeOrder
+    paused: bool
+    ordered: bool
+    concurrency: int | None
+    rate: Rate | None
+    group_concurrency: int | None
+    group_rate: Rate | None
+    held_until: int | None
+    now: int
+
+    @property
+    def at_once(self) -> int | None:
+        """How many jobs of a group may run at a time."""
+        return 1 if self.ordered else self.group_concurrency
+
+    @property
+    def rest(self) -> int:
+        """Microseconds for which the queue is held."""
+        return 0 if self.held_until is None else max(0, self.held_until - self.now)
+
+
+class Room(msgspec.Struct, frozen=True):
+    """How many jobs may be begun, of a queue or of one of its groups."""
+
+    left: int
+    full_at: int = 0
+    """Of the bucket of its rate."""
+
+
+def take_controlled(
+    sql: Sql, order: TakeOrder, queue: str, *, after: str = ""
+) -> Operation[TakenUnderControl]:
+    """Lease due jobs of one queue, as many as its limits allow, by priority, run_at and id.
+
+    `after` is the group with which the take before has ended.
+    """
+    control = yield from _lock(sql, order, queue)
+    if control.paused or control.rest:
+        return TakenUnderControl([], control.rest or None, after)
+    room = yield from _room(sql, control)
+    if not room.left:
+        return TakenUnderControl([], _wait(control, room), after)
+    visit = _Visit(control, room.left)
+    due = yield from _due_groups(sql, control)
+    if due.is_all:
+        yield from visit.singly(sql, due.jobs)
+    else:
+        after = yield from visit.in_turn(sql, after)
+        if visit.wants_more:
+            yield from visit.sample(sql, due.jobs)
+    ungrouped = yield from _ungrouped(sql, control, room.left)
+    chosen = sorted([*visit.found, *ungrouped])[: room.left]
+    jobs = yield from _lease(sql, control, chosen)
+    waits = yield from _spend(sql, control, room, visit.rooms, jobs)
+    if visit.unfinished and len(jobs) < room.left:
+        waits.append(REST)
+    proves = control.held_until is not None
+    return TakenUnderControl(jobs, min(waits, default=None), after, proves)
+
+
+def _lock(sql: Sql, order: TakeOrder, queue: str) -> Operation[Control]:
+    home = home_of(sql, queue)
+    rows = yield sql("lock_queue", shard=home, queue=queue)
+    if not rows:
+        yield sql("insert_queue", shard=home, queue=queue)
+        rows = yield sql("lock_queue", shard=home, queue=queue)
+    ((paused, ordered, concurrency, *rate, group_concurrency, count, period, held, now),) = rows
+    return Control(
+        queue,
+        home,
+        order,
+        paused=bool(paused),
+        ordered=bool(ordered),
+        concurrency=concurrency,
+        rate=stored_rate(*rate),
+        group_concurrency=group_concurrency,
+        group_rate=stored_rate(count, period),
+        held_until=held,
+        now=now,
+    )
+
+
+# --- the queue as a whole -------------------------------------------------------------------------
+
+
+def _room(sql: Sql, control: Control) -> Operation[Room]:
+    """How many jobs the queue may begin."""
+    left, full_at = min(control.order.limit, control.order.queues[control.queue]), 0
+    if control.held_until is not None:
+        left = yield from _probes(sql, control, control.held_until)
+    if left and control.concurrency is not None:
+        free = control.concurrency
+        for shard in range(sql.shards):
+            if free:
+                rows = yield sql("count_running", shard=shard, queue=control.queue, most=free)
+                free -= rows[0][0]
+        left = min(left, free)
+    if control.rate is not None and left:
+        rates = yield from _rates(sql, control, control.rate, [""])
+        full_at = rates.get("", 0)
+        left = min(left, control.rate.left(full_at, control.now))
+    return Room(left, full_at)
+
+
+def _probes(sql: Sql, control: Control, since: int) -> Operation[int]:
+    """The hold is over, but nobody has proven it: one job at a time, wherever it runs.
+
+    What counts is whether one that was taken since is still running, or waits for its ack. Those
+    that were under way before the hold say nothing about it, and an ack of theirs may be long in
+    coming: they must not keep the queue closed.
+    """
+    for shard in range(sql.shards):
+        if (yield sql("find_probe", shard=shard, queue=control.queue, since=since)):
+            return 0
+    return 1
+
+
+def _wait(control: Control, room: Room) -> int | None:
+    """How long nothing can be taken; None where a rate has no part in that."""
+    rate = control.rate
+    return None if rate is None else rate.wait(room.full_at, control.now) or None
+
+
+def _rates(
+    sql: Sql, control: Control, rate: Rate, groups: Sequence[str]
+) -> Operation[dict[str, int]]:
+    """When the buckets will be full, by the group.
+
+    After the clock was set back, some may be said to be empty for longer than an empty one is. This
+    is put right at once: it would be said again at every look, until the old time comes.
+    """
+    rows = yield sql("find_rates", shard=control.home, queue=control.queue, groups=list(groups))
+    stored = {row[0]: row[1] for row in rows}
+    rates = {group: rate.believed(full_at, control.now) for group, full_at in stored.items()}
+    wrong = [group for group in sorted(rates) if rates[group] != stored[group]]
+    if wrong:
+        yield _save_rates(sql, [(control.home, control.queue, one, rates[one]) for one in wrong])
+    return rates
+
+
+def _save_rates(sql: Sql, rows: Sequence[tuple[int, str, str, int]]) -> Statement:
+    return sql("save_rates", ("shard", "queue", "group_key", "full_at"), rows)
+
+
+def _ungrouped(sql: Sql, control: Control, most: int) -> Operation[list[Candidate]]:
+    found: list[Candidate] = []
+    for shard in range(sql.shards):
+        rows = yield sql(
+            "find_ready_jobs",
+            shard=shard,
+            queue=control.queue,
+            limit=most,
+            unknown=list(control.order.unknown),
+        )
+        found += map(Candidate._make, rows)
+    return found
+
+
+# --- its groups -----------------------------------------------------------------------------------
+
+
+class Due(NamedTuple):
+    """Jobs with a group that are due."""
+
+    jobs: set[Candidate]
+    is_all: bool
+    """False where there are more than these: the longest due and the latest."""
+
+
+def _due_groups(sql: Sql, control: Control) -> Operation[Due]:
+    found: set[Candidate] = set()
+    is_all = True
+    for shard in range(sql.shards):
+        rows = yield sql(
+            "find_due_groups",
+            shard=shard,
+            queue=control.queue,
+            unknown=list(control.order.unknown),
+        )
+        here = set(map(Candidate._make, rows))
+        is_all = is_all and len(here) < WINDOW
+        found |= here
+    return Due(found, is_all)
+
+
+class _Visit:
+    """What the groups of a queue have to give."""
+
+    def __init__(self, control: Control, wanted: int) -> None:
+        self._control = control
+        self._wanted = wanted
+        self.found: list[Candidate] = []
+        self.rooms: dict[str, Room] = {}
+        self.unfinished = False
+        """True where there are groups that have not been visited."""
+
+    @property
+    def wants_more(self) -> bool:
+        """True where the groups have not given enough yet."""
+        return len(self.found) < self._wanted
+
+    def singly(self, sql: Sql, due: Iterable[Candidate]) -> Operation[None]:
+        """Choose among all jobs that are due."""
+        groups = sorted({job.group_key for job in due if job.group_key is not None})
+        if not groups:
+            return
+        open_groups = yield from self._open(sql, groups)
+        if self._control.ordered:
+            yield from self._add_heads(sql, open_groups)
+        else:
+            self._add(due)
+
+    def in_turn(self, sql: Sql, after: str) -> Operation[str]:
+        """Visit groups, from `after` on and round to it again, until they have given enough."""
+        start, wrapped = after, not after
+        for _ in range(WINDOWS):
+            groups = yield from _next_groups(sql, self._control, after)
+            if wrapped and start:
+                groups = [group for group in groups if group <= start]
+            fresh = [group for group in groups if group not in self.rooms]
+            if fresh:
+                open_groups = yield from self._open(sql, fresh)
+                yield from self._add_best(sql, open_groups)
+            if not self.wants_more:
+                return groups[-1]
+            if len(groups) == WINDOW:
+                after = groups[-1]
+            elif wrapped:
+                return ""
+            else:
+                after, wrapped = "", True
+        self.unfinished = True
+        return after
+
+    def sample(self, sql: Sql, due: Iterable[Candidate]) -> Operation[None]:
+        """Visit the groups of some due jobs, before it is their turn: they may be all that can run.
+
+        So it takes no time to find them behind a heap of jobs of a full group, and among many
+        groups whose jobs are for later.
+        """
+        groups = {job.group_key for job in due if job.group_key is not None}
+        unseen = sorted(groups.difference(self.rooms))
+        if unseen:
+            open_groups = yield from self._open(sql, unseen)
+            yield from self._add_best(sql, open_groups)
+
+    def _open(self, sql: Sql, groups: Sequence[str]) -> Operation[list[str]]:
+        """Those of the groups that may give anything; how much is kept in `rooms`."""
+        control, running = self._control, Counter[str]()
+        if control.at_once is not None:
+            for shard in range(sql.shards):
+                rows = yield sql(
+                    "count_groups_running",
+                    shard=shard,
+                    queue=control.queue,
+                    groups=list(groups),
+                    most=control.at_once,
+                )
+                running.update({row[0]: row[1] for row in rows})
+        rates: dict[str, int] = {}
+        if control.group_rate is not None:
+            rates = yield from _rates(sql, control, control.group_rate, groups)
+        for group in groups:
+            self.rooms[group] = self._room_of(running[group], rates.get(group, 0))
+        return [group for group in groups if self.rooms[group].left]
+
+    def _room_of(self, running: int, full_at: int) -> Room:
+        left, control = self._wanted, self._control
+        if control.at_once is not None:
+            left = min(left, max(0, control.at_once - running))
+        if control.group_rate is not None:
+            left = min(left, control.group_rate.left(full_at, control.now))
+        return Room(left, full_at)
+
+    def _add_best(self, sql: Sql, groups: Sequence[str]) -> Operation[None]:
+        if not groups:
+            return
+        if self._control.ordered:
+            yield from self._add_heads(sql, groups)
+            return
+        share = max(1, SHARE * self._wanted // len(groups))
+        most = min(share, max(self.rooms[group].left for group in groups))
+        found: list[Row] = []
+        for shard in range(sql.shards):
+            found += yield sql(
+                "find_group_jobs",
+                shard=shard,
+                queue=self._control.queue,
+                groups=list(groups),
+                most=most,
+                unknown=list(self._control.order.unknown),
+            )
+        self._add(map(Candidate._make, found))
+
+    def _add_heads(self, sql: Sql, groups: Sequence[str]) -> Operation[None]:
+        """Of an ordered group the oldest job, if it is due; while it is not, the group waits."""
+        heads: dict[str, Row] = {}
+        for shard in range(sql.shards if groups else 0):
+            rows = yield sql(
+                "find_group_heads",
+                shard=shard,
+                queue=self._control.queue,
+                groups=list(groups),
+                unknown=list(self._control.order.unknown),
+            )
+            for row in rows:
+                known = heads.get(row[4])
+                if known is None or enqueue_order(row[2]) < enqueue_order(known[2]):
+                    heads[row[4]] = row
+        self._add(Candidate._make(row[:5]) for row in heads.values() if row[5])
+
+    def _add(self, candidates: Iterable[Candidate]) -> None:
+        """The best of each group, no more than it may give."""
+        given: Counter[str | None] = Counter()
+        for candidate in sorted(candidates):
+            group = candidate.group_key or ""
+            if given[group] < self.rooms[group].left:
+                given[group] += 1
+                self.found.append(candidate)
+
+
+def _next_groups(sql: Sql, control: Control, after: str) -> Operation[list[str]]:
+    """The next groups that have waiting jobs, on whatever shard: the first so many of all."""
+    found: set[str] = set()
+    for shard in range(sql.shards):
+        rows = yield sql("next_groups", shard=shard, queue=control.queue, after=after, limit=WINDOW)
+        found.update(row[0] for row in rows)
+    # Python compares text as both databases do: by code points is by bytes of UTF-8.
+    return sorted(found)[:WINDOW]
+
+
+# --- what was decided -----------------------------------------------------------------------------
+
+
+def _lease(sql: Sql, control: Control, chosen: Sequence[Candidate]) -> Operation[list[Job]]:
+    jobs: dict[str, Job] = {}
+    for shard in sorted({candidate.shard for candidate in chosen}):
+        rows = yield sql(
+            "lease_jobs",
+            shard=shard,
+            ids=sorted(candidate.id for candidate in chosen if candidate.shard == shard),
+            worker=control.order.worker,
+            take_id=control.order.take_id,
+            lease=control.order.lease,
+        )
+        jobs.update((row[0], Job.from_row(row)) for row in rows)
+    return [jobs[candidate.id] for candidate in chosen if candidate.id in jobs]
+
+
+def _spend(
+    sql: Sql, control: Control, room: Room, rooms: dict[str, Room], jobs: Sequence[Job]
+) -> Operation[list[int]]:
+    """Take tokens for what was taken; answers how long the buckets that are empty will be so."""
+    waits: list[int] = []
+    rows: list[tuple[int, str, str, int]] = []
+    buckets = [("", control.rate, room, len(jobs))]
+    of_group = Counter(job.group_key for job in jobs)
+    buckets += [
+        (group, control.group_rate, its_room, of_group[group])
+        for group, its_room in sorted(rooms.items())
+    ]
+    for group, rate, its_room, tokens in buckets:
+        if rate is None:
+            continue
+        full_at = its_room.full_at
+        if tokens:
+            full_at = rate.spent(full_at, control.now, tokens)
+            rows.append((control.home, control.queue, group, full_at))
+        if wait := rate.wait(full_at, control.now):
+            waits.append(wait)
+    if rows:
+        yield _save_rates(sql, rows)
+    return waits

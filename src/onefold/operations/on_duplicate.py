@@ -1,0 +1,146 @@
+"""Holders that a newcomer changes: a queued one takes its request, a running one a successor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.model.lifecycle import State, replacement_run_at
+from onefold.model.new_job import NewJobRow
+from onefold.operations.unique_keys import (
+    ROUNDS,
+    Stand,
+    chunks_by_shard,
+    id_rows,
+    lock_order,
+    never_settled,
+    restart,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onefold.operations.statement import Operation, Row, Sql
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a call wants of the holders it meets."""
+
+    rerun: bool
+    """True to leave a successor with a running holder; False to leave that one alone."""
+    newest: Mapping[str, NewJobRow]
+    """The whole requests that came later in the same batch, by the id of its first one."""
+    max_wait: int | None = None
+
+
+def change_holders(
+    sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand], change: Change
+) -> Operation[frozenset[str]]:
+    """Hand the newest request to its holder; answers with the requests that a queued one took.
+
+    A holder that ended between the find and the lock has given its key up: that request goes round
+    again. Our own transactions begin anew for it; in a caller's, a key is then asked for while rows
+    are locked, which is why a deadlock remains possible there.
+    """
+    replaced: set[str] = set()
+    pending = [request for request in requests if not stands[request.id].new]
+    for _ in range(ROUNDS):
+        again: list[NewJobRow] = []
+        for chunk in chunks_by_shard(pending):
+            again += yield from _change(sql, chunk, stands, replaced, change)
+        if again:
+            restart(sql, requests)
+            stands.update((yield from settle(sql, again)))
+        pending = [request for request in again if not stands[request.id].new]
+        if not pending:
+            return frozenset(replaced)
+    raise never_settled(pending[0])
+
+
+class LockedHolder(msgspec.Struct, frozen=True):
+    """A row of lock_holders, in the order of its columns."""
+
+    id: str
+    state: int
+    run_at: int
+    not_before: int | None
+    created_at: int
+    unique_states: int
+    unique_until: int | None
+    holds: bool
+    now: int
+
+    @classmethod
+    def from_row(cls, row: Row) -> LockedHolder:
+        """From a row of lock_holders."""
+        return cls(*row)
+
+
+REPLACE_COLUMNS: Final = ("shard", "id", "kind", "payload", "fingerprint", "priority", "run_at")
+
+
+def _change(
+    sql: Sql,
+    requests: Sequence[NewJobRow],
+    stands: dict[str, Stand],
+    replaced: set[str],
+    change: Change,
+) -> Operation[list[NewJobRow]]:
+    """One round over the holders of one shard; answers with the requests to settle again."""
+    by_holder = {stands[request.id].id: request for request in requests}
+    rows = yield sql("lock_holders", ("shard", "id"), id_rows(requests[0].shard, by_holder))
+    queued: list[tuple[object, ...]] = []
+    running: list[tuple[object, ...]] = []
+    for holder in map(LockedHolder.from_row, rows):
+        if not holder.holds:
+            continue
+        request = by_holder.pop(holder.id)
+        seen = stands[request.id]
+        stands[request.id] = Stand(holder.id, holder.state, seen.fingerprint, new=False)
+        if holder.state == State.QUEUED:
+            queued.append(_replacement(holder, request, change))
+            replaced.add(request.id)
+        elif holder.state == State.RUNNING and change.rerun:
+            newest = change.newest.get(request.id, request)
+            running.append((request.shard, holder.id, _successor(holder, newest)))
+    if queued:
+        yield sql("replace_jobs", REPLACE_COLUMNS, queued)
+    if running:
+        yield sql("set_successors", ("shard", "id", "next"), running)
+    return sorted(by_holder.values(), key=lock_order)
+
+
+def _replacement(holder: LockedHolder, request: NewJobRow, change: Change) -> tuple[object, ...]:
+    wanted = _run_at(holder, request)
+    run_at = replacement_run_at(
+        # A rerun is a trigger, not a debounce: it never postpones what is waiting already.
+        wanted=min(wanted, holder.run_at) if change.rerun else wanted,
+        created_at=holder.created_at,
+        not_before=holder.not_before,
+        max_wait=change.max_wait,
+    )
+    content = (request.kind, request.payload, request.fingerprint, request.priority)
+    return (request.shard, holder.id, *content, run_at)
+
+
+def _run_at(holder: LockedHolder, request: NewJobRow) -> int:
+    """When the newcomer wants to run, its delay counted from now."""
+    return holder.now + request.delay if request.run_at is None else request.run_at
+
+
+def _successor(holder: LockedHolder, request: NewJobRow) -> str:
+    """The whole request, its delay counted from the trigger and not from the holder's end.
+
+    What the holder has promised about its key, the successor keeps: the later end and the wider
+    scope are those of either.
+    """
+    successor = msgspec.structs.replace(
+        request,
+        run_at=_run_at(holder, request),
+        unique_states=request.unique_states | holder.unique_states,
+        unique_until=holder.unique_until,
+    )
+    return msgspec.json.encode(successor).decode()

@@ -1,0 +1,270 @@
+"""Publish keys: "this publish, once", whatever became of the job.
+
+A publish key is a settled claim whose result is the id of the job that stands for it. It is looked
+at before the unique key, and it never expires before its job has ended.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onefold.model.claim import ClaimKey, ClaimPlace, Holding, StoredClaim
+from onefold.model.lifecycle import State
+from onefold.operations.statement import ids_by_shard
+from onefold.operations.unique_keys import (
+    CHUNK,
+    COMMON_COLUMNS,
+    STORE_COLUMNS,
+    NeverSettled,
+    store_row,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from onefold.model.new_job import Prepared
+    from onefold.operations.statement import Operation, Sql
+
+SURFACE: Final = "publish"
+
+KEY_COLUMNS: Final = ("shard", "tenant", "surface", "scope", "key")
+INSERT_CLAIM_COLUMNS: Final = (
+    *KEY_COLUMNS, "id", "state", "takeover", "lease", "keep", "fingerprint", "result", "lock",
+)  # fmt: skip
+TAKE_OVER_COLUMNS: Final = (
+    *KEY_COLUMNS, "id", "owner", "state", "takeover", "lease", "keep", "fingerprint", "result",
+    "seen_fence", "seen_state", "seen_owner",
+)  # fmt: skip
+
+PUBLISH_COLUMNS: Final = (*STORE_COLUMNS, "key", "fingerprint", "keep")
+
+
+class PublishKeyState(msgspec.Struct, frozen=True):
+    """What a publish key means for an item of the call."""
+
+    job_id: str
+    fresh: bool = True
+    """True where this call has just recorded the key."""
+    state: int | None = State.QUEUED
+    mismatch: bool = False
+    leader: int | None = None
+    """The earlier item of the same call that has the same key."""
+    fingerprint: str | None = None
+    """Of the request that the key was recorded with."""
+
+
+class Keyed(msgspec.Struct, frozen=True):
+    """An item of the call that has a publish key."""
+
+    index: int
+    job_id: str
+    place: ClaimPlace
+    fingerprint: str
+    keep: int
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """What is stored of the key, in the columns that an insert and a takeover share."""
+        return (int(Holding.SETTLED), 0, None, self.keep, self.fingerprint, self.job_id)
+
+
+def can_publish_at_once(sql: Sql, items: Sequence[Prepared]) -> bool:
+    """Whether keys and jobs can be stored by one statement: nothing else is to be asked for."""
+    return (
+        sql.stores_without_looking
+        and sql.shards == 1
+        and all(item.publish is not None and item.request.unique_key is None for item in items)
+    )
+
+
+def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[set[str]]:
+    """Store the jobs whose keys are new, and their keys; answers with the ids of these jobs."""
+    keyed = sorted(
+        [(item.publish.key, index) for index, item in enumerate(items) if item.publish is not None]
+    )
+    statement = sql.with_common(
+        "publish_jobs",
+        PUBLISH_COLUMNS,
+        [_publish_row(items[index]) for _, index in keyed],
+        COMMON_COLUMNS | {"keep"},
+        **sql.rings(item.request.queue for item in items),
+    )
+    # It knows by itself how long it waits.
+    stored = yield statement.but(alone=True, waits=False)
+    return {job_id for (job_id,) in stored}
+
+
+def _publish_row(item: Prepared) -> tuple[Any, ...]:
+    assert item.publish is not None
+    publish = item.publish
+    return (*store_row(item.request), publish.key.key, publish.fingerprint, publish.keep)
+
+
+def claim_publish_keys(
+    sql: Sql, items: Sequence[Prepared], published: dict[int, PublishKeyState], *, rounds: int
+) -> Operation[None]:
+    """Record the keys that are new and find the jobs of the others.
+
+    `published` gets what each key means, by the index of its item, as it is found out: what has
+    been recorded must be known even where this fails.
+    """
+    leaders, followers = _keyed(sql, items)
+    pending = leaders
+    for _ in range(rounds):
+        if not pending:
+            break
+        for group in _by_shard(pending):
+            yield from _insert(sql, group, published)
+        pending = [keyed for keyed in pending if keyed.index not in published]
+        for group in _by_shard(pending):
+            yield from _find(sql, group, published)
+        pending = [keyed for keyed in pending if keyed.index not in published]
+    if pending:
+        raise NeverSettled(
+            f"the publish key {pending[0].place[-1]!r} changed hands {rounds} times meanwhile",
+            waited=timedelta(0),
+        )
+    for keyed, leader in followers:
+        published[keyed.index] = _follow(keyed, leader, published[leader.index])
+
+
+def _keyed(sql: Sql, items: Sequence[Prepared]) -> tuple[list[Keyed], list[tuple[Keyed, Keyed]]]:
+    """The first item of each key, in lock order, and the others with the first of theirs."""
+    leaders: dict[ClaimKey, Keyed] = {}
+    followers: list[tuple[Keyed, Keyed]] = []
+    for index, item in enumerate(items):
+        if item.publish is not None:
+            key, fingerprint, keep = item.publish.key, item.publish.fingerprint, item.publish.keep
+            keyed = Keyed(index, item.request.id, key.place(sql.shards), fingerprint, keep)
+            leader = leaders.setdefault(key, keyed)
+            if leader is not keyed:
+                followers.append((keyed, leader))
+    return sorted(leaders.values(), key=lambda keyed: keyed.place), followers
+
+
+def _by_shard(pending: Sequence[Keyed]) -> Iterator[list[Keyed]]:
+    """Runs of one shard, in lock order, none larger than a statement should be."""
+    for _, run in groupby(pending, key=lambda keyed: keyed.place[0]):
+        group = list(run)
+        for start in range(0, len(group), CHUNK):
+            yield group[start : start + CHUNK]
+
+
+def _follow(keyed: Keyed, leader: Keyed, first: PublishKeyState) -> PublishKeyState:
+    """A later item of the same call with the same key: the first one's job."""
+    return PublishKeyState(
+        first.job_id,
+        fresh=False,
+        state=first.state,
+        mismatch=keyed.fingerprint != first.fingerprint,
+        leader=leader.index if first.fresh else None,
+        fingerprint=first.fingerprint,
+    )
+
+
+def _insert(
+    sql: Sql, group: Sequence[Keyed], published: dict[int, PublishKeyState]
+) -> Operation[None]:
+    rows = yield sql(
+        "insert_claims",
+        INSERT_CLAIM_COLUMNS,
+        [(*keyed.place, keyed.job_id, *keyed.row, None) for keyed in group],
+        shared=True,
+    )
+    _record(group, {owner for owner, _, _ in rows}, published)
+
+
+def _record(group: Sequence[Keyed], won: set[str], published: dict[int, PublishKeyState]) -> None:
+    for keyed in group:
+        if keyed.job_id in won:
+            published[keyed.index] = PublishKeyState(keyed.job_id, fingerprint=keyed.fingerprint)
+
+
+def _find(
+    sql: Sql, group: Sequence[Keyed], published: dict[int, PublishKeyState]
+) -> Operation[None]:
+    """The jobs of known keys; one whose time is over and whose job has ended is taken."""
+    rows = yield sql("find_claims", KEY_COLUMNS, [keyed.place for keyed in group])
+    stored: list[tuple[Keyed, StoredClaim]] = [
+        (group[int(row[0])], StoredClaim.from_row(row[1:])) for row in rows if row[1] is not None
+    ]
+    states = yield from _states(sql, [found.result for _, found in stored])
+    taken: list[tuple[Any, ...]] = []
+    for keyed, found in stored:
+        job_id = found.result
+        if job_id is None or _is_over(found, states.get(job_id)):
+            seen = (found.fence, found.state, found.owner)
+            taken.append((*keyed.place, keyed.job_id, keyed.job_id, *keyed.row, *seen))
+        else:
+            published[keyed.index] = PublishKeyState(
+                job_id,
+                fresh=False,
+                state=states.get(job_id),
+                mismatch=found.fingerprint != keyed.fingerprint,
+                fingerprint=found.fingerprint,
+            )
+    if taken:
+        won = yield sql("take_over_claims", TAKE_OVER_COLUMNS, taken)
+        _record(group, {owner for owner, _, _ in won}, published)
+
+
+def _states(sql: Sql, ids: Iterable[str | None]) -> Operation[dict[str, int]]:
+    states: dict[str, int] = {}
+    for _, wanted in ids_by_shard(sql, (job_id for job_id in ids if job_id is not None)):
+        rows = yield sql("job_states", ("shard", "id"), wanted)
+        states.update((job_id, state) for job_id, state in rows)
+    return states
+
+
+def _is_over(found: StoredClaim, state: int | None) -> bool:
+    """Released by an operator, or expired; but never while its job has not ended."""
+    if found.state == Holding.FREE:
+        return True
+    ended = state is None or State(state).is_final
+    return ended and found.expires_at is not None and found.expires_at <= found.now
+
+
+def point_publish_keys(
+    sql: Sql,
+    items: Sequence[Prepared],
+    published: Mapping[int, PublishKeyState],
+    answers: Sequence[str],
+) -> Operation[None]:
+    """A new key whose job was not made, because a unique key is held, stands for that holder."""
+    fresh = _fresh(sql, items, published)
+    moved = [(place, index) for place, index in fresh if answers[index] != items[index].request.id]
+    for group in _by_place(moved):
+        rows = [(*place, items[index].request.id, answers[index]) for place, index in group]
+        yield sql("point_claims", (*KEY_COLUMNS, "owner", "result"), rows)
+
+
+def forget_publish_keys(
+    sql: Sql, items: Sequence[Prepared], published: Mapping[int, PublishKeyState]
+) -> Operation[None]:
+    """Take back the keys that this call has recorded."""
+    for group in _by_place(_fresh(sql, items, published)):
+        rows = [(*place, items[index].request.id) for place, index in group]
+        yield sql("delete_claims", (*KEY_COLUMNS, "owner"), rows)
+
+
+def _fresh(
+    sql: Sql, items: Sequence[Prepared], published: Mapping[int, PublishKeyState]
+) -> list[tuple[ClaimPlace, int]]:
+    """The keys that this call has recorded, each with the index of its item."""
+    return [
+        (publish.key.place(sql.shards), index)
+        for index, known in published.items()
+        if known.fresh and (publish := items[index].publish) is not None
+    ]
+
+
+def _by_place(keys: Iterable[tuple[ClaimPlace, int]]) -> list[list[tuple[ClaimPlace, int]]]:
+    """In lock order, one list per shard."""
+    groups: dict[int, list[tuple[ClaimPlace, int]]] = {}
+    for place, index in sorted(keys):
+        groups.setdefault(place[0], []).append((place, index))
+    return list(groups.values())

@@ -1,0 +1,232 @@
+"""Unique keys, settled: each request is stored, or the job that holds its key is found.
+
+The database decides by its constraint; a look-up only follows an insert that was refused, to say by
+whom. Keys are asked for in one order everywhere, so that two batches never wait for each other.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.errors import DatabaseBusy
+from onefold.model.lifecycle import KEEP, State
+from onefold.model.new_job import INSERT_COLUMNS, NewJobRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from onefold.operations.statement import Operation, Sql, Statement
+
+ROUNDS: Final = 8
+"""A key that changes hands so often while we look is somebody's busy loop, not bad luck."""
+
+CHUNK: Final = 2_000
+"""Rows per statement: large enough to forget the round trip, small enough to stay in memory."""
+
+CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
+"""Payload per statement: far below what either database takes in one value."""
+
+
+class Restart(Exception):
+    """Keys would be asked for out of order: roll the transaction back and begin it anew.
+
+    Only raised where the transaction is our own. Going on could make two batches wait for each
+    other, until one of them gives up.
+    """
+
+
+class NeverSettled(DatabaseBusy):
+    """A key changed hands more often than anybody should have to look."""
+
+
+class Stand(msgspec.Struct, frozen=True, gc=False):
+    """The job that stands for a request after the keys are settled."""
+
+    id: str
+    state: int = State.QUEUED
+    fingerprint: str | None = None
+    new: bool = True
+
+
+def lock_order(request: NewJobRow) -> tuple[int, str, str, str, str]:
+    """Sort by it: the order in which keys are asked for, requests without one as they came."""
+    shard, tenant, kind, key = request.unique or (request.shard, "", "", "")
+    return (shard, tenant, kind, key, request.id if request.unique is None else "")
+
+
+def chunks_by_shard(requests: Sequence[NewJobRow]) -> Iterator[Sequence[NewJobRow]]:
+    """Runs of one shard, in order, none larger than a statement should be."""
+    if len(requests) <= CHUNK and _is_small(requests):
+        yield requests
+        return
+    start, size = 0, 0
+    for end, request in enumerate(requests, start=1):
+        size += len(request.payload)
+        full = end - start == CHUNK or size >= CHUNK_CHARACTERS
+        if end == len(requests) or full or requests[end].shard != request.shard:
+            yield requests[start:end]
+            start, size = end, 0
+
+
+def _is_small(requests: Sequence[NewJobRow]) -> bool:
+    """True where one statement is enough, as mostly: told in one go."""
+    shards = {request.shard for request in requests}
+    return len(shards) == 1 and sum([len(r.payload) for r in requests]) < CHUNK_CHARACTERS
+
+
+def settle(
+    sql: Sql, requests: Sequence[NewJobRow], *, alone: bool = False, tried: bool = False
+) -> Operation[dict[str, Stand]]:
+    """Insert what can be inserted and find who holds the rest, until each request has its job.
+
+    A holder may end between the insert and the look: its key must be asked for again, now that
+    greater keys are ours. `alone` says that nothing but these requests hangs on the insert,
+    `tried` that the first insert has been tried already, in vain.
+    """
+    stands: dict[str, Stand] = {}
+    pending = list(requests)
+    for turn in range(ROUNDS):
+        if turn > 0 or not tried:
+            yield from insert(sql, pending, stands, alone=alone)
+        pending = [request for request in pending if request.id not in stands]
+        if not pending:
+            return stands
+        resent = sql.resends or turn > 0 or not sql.stores_without_looking
+        released = yield from _find(sql, pending, stands, resent=resent)
+        pending = [request for request in pending if request.id not in stands]
+        if not pending:
+            return stands
+        if len(pending) > len(released):
+            restart(sql, requests)
+    raise never_settled(pending[0])
+
+
+def restart(sql: Sql, requests: Sequence[NewJobRow]) -> None:
+    """Begin anew rather than ask for keys out of order, where that is possible and matters."""
+    if sql.restarts and len(requests) > 1:
+        raise Restart
+
+
+def never_settled(request: NewJobRow) -> NeverSettled:
+    """The error for a key that changed hands more often than anybody should have to look."""
+    return NeverSettled(
+        f"the key {request.unique_key!r} changed hands {ROUNDS} times while we looked",
+        waited=timedelta(0),
+    )
+
+
+def insert(
+    sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand], *, alone: bool = False
+) -> Operation[None]:
+    """Insert in lock order; `stands` gets those that went in."""
+    waits = any(request.unique_key is not None for request in requests)
+    # One job goes in or does not; jobs without keys meet nobody and all go in.
+    alone = alone and (len(requests) == 1 or not waits)
+    for chunk in chunks_by_shard(requests):
+        whole = len(chunk) == len(requests)
+        if sql.stores_without_looking and not waits and len(chunk) > 1:
+            rows = list(map(store_row, chunk))
+            rings = sql.rings(request.queue for request in chunk)
+            statement = sql.with_common("store_jobs", STORE_COLUMNS, rows, COMMON_COLUMNS, **rings)
+            yield statement.but(alone=alone and whole, waits=False)
+            stands.update((request.id, Stand(request.id)) for request in chunk)
+        else:
+            statement = _insert_statement(sql, chunk)
+            inserted = yield statement.but(alone=alone and whole, waits=waits)
+            stands.update((job_id, Stand(job_id)) for (job_id,) in inserted)
+
+
+STORE_COLUMNS: Final = (
+    "id", "shard", "tenant", "queue", "kind", "priority", "run_at", "delay", "max_attempts",
+    "payload", "expires_at", "options", "group_key",
+)  # fmt: skip
+COMMON_COLUMNS: Final = frozenset(
+    {"shard", "tenant", "queue", "kind", "priority", "delay", "max_attempts", "unique_states"}
+)
+store_row: Final = attrgetter(*STORE_COLUMNS)
+"""A request as `STORE_COLUMNS` have it."""
+
+
+def insert_one(sql: Sql, request: NewJobRow) -> Statement:
+    """The insert of one job, which goes in or does not, and may be committed by itself."""
+    statement = _insert_statement(sql, [request])
+    return statement.but(alone=True, waits=request.unique_key is not None)
+
+
+def _insert_statement(sql: Sql, requests: Sequence[NewJobRow]) -> Statement:
+    rows = [request.row for request in requests]
+    rings = sql.rings(request.queue for request in requests)
+    if sql.runs_each or len(rows) == 1:
+        return sql.each("insert_job", INSERT_COLUMNS, rows, **rings)
+    return sql.with_common("insert_jobs", INSERT_COLUMNS, rows, COMMON_COLUMNS, **rings)
+
+
+FIND_COLUMNS: Final = ("id", "shard", "tenant", "unique_kind", "unique_key")
+
+
+WINDOW_OVER: Final = 1
+EXPIRED: Final = 2
+
+
+def _find(
+    sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand], *, resent: bool
+) -> Operation[set[str]]:
+    """Who is in the way: the holder, or, where an answer was lost before, the job itself.
+
+    Holders whose time is over give their key up; answers with the requests that waited for it.
+    """
+    released: set[str] = set()
+    for chunk in chunks_by_shard(requests):
+        rows = yield sql(
+            "find_holders",
+            FIND_COLUMNS,
+            [(r.id, r.shard, r.tenant, r.unique_kind, r.unique_key) for r in chunk],
+            resent=resent,
+        )
+        over: dict[int, set[str]] = {WINDOW_OVER: set(), EXPIRED: set()}
+        at = 0
+        for request_id, holder_id, state, fingerprint, now, lapsed in rows:
+            if lapsed and holder_id != request_id:
+                over[lapsed].add(holder_id)
+                released.add(request_id)
+                at = now
+            else:
+                stands[request_id] = Stand(
+                    holder_id, state, fingerprint, new=holder_id == request_id
+                )
+        shard = chunk[0].shard
+        if holders := over[WINDOW_OVER]:
+            yield sql("release_holders", ("shard", "id"), id_rows(shard, holders), at=at)
+        if holders := over[EXPIRED]:
+            yield from _expire(sql, shard, holders, at)
+    return released
+
+
+def _expire(sql: Sql, shard: int, holders: Iterable[str], at: int) -> Operation[None]:
+    """Bury holders whose life is over; a successor that waited on one is the next holder."""
+    rows = id_rows(shard, holders)
+    buried = yield sql("expire_holders", ("shard", "id"), rows, at=at, keep=KEEP[State.DEAD])
+    if followed := {job_id: waiting for job_id, waiting in buried if waiting is not None}:
+        yield from insert_successors(sql, list(followed.values()))
+        yield sql("clear_successors", ("shard", "id"), id_rows(shard, followed))
+
+
+_decoder: Final = msgspec.json.Decoder(NewJobRow)
+
+
+def insert_successors(sql: Sql, waiting: Sequence[str]) -> Operation[None]:
+    """The holders have ended: what waited on them becomes jobs, in the same transaction.
+
+    One whose key somebody newer has got meanwhile is covered by that job and needs no row.
+    """
+    requests = sorted((_decoder.decode(text) for text in waiting), key=lock_order)
+    yield from insert(sql, requests, {})
+
+
+def id_rows(shard: int, ids: Iterable[str]) -> list[tuple[int, str]]:
+    """The rows of one shard, in lock order."""
+    return [(shard, job_id) for job_id in sorted(ids)]

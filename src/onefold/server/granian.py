@@ -1,0 +1,206 @@
+"""`onefold serve`: the application run by granian, in one process or in several.
+
+The processes are granian's; each makes its own application from the order that the first was given,
+which travels in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import sys
+from contextlib import contextmanager
+from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onefold.app import Onefold
+from onefold.errors import InvalidInput, Needs, UsageError
+from onefold.server.app import ServerApp, ServerSettings
+from onefold.server.auth import is_loopback
+from onefold.server.metrics import counted_together
+from onefold.worker import supervisor
+
+with Needs("onefold[server]"):
+    from granian.constants import HTTPModes, Interfaces, Loops
+    from granian.http import HTTP1Settings, HTTP2Settings
+    from granian.log import LogLevels
+    from granian.server import Server as Granian
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
+HEADERS: Final = 64 * 1024
+"""Bytes of a request's line and headers, and of what is read ahead."""
+STREAMS: Final = 100
+"""Requests at once on one connection of HTTP/2."""
+SEND_BUFFER: Final = 16 * 1024
+"""Bytes of each answer that wait for a connection of HTTP/2 that is not read."""
+PING: Final = 20
+"""Seconds between two pings over HTTP/2, and for the answer to one: who is gone is let go."""
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server process is told by the one that starts it."""
+
+    database: str
+    schema: str = "onefold"
+    host: str = "127.0.0.1"
+    port: int = 7890
+    processes: int = 1
+    migrate: bool = True
+    settings: ServerSettings = ServerSettings()
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    header_timeout: timedelta = timedelta(seconds=10)
+    """How long a client may take to send its headers."""
+    log_format: str = "text"
+    log_level: str = "info"
+    main: int = 0
+    """The process that starts the others."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        scheme = "http" if self.tls_certificate is None else "https"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
+
+
+async def prepare(order: ServeOptions) -> list[str]:
+    """Check what can be checked before anything is served; answers with what to tell."""
+    lines: list[str] = []
+    async with Onefold(order.database, schema=order.schema) as onefold:
+        if order.migrate:
+            applied = await onefold.amigrate()
+            lines += [f"Applied the migration {one.number}: {one.name}." for one in applied]
+        has_keys = await onefold.ahas_api_keys()
+        make = f"onefold apikeys create {_where(onefold, order.schema)}"
+        if not has_keys and not is_loopback(order.host):
+            raise UsageError(
+                f"There is no API key, so everybody who reaches {order.host} could do everything."
+                f" Make a key first ({make} --scope admin), or serve on loopback"
+                " (--host 127.0.0.1)."
+            )
+        if not has_keys:
+            lines.append("No API keys: whoever is on this machine may do everything. Make one with")
+            lines.append(f"  {make} --tenant acme --scope publish")
+        lines.append(
+            f"Onefold serves {_label(onefold)} at {order.url}. The reference: {order.url}/v1/docs"
+        )
+    return lines
+
+
+def _label(onefold: Onefold) -> str:
+    """The database for people: its URL without a password."""
+    return onefold._conductor.database.label  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def _where(onefold: Onefold, schema: str) -> str:
+    """The options that name the database, for a command that is to be copied; no password."""
+    where = f"--database {shlex.quote(_label(onefold))}"
+    return where if schema == "onefold" else f"{where} --schema {shlex.quote(schema)}"
+
+
+def serve(order: ServeOptions, target: str) -> None:
+    """Serve until a signal; ends when what runs has ended, within the grace.
+
+    `target` is a function that gives a process its application, as `module:function`.
+    """
+    anonymous = is_loopback(order.host)
+    order = msgspec.structs.replace(
+        order,
+        main=os.getpid(),
+        settings=msgspec.structs.replace(order.settings, anonymous=anonymous),
+    )
+    os.environ[VARIABLE] = msgspec.json.encode(order).decode()
+    grace = int(order.settings.grace.total_seconds()) + 5
+    milliseconds = int(order.header_timeout.total_seconds() * 1000)
+    server = Granian(
+        target,
+        address=order.host,
+        port=order.port,
+        interface=Interfaces.ASGI,
+        workers=order.processes,
+        http=HTTPModes.auto,
+        loop=Loops.auto,
+        websockets=False,
+        log_enabled=True,
+        log_access=False,
+        log_level=LogLevels.warning,
+        http1_settings=HTTP1Settings(header_read_timeout=milliseconds, max_buffer_size=HEADERS),
+        http2_settings=HTTP2Settings(
+            max_headers_size=HEADERS,
+            max_concurrent_streams=STREAMS,
+            max_send_buffer_size=SEND_BUFFER,
+            keep_alive_interval=PING * 1000,
+            keep_alive_timeout=PING,
+        ),
+        ssl_cert=_path(order.tls_certificate),
+        ssl_key=_path(order.tls_key),
+        respawn_failed_workers=True,
+        workers_kill_timeout=grace,
+        factory=True,
+    )
+    with counted_together(order.processes):
+        server.serve()
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def ordered() -> ServeOptions:
+    """What this process was told by the one that started it."""
+    text = os.environ.get(VARIABLE)
+    if text is None:
+        raise UsageError("This is started by `onefold serve`; make your own with create_app().")
+    return msgspec.json.decode(text, type=ServeOptions)
+
+
+def application(order: ServeOptions) -> ServerApp:
+    """The application of one process, which ends when the first one is gone."""
+    supervisor.hold_to_parent(order.main, order.settings.grace)
+    return ServerApp(Onefold(order.database, schema=order.schema), order.settings, closes=True)
+
+
+@contextmanager
+def reserved(host: str, port: int) -> Generator[None]:
+    """Keep other servers off a port, and refuse one that another process has.
+
+    The sockets of granian's processes share a port with all others that allow it, in silence. They
+    are made seconds later, when the database is ready.
+    """
+    try:
+        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET  # noqa: PLR2004
+    except ValueError:
+        raise InvalidInput("host", f"must be an IP address like 127.0.0.1, got {host!r}") from None
+    with socket.socket(family, socket.SOCK_STREAM) as holder:
+        # Connections that ended a moment ago are no obstacle.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            holder.bind((host, port))
+        except OSError as error:
+            raise UsageError(
+                f"The server cannot listen on {host}, port {port}: {error.strerror}. Stop what"
+                " listens there, or choose another address or port (--host, --port)."
+            ) from error
+        if sys.platform != "linux":  # there, granian's first process binds the port itself
+            holder.close()
+        else:
+            # From now on granian's sockets may have the port, too, and this function may not.
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        yield
+
+
+def checked_port(port: int) -> int:
+    """A port that can be asked for."""
+    if not 1 <= port <= 65535:  # noqa: PLR2004 - what fits into two bytes
+        raise InvalidInput("port", f"must be a whole number from 1 to 65535, got {port}")
+    return port

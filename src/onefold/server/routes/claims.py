@@ -1,0 +1,449 @@
+"""Claims over HTTP: `once` for every language. Take a key, settle it, give it back, renew it.
+
+Locks over HTTP: a lease on a name, with a fencing token.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.calls.claims import LEASE, SURFACE, lock_key
+from onefold.calls.procedure import Pause, Procedure, Transaction, once_through, waits
+from onefold.errors import Busy, KeyReused, LeaseLost
+from onefold.model.claim import (
+    Claim,
+    Guarantee,
+    Holding,
+    Mismatch,
+    Replay,
+    Takeover,
+    Unknown,
+    Wanted,
+    Won,
+    claim_key,
+    decode_result,
+    want,
+)
+from onefold.model.claim import ClaimAnswer as Claimed
+from onefold.model.timestamps import Iso
+from onefold.operations import claims
+from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
+from onefold.server.problems import BUSY
+from onefold.server.request_context import Reply, Route
+from onefold.server.wire import (
+    Answer,
+    Body,
+    Fence,
+    Seconds,
+    duration,
+    iso,
+    iso_or_none,
+    optional_duration,
+)
+from onefold.web.problems import KEY_REUSED, OUTCOME_UNKNOWN, Refused, make
+
+if TYPE_CHECKING:
+    from onefold.operations.statement import Operation, Sql
+    from onefold.server.request_context import RequestContext
+
+
+LEAST: Final = timedelta(milliseconds=1)
+
+
+class ClaimBody(Body):
+    """A key that somebody wants to work under."""
+
+    scope: str
+    """What the key is for: `import`, `mail`. Keys of two scopes never meet."""
+    key: str
+    surface: str = SURFACE
+    """Where the attempt comes in; `once` unless you keep surfaces of your own."""
+    fingerprint: str | None = None
+    """Digest of the request: the same key with another one is refused."""
+    lease: Seconds = LEASE.total_seconds()
+    """How long the work may take before others may step in, unless a heartbeat says otherwise."""
+    takeover: Takeover = "refuse"
+    """What happens when the work vanishes: others `rerun` or `resume` it, or `refuse` to."""
+    retention: Seconds | None = None
+    """How long the outcome is remembered once it is settled; until told, by default."""
+
+
+class ClaimWon(Answer):
+    """The key is yours: do the work, then settle or release it."""
+
+    outcome: Literal["won"]
+    id: str
+    """To settle, release and renew it by."""
+    surface: str
+    scope: str
+    key: str
+    fence: int
+    """Grows with every attempt: give it to what you write to."""
+    lease_until: Iso | None
+    guarantee: Guarantee
+    resumed: bool
+    """True where an earlier attempt vanished, and what it has finished still counts."""
+
+
+class ClaimReplay(Answer):
+    """It was done before, and this is what it gave."""
+
+    outcome: Literal["replay"]
+    surface: str
+    scope: str
+    key: str
+    result: Any
+
+
+class SettleBody(Body):
+    """The work is done."""
+
+    result: Any = None
+    """What later attempts with this key are given."""
+    fence: Fence | None = None
+    """Of the claim, if you like to say it again; also in the header Onefold-Fence."""
+
+
+class ClaimFenceBody(Body):
+    """Which attempt speaks."""
+
+    fence: Fence | None = None
+
+
+class RenewBody(Body):
+    """Still at work."""
+
+    lease: Seconds = LEASE.total_seconds()
+    """From now."""
+    fence: Fence | None = None
+
+
+class Settled(Answer):
+    """The outcome is stored, and is given to every later attempt."""
+
+    settled: bool = True
+
+
+class Released(Answer):
+    """Whether it was still yours to give back."""
+
+    released: bool
+
+
+class Renewed(Answer):
+    """Until when it is yours."""
+
+    lease_until: Iso
+
+
+async def claim(asking: RequestContext) -> Reply:
+    """Take a key, or hear who has it."""
+    body: ClaimBody = asking.body
+    key = claim_key(asking.tenant, claimable(body.surface), body.scope, body.key)
+    wanted = want(
+        key,
+        fingerprint=body.fingerprint,
+        lease=duration(body.lease, "lease", least=LEAST),
+        takeover=body.takeover,
+        retention=optional_duration(body.retention, "retention"),
+    )
+    wanted = msgspec.structs.replace(wanted, id=attempt_of(asking))
+    answer = await asking.server.conductor.arun(
+        _claim(wanted, may_be_resent=asking.key is not None)
+    )
+    if isinstance(answer, Won):
+        return Reply(201, _won(answer.claim))
+    asking.server.conductor.suppressing.note(key, asking.request_id)
+    if isinstance(answer, Replay):
+        told = ClaimReplay(
+            outcome="replay",
+            surface=key.surface,
+            scope=key.scope,
+            key=key.key,
+            result=answer.result,
+        )
+        return Reply(200, told)
+    raise refusal(answer)
+
+
+def _claim(wanted: Wanted, *, may_be_resent: bool) -> Procedure[Claimed]:
+    def build(sql: Sql) -> Operation[Claimed]:
+        if may_be_resent:
+            found = yield from claims.find(sql, wanted.key)
+            if found is not None and (found.owner, found.state) == (wanted.id, Holding.SETTLED):
+                # Done since, by this very attempt: it must not be told to begin.
+                return Replay(decode_result(found.result), found.id)
+        return (yield from claims.claim(sql, wanted))
+
+    return once_through(build)
+
+
+def _won(held: Claim) -> ClaimWon:
+    key = held.key
+    return ClaimWon(
+        outcome="won",
+        id=handle_of(held),
+        surface=key.surface,
+        scope=key.scope,
+        key=key.key,
+        fence=held.fence,
+        lease_until=iso_or_none(held.lease_until),
+        guarantee=held.guarantee,
+        resumed=held.resumed,
+    )
+
+
+def refusal(answer: Busy | Mismatch | Unknown) -> Refused:
+    """Why the work must not begin now."""
+    told: dict[str, Any] = {"key": answer.key}
+    if isinstance(answer, Busy):
+        told["outcome"] = "busy"
+        return Refused(make(BUSY, str(answer), retry_after=answer.retry_after, extra=told))
+    if isinstance(answer, Mismatch):
+        told["outcome"] = "mismatch"
+        return Refused(make(KEY_REUSED, str(KeyReused(key=answer.key)), extra=told))
+    told |= {"outcome": "unknown", "since": iso_or_none(answer.since)}
+    detail = (
+        f"The attempt at {answer.key!r} ended without a known outcome, so its effect may or may not"
+        " have happened. Find out, then settle or release the key:"
+        " POST /v1/keys/{surface}/{key}/settle."
+    )
+    return Refused(make(OUTCOME_UNKNOWN, detail, extra=told))
+
+
+async def settle(asking: RequestContext) -> Reply:
+    """Store the outcome, under the fence."""
+    body: SettleBody = asking.body
+    await asking.calls.asettle(claim_of(asking, body.fence), body.result)
+    return Reply(200, Settled())
+
+
+async def release(asking: RequestContext) -> Reply:
+    """Give the key back unsettled: the next attempt runs."""
+    body: ClaimFenceBody = asking.body
+    released = await asking.calls.arelease(claim_of(asking, body.fence))
+    return Reply(200, Released(released=released))
+
+
+async def renew(asking: RequestContext) -> Reply:
+    """Extend the lease."""
+    body: RenewBody = asking.body
+    held = claim_of(asking, body.fence)
+    until = await asking.calls.arenew(held, lease=duration(body.lease, "lease", least=LEAST))
+    if until is None:
+        raise LeaseLost(f"the key {held.key.key!r}", fence=held.fence)
+    return Reply(200, Renewed(lease_until=iso(until)))
+
+
+ROUTES: Final = (
+    Route(
+        method="POST",
+        path="/v1/claims",
+        name="claim",
+        summary="Take a key",
+        description=(
+            "201: the key is yours. 200: it was done before, and `result` is what it gave. 409"
+            " `busy`: somebody is at work; ask again after Retry-After. 422 `key_reused`: it is"
+            " known with another fingerprint. 409 `outcome_unknown`: an attempt has vanished, and"
+            " its takeover is `refuse`. `outcome` says which: won, replay, busy, mismatch, unknown."
+        ),
+        scope="work",
+        endpoint=claim,
+        body=ClaimBody,
+        answers={201: ClaimWon, 200: ClaimReplay},
+        problems=(409, 422),
+    ),
+    Route(
+        method="POST",
+        path="/v1/claims/{id}/settle",
+        name="settleClaim",
+        summary="Store the outcome of a claim",
+        description="409 `lease_lost`: the key is somebody else's by now, and nothing was stored.",
+        scope="work",
+        endpoint=settle,
+        body=SettleBody,
+        body_optional=True,
+        answers={200: Settled},
+        problems=(404, 409),
+    ),
+    Route(
+        method="POST",
+        path="/v1/claims/{id}/release",
+        name="releaseClaim",
+        summary="Give a claim back unsettled",
+        description=(
+            "The key is free, and the next caller wins it. `released` is false where it was no"
+            " longer yours."
+        ),
+        scope="work",
+        endpoint=release,
+        body=ClaimFenceBody,
+        body_optional=True,
+        answers={200: Released},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/claims/{id}/heartbeat",
+        name="renewClaim",
+        summary="Extend the lease of a claim",
+        description="409 `lease_lost`: it has ended. Stop working.",
+        scope="work",
+        endpoint=renew,
+        body=RenewBody,
+        body_optional=True,
+        answers={200: Renewed},
+        problems=(404, 409),
+    ),
+)
+
+
+TTL: Final = 30.0
+LONGEST_WAIT: Final = 20.0
+"""Seconds; shorter than any request may take."""
+
+Wait: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT)]
+
+
+class LockBody(Body):
+    """A name that only one may work under at a time."""
+
+    name: str
+    ttl: Seconds = TTL
+    """How long it is yours unless a heartbeat extends it."""
+    wait: Wait = 0.0
+    """How long to wait for it, where another has it."""
+
+
+class LockAnswer(Answer):
+    """It is yours, until its lease ends."""
+
+    id: str
+    """To release and renew it by."""
+    name: str
+    fence: int
+    """Strictly greater than every earlier one of this name: give it to what you write to."""
+    lease_until: Iso
+
+
+class RenewLockBody(Body):
+    """Still needed."""
+
+    ttl: Seconds = TTL
+    """From now."""
+    fence: Fence | None = None
+
+
+async def lock(asking: RequestContext) -> Reply:
+    """Take a lock, waiting for it where that is wanted."""
+    body: LockBody = asking.body
+    key = claim_key(asking.tenant, "lock", "", lock_key(body.name))
+    wanted = want(key, lease=duration(body.ttl, "ttl", least=LEAST), takeover="rerun")
+    wanted = msgspec.structs.replace(wanted, id=attempt_of(asking))
+    wait = duration(body.wait, "wait")
+    held = await asking.server.conductor.arun(_acquired(wanted, wait))
+    assert held.lease_until is not None
+    told = LockAnswer(
+        id=handle_of(held), name=body.name, fence=held.fence, lease_until=iso(held.lease_until)
+    )
+    return Reply(201, told)
+
+
+def _acquired(wanted: Wanted, wait: timedelta) -> Procedure[Claim]:
+    pauses = waits(wait)
+    while True:
+        answer: Claimed = yield Transaction(partial(claims.claim, wanted=wanted))
+        if isinstance(answer, Won):
+            return answer.claim
+        assert isinstance(answer, Busy)
+        pause = next(pauses, None)
+        if pause is None:
+            raise answer
+        yield Pause(min(pause, max(answer.retry_after.total_seconds(), 0.001)))
+
+
+async def release_lock(asking: RequestContext) -> Reply:
+    """Give a lock back."""
+    fence = None if asking.body is None else asking.body.fence
+    held = claim_of(asking, fence, of_locks=True)
+    released: set[str] = await asking.server.conductor.arun(
+        once_through(lambda sql: claims.release(sql, [held], strict=True))
+    )
+    return Reply(200, Released(released=bool(released)))
+
+
+async def renew_lock(asking: RequestContext) -> Reply:
+    """Extend a lock, under the same fence."""
+    body: RenewLockBody = asking.body
+    held = claim_of(asking, body.fence, of_locks=True)
+    until = await asking.calls.arenew(held, lease=duration(body.ttl, "ttl", least=LEAST))
+    if until is None:
+        raise LeaseLost(f"the lock {held.key.key!r}", fence=held.fence)
+    return Reply(200, Renewed(lease_until=iso(until)))
+
+
+LOCK_ROUTES: Final = (
+    Route(
+        method="POST",
+        path="/v1/locks",
+        name="lock",
+        summary="Take a lock",
+        description=(
+            "An efficiency lock: a holder that is paused past its lease may overlap with the next."
+            " Where that must not matter, let what you write to refuse a smaller fence. 409"
+            f" `busy`: another has it. `wait` is at most {LONGEST_WAIT:g} seconds."
+        ),
+        scope="work",
+        endpoint=lock,
+        body=LockBody,
+        answers={201: LockAnswer},
+        problems=(409,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/locks/{id}/release",
+        name="releaseLock",
+        summary="Give a lock back",
+        description=(
+            "`released` is false where the lock was no longer yours. The same by POST and by"
+            " DELETE."
+        ),
+        scope="work",
+        endpoint=release_lock,
+        body=ClaimFenceBody,
+        body_optional=True,
+        answers={200: Released},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/locks/{id}/heartbeat",
+        name="renewLock",
+        summary="Extend a lock",
+        description="409 `lease_lost`: it has ended. Stop working.",
+        scope="work",
+        endpoint=renew_lock,
+        body=RenewLockBody,
+        body_optional=True,
+        answers={200: Renewed},
+        problems=(404, 409),
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/locks/{id}",
+        name="deleteLock",
+        summary="Give a lock back",
+        description=(
+            "`released` is false where the lock was no longer yours. The same by POST and by"
+            " DELETE."
+        ),
+        scope="work",
+        endpoint=release_lock,
+        answers={200: Released},
+        problems=(404,),
+    ),
+)

@@ -1,0 +1,240 @@
+"""Dead letters over HTTP: look at them, send them round again, remove them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+from msgspec import Meta
+
+from onefold.model import checks
+from onefold.model.queue import qualified
+from onefold.server.request_context import Reply, Route
+from onefold.server.routes.jobs import job_id_of
+from onefold.server.simpleq import JobAnswer, StoredWord, said_of
+from onefold.server.wire import Answer, Body, Moment
+
+if TYPE_CHECKING:
+    from onefold.calls.jobs import FindOptions
+    from onefold.model.job import Enqueued
+    from onefold.server.request_context import RequestContext
+
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
+PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=1_000)]
+
+LIMIT: Final = 1_000
+"""Letters of one request, unless it says otherwise: what is done in a second or two."""
+
+
+class Letters(Body):
+    """Which dead letters are meant: everything that is said must hold."""
+
+    kind: str | None = None
+    unique_key: str | None = None
+    reason: str | None = None
+    """`failed`, `poison`, `expired`, `ack timeout`, or the words of whoever buried it."""
+    error_type: str | None = None
+    tag: str | None = None
+    created_from: Moment | None = None
+    created_before: Moment | None = None
+    ended_from: Moment | None = None
+    ended_before: Moment | None = None
+
+
+class DeadQuery(Letters):
+    """A page of dead letters, the newest first."""
+
+    limit: PageLimit = 50
+    after: str | None = None
+    """The `next` of the page before."""
+
+
+class ReplayManyBody(Letters):
+    """Which dead letters go round again."""
+
+    fresh: bool = False
+    """Forget finished steps: everything is done anew."""
+    limit: Limit = LIMIT
+    after: str | None = None
+    """The `next` of an answer that came to its limit."""
+
+
+class DeleteQuery(Letters):
+    """Which dead letters are removed."""
+
+    limit: Limit = LIMIT
+
+
+class DeadList(Answer):
+    """A page of dead letters."""
+
+    items: list[JobAnswer]
+    next: str | None
+    """Give it as `after` for the next page; null on the last."""
+
+
+class ReplayBody(Body):
+    """How a job goes round again."""
+
+    fresh: bool = False
+    """Forget finished steps; a completed job may be run again, too."""
+
+
+class ReplayAnswer(Answer):
+    """The job that now stands for the replayed one."""
+
+    id: str
+    duplicate: bool
+    """True where nothing was moved: another job has the key, or it was under way already."""
+    state: StoredWord | None
+
+
+class ReplayManyAnswer(Answer):
+    """What became of the letters, in their order."""
+
+    replayed: int
+    skipped: int
+    """Those that stay where they are: `id` is the job that has their key."""
+    items: list[ReplayAnswer]
+    next: str | None
+    """Where to go on: the limit was met. Give it as `after`."""
+
+
+class DeleteAnswer(Answer):
+    """How many letters are gone."""
+
+    deleted: int
+    more: bool
+    """True where the limit was met: there may be more."""
+
+
+async def list_dead(asking: RequestContext) -> Reply:
+    """A page of a queue's dead letters."""
+    query: DeadQuery = asking.query
+    page = await asking.calls.afind(
+        limit=query.limit, after=query.after, newest_first=True, **_filters(asking, query)
+    )
+    if not page.jobs:
+        await _check_queue(asking)
+    return Reply(200, DeadList(items=[said_of(job) for job in page], next=page.next))
+
+
+async def replay_job(asking: RequestContext) -> Reply:
+    """Send one job round again."""
+    body: ReplayBody = asking.body
+    return Reply(200, _answer(await asking.calls.areplay(job_id_of(asking), fresh=body.fresh)))
+
+
+async def replay_dead(asking: RequestContext) -> Reply:
+    """Send a queue's dead letters round again, in batches that are whole each."""
+    body: ReplayManyBody = asking.body
+    answers = await asking.calls.areplay_many(
+        fresh=body.fresh, limit=body.limit, after=body.after, **_filters(asking, body)
+    )
+    if not answers.items:
+        await _check_queue(asking)
+    return Reply(
+        200,
+        ReplayManyAnswer(
+            replayed=answers.inserted,
+            skipped=answers.skipped,
+            items=[_answer(item) for item in answers.items],
+            next=answers.next,
+        ),
+    )
+
+
+async def delete_dead(asking: RequestContext) -> Reply:
+    """Remove a queue's dead letters, and free their keys."""
+    query: DeleteQuery = asking.query
+    deleted = await asking.calls.adelete_many(limit=query.limit, **_filters(asking, query))
+    if not deleted:
+        await _check_queue(asking)
+    return Reply(200, DeleteAnswer(deleted=deleted, more=deleted >= query.limit))
+
+
+def _filters(asking: RequestContext, letters: Letters) -> FindOptions:
+    return {
+        "status": "dead",
+        "queue": qualified(asking.tenant, _name(asking)),
+        "kind": letters.kind,
+        "unique_key": letters.unique_key,
+        "reason": letters.reason,
+        "error_type": letters.error_type,
+        "tag": letters.tag,
+        "created_from": letters.created_from,
+        "created_before": letters.created_before,
+        "ended_from": letters.ended_from,
+        "ended_before": letters.ended_before,
+    }
+
+
+async def _check_queue(asking: RequestContext) -> None:
+    """Nothing was found: because there is no such queue? Letters may outlive theirs."""
+    await asking.server.queues.get(asking.tenant, _name(asking))
+
+
+def _name(asking: RequestContext) -> str:
+    return checks.name(asking.path["name"], "name")
+
+
+def _answer(enqueued: Enqueued) -> ReplayAnswer:
+    return ReplayAnswer(id=enqueued.id, duplicate=enqueued.duplicate, state=enqueued.state)
+
+
+_PATH: Final = "/v1/queues/{name}/dead"
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path=_PATH,
+        name="listDead",
+        summary="The dead letters of a queue, the newest first",
+        description="A page at a time, by filter: kind, reason, type of error, tag, time.",
+        endpoint=list_dead,
+        scope="work",
+        query=DeadQuery,
+        answers={200: DeadList},
+        problems=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=_PATH,
+        name="deleteDead",
+        summary="Remove dead letters by filter, and free their keys",
+        description="Safe to repeat. A letter that changes meanwhile is left alone.",
+        endpoint=delete_dead,
+        scope="admin",
+        query=DeleteQuery,
+        answers={200: DeleteAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/replay",
+        name="replayDead",
+        summary="Send dead letters round again, by filter",
+        description="Safe to repeat: what has been replayed is no dead letter any more. With an"
+        " Idempotency-Key, a repeat is given the same answer. A letter whose key a newer job holds"
+        " stays where it is, and the answer names that job.",
+        endpoint=replay_dead,
+        scope="admin",
+        body=ReplayManyBody,
+        body_optional=True,
+        answers={200: ReplayManyAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/replay",
+        name="replayJob",
+        summary="Send a dead or cancelled job round again",
+        description="Where a newer job holds its key, the answer names that job, and nothing is"
+        " changed. With `fresh`, a completed job may be run again, too.",
+        endpoint=replay_job,
+        scope="admin",
+        body=ReplayBody,
+        body_optional=True,
+        answers={200: ReplayAnswer},
+        problems=(404, 409, 410),
+    ),
+)

@@ -1,0 +1,175 @@
+"""`GET /v1/events`: what happens, as it happens, as server-sent events."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.errors import DatabaseError
+from onefold.server.auth import still_counts
+from onefold.server.events import NAMES, End, watch_queues
+from onefold.server.problems import BadBody
+from onefold.server.request_context import Reply, Route
+from onefold.server.wire import Query
+from onefold.web.problems import UNAVAILABLE, Refused, make
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from onefold.server.events import Message, Subscription
+    from onefold.server.request_context import RequestContext
+
+Farewell: TypeAlias = End | Literal["revoked", "unavailable"]
+
+HEARTBEAT: Final = 15.0
+"""Seconds of silence after which a comment is sent: less than what proxies put up with."""
+CHECK: Final = 1.0
+"""Seconds for which it is believed that who listens may: the streams of a revoked key end."""
+RETRY: Final = 3000
+"""Milliseconds after which a client that was cut off is to come back."""
+
+_HEADERS: Final = (
+    ("content-type", "text/event-stream; charset=utf-8"),
+    # Or nginx would collect pieces until they are worth sending.
+    ("x-accel-buffering", "no"),
+)
+_ENDS: Final[dict[Farewell, tuple[str, str]]] = {
+    "slow": (
+        "dropped",
+        (
+            "You did not keep up: more events came than are kept for you. Come back with"
+            " Last-Event-ID; if what you have missed is not kept any more, you are told so."
+        ),
+    ),
+    "stopping": (
+        "stopping",
+        "The server is stopping. Come back; another process does not know what you have missed.",
+    ),
+    "revoked": ("revoked", "What let you in does not count any more. Come back with a valid key."),
+    "unavailable": (
+        "unavailable",
+        "The database cannot be asked whether you still may listen. Come back with Last-Event-ID.",
+    ),
+}
+
+
+class EventsQuery(Query):
+    """Which events are wanted; all of the tenant's where nothing is said."""
+
+    queue: str | None = None
+    event: tuple[str, ...] = ()
+    """Names, each in a parameter of its own."""
+
+
+async def stream_events(asking: RequestContext) -> Reply:
+    """Listen."""
+    query: EventsQuery = asking.query
+    if unknown := [name for name in query.event if name not in NAMES]:
+        raise BadBody("event", f"must be one of {', '.join(NAMES)}, got {unknown[0]!r}", of="query")
+    if asking.server.feed.is_full:
+        raise Refused(
+            make(UNAVAILABLE, "Too many listen to this server already. Try again.", retry_after=5)
+        )
+    after = asking.headers.get("last-event-id") or None
+    return Reply(200, _pieces(asking, after, _wants(query)), _HEADERS)
+
+
+def _wants(query: EventsQuery) -> Callable[[Message], bool]:
+    names, queue = frozenset(query.event), query.queue
+
+    def wants(message: Message) -> bool:
+        return (not names or message.name in names) and (queue is None or message.queue == queue)
+
+    return wants
+
+
+async def _pieces(
+    asking: RequestContext, after: str | None, wants: Callable[[Message], bool]
+) -> AsyncGenerator[bytes]:
+    server, tenant = asking.server, asking.tenant
+    checked = time.monotonic()
+    watch = partial(watch_queues, server.calls_of(tenant))
+    subscription = server.feed.listen(tenant, after=after, wants=wants, watch=watch)
+    if server.draining:
+        subscription.finish("stopping")
+    try:
+        yield _greeting(subscription)
+        while True:
+            taken = await subscription.take(HEARTBEAT)
+            if time.monotonic() - checked >= CHECK:
+                checked = time.monotonic()
+                if (refusal := await _refusal(asking)) is not None:
+                    yield _farewell(refusal)
+                    return
+            if taken:
+                yield b"".join(map(_frame, taken))
+            elif subscription.end is not None:
+                yield _farewell(subscription.end)
+                return
+            else:
+                yield b": still here\n\n"
+    finally:
+        server.feed.leave(tenant, subscription)
+
+
+async def _refusal(asking: RequestContext) -> Farewell | None:
+    """Why nothing more may be told; None where more may."""
+    try:
+        return None if await still_counts(asking) else "revoked"
+    except DatabaseError:
+        return "unavailable"
+
+
+def _greeting(subscription: Subscription) -> bytes:
+    """Sent at once, so that a client knows that it is heard; with what it cannot be told.
+
+    It has an id, so that who is cut off before the first event misses none.
+    """
+    at = "" if subscription.at is None else f"id: {subscription.at}\n"
+    if subscription.missed is None:
+        return f"retry: {RETRY}\n{at}: listening\n\n".encode()
+    data = {
+        "after": subscription.missed,
+        "detail": "What came after this event is not known here: it was too long ago, or another"
+        " process told you of it. Look at the jobs themselves for what you have missed.",
+    }
+    # The id is last: who is cut off before the gap was told has to be told again.
+    gap = _unnumbered("gap", data)
+    return f"retry: {RETRY}\n: listening\n\n".encode() + gap + f"{at}\n".encode()
+
+
+def _farewell(end: Farewell) -> bytes:
+    name, detail = _ENDS[end]
+    return _unnumbered(name, {"detail": detail})
+
+
+def _frame(message: Message) -> bytes:
+    head = f"id: {message.id}\nevent: {message.name}\ndata: ".encode()
+    return head + message.data + b"\n\n"
+
+
+def _unnumbered(name: str, data: dict[str, str]) -> bytes:
+    """Without an id, so that a client comes back with that of the last real event."""
+    return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/events",
+        name="streamEvents",
+        summary="What happens to your jobs and keys, as it happens",
+        description="Server-sent events: what this process does, and every few seconds, as"
+        " `queue.counted`, what all have changed in a queue. Nothing is resumed across processes: a"
+        " client that comes back with a Last-Event-ID that is not known here is told of the gap.",
+        endpoint=stream_events,
+        scope="work",
+        query=EventsQuery,
+        answers={200: "text/event-stream"},
+        problems=(503,),
+        streams=True,
+    ),
+)

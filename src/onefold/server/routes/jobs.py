@@ -1,0 +1,174 @@
+"""Jobs that stand: look at one, find many, cancel, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from onefold.calls.procedure import once_through
+from onefold.errors import InvalidInput, JobNotFound
+from onefold.model.ids import parse_id
+from onefold.model.queue import qualified
+from onefold.operations import attempts as history
+from onefold.server.request_context import Reply, Route
+from onefold.server.simpleq import JobAnswer, JobWithHistory, said_of, said_with_history
+from onefold.server.wire import Answer, Body, Moment, Query, Yes
+
+if TYPE_CHECKING:
+    from onefold.server.request_context import RequestContext
+
+LONGEST_PAGE: Final = 100
+"""Jobs on a page: each may have a payload of a mebibyte."""
+_SHOWN: Final = 100
+
+
+class JobsQuery(Query):
+    """Filters; several together must all hold."""
+
+    status: tuple[str, ...] = ()
+    """Our words: queued, scheduled, ready, retrying, running, awaiting, completed, dead, cancelled.
+    """
+    queue: str | None = None
+    kind: str | None = None
+    unique_key: str | None = None
+    reason: str | None = None
+    error_type: str | None = None
+    tag: str | None = None
+    created_from: Moment | None = None
+    created_before: Moment | None = None
+    ended_from: Moment | None = None
+    ended_before: Moment | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_PAGE)] = 50
+    after: str | None = None
+    """The `next` of the page before."""
+    newest_first: bool = False
+
+
+class Jobs(Answer):
+    """A page of jobs."""
+
+    items: list[JobAnswer]
+    next: str | None
+    """Give it as `after` for the next page; null on the last."""
+
+
+class CancelBody(Body):
+    """Why, for people."""
+
+    reason: str | None = None
+
+
+class Cancelled(Answer):
+    """The job will not run again."""
+
+    id: str
+    accepted: Yes
+    already: bool
+    """True where it had been cancelled before."""
+
+
+def job_id_of(asking: RequestContext) -> str:
+    """The id in the path; what is no id names no job."""
+    given = asking.path["id"]
+    try:
+        return parse_id(given)
+    except InvalidInput as error:
+        raise JobNotFound(repr(given[:_SHOWN])) from error
+
+
+async def get_job(asking: RequestContext) -> Reply:
+    """One job, with the history of its deliveries."""
+    job_id, tenant = job_id_of(asking), asking.tenant
+    job, attempts = await asking.server.conductor.arun(
+        once_through(lambda sql: history.with_attempts(sql, tenant, job_id), write=False)
+    )
+    return Reply(200, said_with_history(job, attempts))
+
+
+async def find_jobs(asking: RequestContext) -> Reply:
+    """Jobs by filter, a page at a time."""
+    query: JobsQuery = asking.query
+    page = await asking.calls.afind(
+        limit=query.limit,
+        after=query.after,
+        newest_first=query.newest_first,
+        status=query.status or None,
+        queue=None if query.queue is None else qualified(asking.tenant, query.queue),
+        kind=query.kind,
+        unique_key=query.unique_key,
+        reason=query.reason,
+        error_type=query.error_type,
+        tag=query.tag,
+        created_from=query.created_from,
+        created_before=query.created_before,
+        ended_from=query.ended_from,
+        ended_before=query.ended_before,
+    )
+    return Reply(200, Jobs(items=[said_of(job) for job in page], next=page.next))
+
+
+async def cancel_job(asking: RequestContext) -> Reply:
+    """Stop a job that waits or runs."""
+    job_id = job_id_of(asking)
+    body: CancelBody = asking.body
+    changed = await asking.calls.acancel(job_id, reason=body.reason)
+    return Reply(200, Cancelled(id=job_id, accepted=True, already=not changed))
+
+
+async def delete_job(asking: RequestContext) -> Reply:
+    """Remove a job in any state, and free its unique key."""
+    job_id = job_id_of(asking)
+    if not await asking.calls.adelete(job_id):
+        raise JobNotFound(job_id)
+    return Reply(204)
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}",
+        name="getJob",
+        summary="Look at a job",
+        description="How it stands, and how each of its last fifty deliveries has ended.",
+        scope="publish",
+        endpoint=get_job,
+        answers={200: JobWithHistory},
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs",
+        name="findJobs",
+        summary="Find jobs",
+        description="Oldest first unless told otherwise.",
+        scope="publish",
+        endpoint=find_jobs,
+        query=JobsQuery,
+        answers={200: Jobs},
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/cancel",
+        name="cancelJob",
+        summary="Cancel a job",
+        description="What is running is told by its next heartbeat, and may still come to its end.",
+        scope="publish",
+        endpoint=cancel_job,
+        body=CancelBody,
+        body_optional=True,
+        answers={200: Cancelled},
+        problems=(404, 409),
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/jobs/{id}",
+        name="deleteJob",
+        summary="Delete a job",
+        description="In any state. Its unique key is free at once; its publish key is remembered.",
+        scope="admin",
+        endpoint=delete_job,
+        answers={204: None},
+        problems=(404,),
+    ),
+)

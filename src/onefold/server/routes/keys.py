@@ -1,0 +1,394 @@
+"""Keys over HTTP: who has one, whom it has kept away, and an operator's word about it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model.claim import Takeover
+from onefold.model.job import StateWord, UniqueWhile
+from onefold.model.queue import qualified, shown
+from onefold.model.stored_key import JOB, PUBLISH, HolderState, KeyState
+from onefold.model.timestamps import Iso
+from onefold.server.request_context import Reply, Route
+from onefold.server.wire import Answer, Body, iso, iso_or_none
+from onefold.web import http as stored
+
+if TYPE_CHECKING:
+    from onefold.model.stored_key import KeyHolder, StoredKey, Why
+    from onefold.server.request_context import RequestContext
+
+PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
+Status: TypeAlias = Annotated[int, msgspec.Meta(ge=200, le=599)]
+MediaType: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[!-~][ -~]{0,254}$(?!\n)")]
+"""What can stand in a header, and ends no line of it."""
+
+ANSWERED: Final = frozenset({"form", "http"})
+"""The surfaces whose results are answers of HTTP."""
+
+
+class KeysQuery(Body):
+    """Which keys are meant: everything that is said must hold."""
+
+    surface: str | None = None
+    """http, webhook, form, once, publish, lock, step, or one of your own."""
+    scope: str | None = None
+    key: str | None = None
+    state: KeyState | None = None
+    limit: PageLimit = 50
+    after: str | None = None
+    """The `next` of the page before."""
+
+
+class WhyQuery(Body):
+    """Which holders are meant, and which request is asked about."""
+
+    key: str
+    surface: str | None = None
+    scope: str | None = None
+    fingerprint: str | None = None
+    """Of the request that you ask about; each holder says whether it stands for that one."""
+    payload: str | None = None
+    """Instead: the payload of a publish, as JSON."""
+
+
+class HoldersQuery(Body):
+    """The same, of one surface and one key."""
+
+    scope: str | None = None
+    fingerprint: str | None = None
+    payload: str | None = None
+
+
+class KeyAnswer(Answer):
+    """A stored key. What is stored with it is not shown."""
+
+    surface: str
+    scope: str
+    key: str
+    state: KeyState
+    fence: int
+    takeover: Takeover
+    since: Iso
+    lease_until: Iso | None
+    settled_at: Iso | None
+    expires_at: Iso | None
+
+
+class KeyList(Answer):
+    """A page of keys, by surface, scope and key."""
+
+    items: list[KeyAnswer]
+    next: str | None
+
+
+class HolderJob(Answer):
+    """The job that a key stands for."""
+
+    id: str
+    kind: str | None
+    """None where the job is gone, and only the key remembers it."""
+    queue: str | None
+    state: StateWord | None
+
+
+class SuppressedAnswer(Answer):
+    """One request that was kept away."""
+
+    at: Iso
+    request_id: str | None
+
+
+class SuppressedCount(Answer):
+    """Whom a key has kept away."""
+
+    count: int
+    first_at: Iso | None
+    last_at: Iso | None
+    recent: list[SuppressedAnswer]
+    """The last ones, newest first; bounded."""
+
+
+class HolderAnswer(Answer):
+    """Who has the key, on one surface and in one scope."""
+
+    surface: str
+    """`job` for a unique key; else the surface of the claim."""
+    scope: str
+    """The kind of a unique key, the queue of a publish key; else whose it is, or what for."""
+    key: str
+    state: HolderState
+    since: Iso
+    until: Iso | None
+    """When time frees it; of `held`, when its lease ends."""
+    unique_while: UniqueWhile | None
+    takeover: Takeover | None
+    fence: int
+    fingerprint: str | None
+    matches: bool | None
+    """Whether the request asked about is the one it stands for; null where that is not known."""
+    job: HolderJob | None
+    suppressed: SuppressedCount
+
+
+class WhyAnswer(Answer):
+    """Everybody who has a key. Nobody: it is free."""
+
+    key: str
+    holders: list[HolderAnswer]
+
+
+class ReleaseKeyBody(Body):
+    """An operator's word: this key is free. Its holder is fenced off."""
+
+    scope: str = ""
+    step: str | None = None
+    """Only this step of its last attempt, by its label."""
+
+
+class SettleKeyBody(Body):
+    """An operator's word: this key is done. Its holder is fenced off."""
+
+    scope: str = ""
+    result: Any = None
+    """What later attempts are given."""
+    status: Status | None = None
+    """Of http and form, instead of a result: the status of the answer."""
+    body: str = ""
+    content_type: MediaType = "application/json"
+    step: str | None = None
+
+
+class KeyReleased(Answer):
+    """Whether there was anything to free."""
+
+    released: bool
+
+
+class KeySettled(Answer):
+    """Whether there was anything to settle."""
+
+    settled: bool
+
+
+async def list_keys(asking: RequestContext) -> Reply:
+    """A page of keys."""
+    query: KeysQuery = asking.query
+    page = await asking.calls.akeys(
+        limit=query.limit,
+        after=query.after,
+        surface=query.surface,
+        scope=_stored(asking, query.surface, query.scope),
+        key=query.key,
+        state=query.state,
+    )
+    items = [_key(asking, key) for key in page]
+    return Reply(200, KeyList(items=items, next=page.next))
+
+
+async def why(asking: RequestContext) -> Reply:
+    """Who has a key, on any surface."""
+    query: WhyQuery = asking.query
+    return await _why(asking, query.key, query.surface, query)
+
+
+async def holders(asking: RequestContext) -> Reply:
+    """Who has a key of one surface."""
+    return await _why(asking, asking.path["key"], asking.path["surface"], asking.query)
+
+
+async def _why(
+    asking: RequestContext, key: str, surface: str | None, query: WhyQuery | HoldersQuery
+) -> Reply:
+    more: dict[str, Any] = {} if query.payload is None else {"payload": _read(query.payload)}
+    found = await asking.calls.awhy(
+        key,
+        surface=surface,
+        scope=_stored(asking, surface, query.scope),
+        fingerprint=query.fingerprint,
+        **more,
+    )
+    return Reply(200, _answer(asking, found))
+
+
+def _answer(asking: RequestContext, found: Why) -> WhyAnswer:
+    return WhyAnswer(key=found.key, holders=[_holder(asking, one) for one in found])
+
+
+async def release(asking: RequestContext) -> Reply:
+    """Free a key, whoever has it."""
+    body: ReleaseKeyBody = asking.body
+    surface, key = _claimed(asking), asking.path["key"]
+    scope = _stored(asking, surface, body.scope) or ""
+    released = await asking.calls.aforce_release(scope, key, surface=surface, step=body.step)
+    return Reply(200, KeyReleased(released=released))
+
+
+async def settle(asking: RequestContext) -> Reply:
+    """Say that a key is done, whoever has it."""
+    body: SettleKeyBody = asking.body
+    surface, key = _claimed(asking), asking.path["key"]
+    result = _result(body, "" if body.step else surface)
+    settled = await asking.calls.aforce_settle(
+        body.scope, key, result, surface=surface, step=body.step
+    )
+    return Reply(200, KeySettled(settled=settled))
+
+
+def _claimed(asking: RequestContext) -> str:
+    surface = asking.path["surface"]
+    if surface == JOB:
+        raise InvalidInput(
+            "surface", "'job' is for looking: a unique key goes with its job; cancel or delete that"
+        )
+    return surface
+
+
+def _result(body: SettleKeyBody, surface: str) -> Any:
+    if surface not in ANSWERED:
+        if body.status is not None or body.body:
+            raise ConflictingOptions("status", "and body are for keys of http and form alone")
+        return body.result
+    if body.status is None or body.result is not None:
+        raise InvalidInput("status", f"must be said of a key of {surface}, and no result")
+    headers = (("Content-Type", body.content_type),) if body.body else ()
+    told = stored.HttpResponse(body.status, headers, body.body.encode())
+    return json.loads(stored.to_stored(told, stored.Kept()))
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput("payload", "must be JSON") from None
+
+
+def _stored(asking: RequestContext, surface: str | None, scope: str | None) -> str | None:
+    """The scope of a publish key is its queue, by the name that the tenant has for it."""
+    if scope and surface == PUBLISH:
+        return qualified(asking.tenant, scope)
+    return scope
+
+
+def _shown(asking: RequestContext, surface: str, scope: str) -> str:
+    return shown(asking.tenant, scope) if surface == PUBLISH else scope
+
+
+def _key(asking: RequestContext, key: StoredKey) -> KeyAnswer:
+    return KeyAnswer(
+        surface=key.surface,
+        scope=_shown(asking, key.surface, key.scope),
+        key=key.key,
+        state=key.state,
+        fence=key.fence,
+        takeover=key.takeover,
+        since=iso(key.since),
+        lease_until=iso_or_none(key.lease_until),
+        settled_at=iso_or_none(key.settled_at),
+        expires_at=iso_or_none(key.expires_at),
+    )
+
+
+def _holder(asking: RequestContext, one: KeyHolder) -> HolderAnswer:
+    job = one.job
+    queue = None if job is None or job.queue is None else shown(asking.tenant, job.queue)
+    suppressed = one.suppressed
+    return HolderAnswer(
+        surface=one.surface,
+        scope=_shown(asking, one.surface, one.scope),
+        key=one.key,
+        state=one.state,
+        since=iso(one.since),
+        until=iso_or_none(one.until),
+        unique_while=one.unique_while,
+        takeover=one.takeover,
+        fence=one.fence,
+        fingerprint=one.fingerprint,
+        matches=one.matches,
+        job=None
+        if job is None
+        else HolderJob(id=job.id, kind=job.kind, queue=queue, state=job.state),
+        suppressed=SuppressedCount(
+            count=suppressed.count,
+            first_at=iso_or_none(suppressed.first_at),
+            last_at=iso_or_none(suppressed.last_at),
+            recent=[
+                SuppressedAnswer(at=iso(note.at), request_id=note.request_id)
+                for note in suppressed.recent
+            ],
+        ),
+    )
+
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/keys",
+        name="listKeys",
+        summary="Stored keys of every surface",
+        description="A page at a time, by filter.",
+        scope="admin",
+        endpoint=list_keys,
+        query=KeysQuery,
+        answers={200: KeyList},
+    ),
+    Route(
+        method="GET",
+        path="/v1/why",
+        name="why",
+        summary="Why was I deduplicated?",
+        description=(
+            "Everybody who has this key: jobs by their unique keys, and claims of every surface;"
+            " since when, until when, and the requests that each has kept away."
+        ),
+        scope="admin",
+        endpoint=why,
+        query=WhyQuery,
+        answers={200: WhyAnswer},
+    ),
+    Route(
+        method="GET",
+        path="/v1/keys/{surface}/{key}",
+        name="getKey",
+        summary="Who has a key of one surface",
+        description=(
+            "Every scope in which the key is held, with its state, its lease and its duplicates."
+        ),
+        scope="admin",
+        endpoint=holders,
+        query=HoldersQuery,
+        answers={200: WhyAnswer},
+    ),
+    Route(
+        method="POST",
+        path="/v1/keys/{surface}/{key}/release",
+        name="releaseKey",
+        summary="Free a key, whoever has it",
+        description=(
+            "The next request with this key runs. Use it where the first will not come back."
+        ),
+        scope="admin",
+        endpoint=release,
+        body=ReleaseKeyBody,
+        body_optional=True,
+        answers={200: KeyReleased},
+    ),
+    Route(
+        method="POST",
+        path="/v1/keys/{surface}/{key}/settle",
+        name="settleKey",
+        summary="Say that a key is done, whoever has it",
+        description=(
+            "The next request with this key is given `result`. Use it where the work was done"
+            " and the answer is lost."
+        ),
+        scope="admin",
+        endpoint=settle,
+        body=SettleKeyBody,
+        body_optional=True,
+        answers={200: KeySettled},
+    ),
+)

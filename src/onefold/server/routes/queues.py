@@ -1,0 +1,581 @@
+"""What is said of a queue on the wire, and what it means to the engine.
+
+Queues over HTTP: make them, look at them, pause them, change their secrets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.calls.served_queues import OVERLAP
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model import checks
+from onefold.model.lifecycle import Retention
+from onefold.model.queue import (
+    ACK_TIMEOUTS,
+    TIMEOUTS,
+    AckTimeoutAction,
+    HeldWhy,
+    Mode,
+    QueueConfiguration,
+    QueueCounts,
+    SigningSecret,
+    checked,
+)
+from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed
+from onefold.model.timestamps import Iso
+from onefold.push.address import AddressPolicy, endpoint
+from onefold.server.problems import QueueNotFound
+from onefold.server.request_context import Reply, Route
+from onefold.server.wire import (
+    Answer,
+    Attempts,
+    Body,
+    Query,
+    Seconds,
+    duration,
+    iso,
+    iso_or_none,
+    optional_duration,
+)
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from onefold.model.queue import ServedQueue
+    from onefold.model.retry import Backoff
+    from onefold.server.request_context import RequestContext
+
+
+DEFAULTS: Final = QueueConfiguration()
+_MEMBERS: Final = {"rate": "rate_limit", "secrets": "signing_secret"}
+
+PushSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=TIMEOUTS[0], le=TIMEOUTS[1])]
+AckSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=ACK_TIMEOUTS[0], le=ACK_TIMEOUTS[1])]
+
+
+class BackoffBody(Body):
+    """How long a failed job waits before its next attempt."""
+
+    type: Literal["exponential", "fixed"] = "exponential"
+    base: Seconds = 1.0
+    """The first wait; of a fixed backoff, every one."""
+    factor: float | None = None
+    """How much longer each wait is than the one before; 2."""
+    cap: Seconds | None = None
+    """The longest wait; an hour."""
+    jitter: Literal["full", "none"] | None = None
+    """`full`: each wait is a random part of its length, so that jobs do not come back together."""
+
+
+class RetentionBody(Body):
+    """For how many seconds the record of a job stays, by how it ended."""
+
+    completed: Seconds | None = None
+    dead: Seconds | None = None
+    cancelled: Seconds | None = None
+
+
+class QueueBody(Body):
+    """A queue, whole: what is left out is the default, whatever it was before."""
+
+    endpoint: str | None = None
+    """Where jobs are POSTed to; without one, the queue is pulled from."""
+    mode: Mode = DEFAULTS.mode
+    """`standard`: a 2xx is the end of the job. `ack`: it is awaiting an ack then."""
+    max_attempts: Attempts = DEFAULTS.max_attempts
+    backoff: BackoffBody | None = None
+    rate_limit: str | None = None
+    """How many jobs begin in a time: `100/m`, `10/30s`."""
+    concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """How many run at once, on all machines together."""
+    timeout: PushSeconds = DEFAULTS.timeout
+    """How long one push may take."""
+    ack_timeout: AckSeconds = DEFAULTS.ack_timeout
+    """How long a job waits for its ack; then it is tried again, or dead."""
+    ack_timeout_action: AckTimeoutAction = DEFAULTS.ack_timeout_action
+    retention: RetentionBody | None = None
+    signing_secret: str | None = None
+    """`whsec_` and base64. Left out, it stays as it is, or is made where there is none yet."""
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Sent along with every push."""
+    paused: bool | None = None
+    """Left out, it stays as it is."""
+
+
+class BackoffAnswer(Answer):
+    """How long a failed job waits before its next attempt."""
+
+    type: Literal["exponential", "fixed"]
+    base: float
+    factor: float | None
+    cap: float | None
+    jitter: Literal["full", "none"] | None
+
+
+class RetentionAnswer(Answer):
+    """For how many seconds the record of a job stays; null is the default."""
+
+    completed: float | None
+    dead: float | None
+    cancelled: float | None
+
+
+class Counts(Answer):
+    """How many jobs a queue has, by what they are doing."""
+
+    ready: int
+    scheduled: int
+    running: int
+    awaiting: int
+    dead: int
+
+
+class QueueAnswer(Answer):
+    """A queue as it stands."""
+
+    name: str
+    endpoint: str | None
+    mode: Mode
+    max_attempts: int
+    backoff: BackoffAnswer
+    rate_limit: str | None
+    concurrency: int | None
+    timeout: float
+    ack_timeout: float
+    ack_timeout_action: AckTimeoutAction
+    retention: RetentionAnswer
+    header_names: list[str]
+    """Of the headers that are sent along; what they say is told beside the secret."""
+    paused: bool
+    paused_reason: str | None
+    held_until: Iso | None
+    """Until when its endpoint is left alone. Then one job goes to try it, and opens the queue."""
+    held_why: HeldWhy | None
+    failures: int
+    """Of its endpoint, in a row."""
+    counts: Counts | None
+    """Null where they were not asked for."""
+    created_at: Iso
+    updated_at: Iso
+
+
+class QueueWithSecrets(QueueAnswer):
+    """A queue, with what only they are told who may change it."""
+
+    signing_secret: str | None
+    headers: dict[str, str]
+
+
+class SecretAnswer(Answer):
+    """A secret that signs what is pushed."""
+
+    secret: str
+    expires_at: Iso | None
+    """From then on it signs no more."""
+
+
+class SecretsAnswer(Answer):
+    """What signs now, the newest first: a receiver may verify with any of them."""
+
+    signing_secret: str | None
+    """The newest."""
+    secrets: list[SecretAnswer]
+
+
+class QueueList(Answer):
+    """A page of queues, by name."""
+
+    items: list[QueueAnswer]
+    next: str | None
+    """Give it as `after` for the next page; null on the last."""
+
+
+def configuration_of(body: QueueBody, policy: AddressPolicy) -> QueueConfiguration:
+    """What a body asks for, checked as far as it can be without the database."""
+    configuration = QueueConfiguration(
+        endpoint=_endpoint(body.endpoint, policy),
+        mode=body.mode,
+        max_attempts=body.max_attempts,
+        backoff=backoff_of(body.backoff),
+        timeout=body.timeout,
+        ack_timeout=body.ack_timeout,
+        ack_timeout_action=body.ack_timeout_action,
+        concurrency=body.concurrency,
+        rate=body.rate_limit,
+        retention=retention_of(body.retention),
+        secrets=() if body.signing_secret is None else (SigningSecret(body.signing_secret),),
+        headers=body.headers,
+    )
+    return checked_by_member(configuration)
+
+
+def checked_by_member(configuration: QueueConfiguration) -> QueueConfiguration:
+    """The same, or refused by the name that a setting has on the wire."""
+    try:
+        return checked(configuration)
+    except InvalidInput as error:
+        if error.field not in _MEMBERS:
+            raise
+        raise type(error)(_MEMBERS[error.field], error.reason) from error
+
+
+def _endpoint(url: str | None, policy: AddressPolicy) -> str | None:
+    if url is None:
+        return None
+    read = endpoint(url)
+    policy.check(read)
+    return read.url
+
+
+def backoff_of(body: BackoffBody | None) -> Backoff | None:
+    """The backoff that is meant; None is nothing said."""
+    if body is None:
+        return None
+    base = duration(body.base, "backoff.base")
+    said = {
+        "factor": body.factor,
+        "cap": optional_duration(body.cap, "backoff.cap"),
+        "jitter": body.jitter,
+    }
+    given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    if body.type == "fixed":
+        if given:
+            raise ConflictingOptions(f"backoff.{next(iter(given))}", "needs an exponential backoff")
+        return Fixed(base)
+    try:
+        return Exponential(base=base, **given)
+    except InvalidInput as error:
+        raise type(error)(f"backoff.{error.field}", error.reason) from error
+
+
+def retention_of(body: RetentionBody | None) -> Retention | None:
+    """The retention that is meant; None is nothing said."""
+    if body is None:
+        return None
+    return Retention(
+        completed=optional_duration(body.completed, "retention.completed"),
+        dead=optional_duration(body.dead, "retention.dead"),
+        cancelled=optional_duration(body.cancelled, "retention.cancelled"),
+    )
+
+
+def said_of(queue: ServedQueue) -> QueueAnswer:
+    """A queue on the wire."""
+    return QueueAnswer(**_members(queue))
+
+
+def said_with_secrets(queue: ServedQueue) -> QueueWithSecrets:
+    """A queue on the wire, for those who may change it."""
+    configuration = queue.configuration
+    return QueueWithSecrets(
+        **_members(queue),
+        signing_secret=newest_secret(configuration),
+        headers=dict(configuration.headers),
+    )
+
+
+def secrets_said(configuration: QueueConfiguration) -> SecretsAnswer:
+    """What signs, on the wire."""
+    return SecretsAnswer(
+        signing_secret=newest_secret(configuration),
+        secrets=[
+            SecretAnswer(secret=text, expires_at=iso_or_none(expires_at))
+            for text, expires_at in configuration.secrets
+        ],
+    )
+
+
+def newest_secret(configuration: QueueConfiguration) -> str | None:
+    """The secret that a receiver is to have."""
+    return configuration.secrets[0].text if configuration.secrets else None
+
+
+def _members(queue: ServedQueue) -> dict[str, Any]:
+    said = queue.configuration
+    return {
+        "name": queue.name,
+        "endpoint": said.endpoint,
+        "mode": said.mode,
+        "max_attempts": said.max_attempts,
+        "backoff": _backoff_said(DEFAULT_BACKOFF if said.backoff is None else said.backoff),
+        "rate_limit": said.rate,
+        "concurrency": said.concurrency,
+        "timeout": said.timeout,
+        "ack_timeout": said.ack_timeout,
+        "ack_timeout_action": said.ack_timeout_action,
+        "retention": _retention_said(said.retention or Retention()),
+        "header_names": sorted(said.headers),
+        "paused": queue.paused,
+        "paused_reason": said.paused_reason if queue.paused else None,
+        "held_until": iso_or_none(queue.held_until),
+        "held_why": queue.held_why,
+        "failures": queue.failures,
+        "counts": None if queue.counts is None else _counts_said(queue.counts),
+        "created_at": iso(queue.created_at),
+        "updated_at": iso(queue.updated_at),
+    }
+
+
+def _backoff_said(backoff: Backoff) -> BackoffAnswer:
+    if isinstance(backoff, Fixed):
+        base = backoff.always.total_seconds()
+        return BackoffAnswer(type="fixed", base=base, factor=None, cap=None, jitter=None)
+    return BackoffAnswer(
+        type="exponential",
+        base=backoff.base.total_seconds(),
+        factor=backoff.factor,
+        cap=backoff.cap.total_seconds(),
+        jitter=backoff.jitter,
+    )
+
+
+def _retention_said(retention: Retention) -> RetentionAnswer:
+    return RetentionAnswer(
+        completed=_seconds(retention.completed),
+        dead=_seconds(retention.dead),
+        cancelled=_seconds(retention.cancelled),
+    )
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()
+
+
+def _counts_said(counts: QueueCounts) -> Counts:
+    return Counts(**msgspec.structs.asdict(counts))
+
+
+class QueuesQuery(Query):
+    """A page of queues."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    after: str | None = None
+    """The `next` of the page before."""
+    counts: bool = True
+    """How many jobs there are in each: of millions, it takes a while to tell."""
+
+
+class QueueQuery(Query):
+    """How much is told of a queue."""
+
+    counts: bool = True
+    """How many jobs there are in it: of millions, it takes a while to tell."""
+
+
+class DeleteQueueQuery(Query):
+    """How a queue is removed."""
+
+    force: bool = False
+    """Even with jobs in it: they are removed, too."""
+
+
+class SecretBody(Body):
+    """A new secret."""
+
+    signing_secret: str | None = None
+    """`whsec_` and base64; left out, one is made."""
+    overlap: Seconds = OVERLAP.total_seconds()
+    """For how many seconds the old one signs along, so that no receiver misses a beat."""
+
+
+async def put_queue(asking: RequestContext) -> Reply:
+    """Make a queue, or say anew what holds for it."""
+    name, body = _name(asking), asking.body
+    policy = AddressPolicy(asking.server.settings.push_allow)
+    configuration = configuration_of(body, policy)
+    try:
+        saved = await asking.calls.asave_served_queue(name, configuration, paused=body.paused)
+    finally:
+        # Also where the answer was lost: it may be stored.
+        asking.server.changed(asking.tenant, name)
+    return Reply(201 if saved.is_new else 200, said_with_secrets(saved))
+
+
+async def get_queue(asking: RequestContext) -> Reply:
+    """One queue."""
+    query: QueueQuery = asking.query
+    return Reply(200, said_of(await _found(asking, counts=query.counts)))
+
+
+async def list_queues(asking: RequestContext) -> Reply:
+    """A page of queues, by name."""
+    query: QueuesQuery = asking.query
+    # One more than is shown tells whether there are more.
+    found = await asking.calls.aserved_queues(
+        after=query.after, limit=query.limit + 1, counts=query.counts
+    )
+    page = found[: query.limit]
+    following = page[-1].name if len(found) > query.limit else None
+    return Reply(200, QueueList(items=[said_of(queue) for queue in page], next=following))
+
+
+async def delete_queue(asking: RequestContext) -> Reply:
+    """Remove a queue, unless there are jobs in it."""
+    name = _name(asking)
+    query: DeleteQueueQuery = asking.query
+    if not await asking.calls.adelete_served_queue(name, force=query.force):
+        raise QueueNotFound(name)
+    asking.server.changed(asking.tenant, name)
+    return Reply(204)
+
+
+async def pause_queue(asking: RequestContext) -> Reply:
+    """Give no more jobs of it to anybody."""
+    name = _name(asking)
+    return _known(asking, name, await asking.calls.apause_served_queue(name))
+
+
+async def resume_queue(asking: RequestContext) -> Reply:
+    """Let it go on."""
+    name = _name(asking)
+    return _known(asking, name, await asking.calls.aresume_served_queue(name))
+
+
+async def get_secret(asking: RequestContext) -> Reply:
+    """What signs."""
+    return Reply(200, secrets_said((await _found(asking)).configuration))
+
+
+async def rotate_secret(asking: RequestContext) -> Reply:
+    """Sign with a new secret; the old one signs along for a while."""
+    name, body = _name(asking), asking.body
+    overlap = duration(body.overlap, "overlap")
+    if body.signing_secret is not None:
+        checked_by_member(QueueConfiguration(secrets=(SigningSecret(body.signing_secret),)))
+    try:
+        queue = await asking.calls.arotate_secret(name, secret=body.signing_secret, overlap=overlap)
+    finally:
+        asking.server.changed(asking.tenant, name)
+    if queue is None:
+        raise QueueNotFound(name)
+    return Reply(200, secrets_said(queue.configuration))
+
+
+def _known(asking: RequestContext, name: str, queue: ServedQueue | None) -> Reply:
+    if queue is None:
+        raise QueueNotFound(name)
+    asking.server.changed(asking.tenant, name)
+    return Reply(200, said_of(queue))
+
+
+async def _found(asking: RequestContext, *, counts: bool = False) -> ServedQueue:
+    name = _name(asking)
+    queue = await asking.calls.aserved_queue(name, counts=counts)
+    if queue is None:
+        raise QueueNotFound(name)
+    return queue
+
+
+def _name(asking: RequestContext) -> str:
+    return checks.name(asking.path["name"], "name")
+
+
+_PATH: Final = "/v1/queues/{name}"
+
+ROUTES: Final = (
+    Route(
+        method="GET",
+        path="/v1/queues",
+        name="listQueues",
+        summary="All queues, by name",
+        description=(
+            "A page at a time. `counts=false` leaves the numbers of jobs out, which is faster."
+        ),
+        endpoint=list_queues,
+        scope="work",
+        query=QueuesQuery,
+        answers={200: QueueList},
+    ),
+    Route(
+        method="PUT",
+        path=_PATH,
+        name="putQueue",
+        summary="Make a queue, or say anew what holds for it",
+        description="The whole queue: what is left out is the default. Its secret, and whether it"
+        " is paused, stay as they are unless given. `{}` makes a queue that is pulled from.",
+        endpoint=put_queue,
+        scope="admin",
+        body=QueueBody,
+        body_optional=True,
+        answers={200: QueueWithSecrets, 201: QueueWithSecrets},
+    ),
+    Route(
+        method="GET",
+        path=_PATH,
+        name="getQueue",
+        summary="One queue, and what is in it",
+        description=(
+            "Its configuration, whether it is paused or held, and how many jobs it has in each"
+            " state."
+        ),
+        endpoint=get_queue,
+        scope="work",
+        query=QueueQuery,
+        answers={200: QueueAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="DELETE",
+        path=_PATH,
+        name="deleteQueue",
+        summary="Remove a queue",
+        description="Refused while jobs are queued or running, unless forced.",
+        endpoint=delete_queue,
+        scope="admin",
+        query=DeleteQueueQuery,
+        answers={204: None},
+        problems=(404, 409),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/pause",
+        name="pauseQueue",
+        summary="Give no more jobs of a queue to anybody; what is running goes on",
+        description="Safe to repeat. Jobs can still be published to it.",
+        endpoint=pause_queue,
+        scope="admin",
+        answers={200: QueueAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/resume",
+        name="resumeQueue",
+        summary="Let a paused queue go on",
+        description="Safe to repeat. A hold of the queue stays until it is over.",
+        endpoint=resume_queue,
+        scope="admin",
+        answers={200: QueueAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path=f"{_PATH}/secret",
+        name="getSecret",
+        summary="What signs the pushes of a queue",
+        description="Every secret that signs now, the newest first, and when each of them ends.",
+        endpoint=get_secret,
+        scope="admin",
+        answers={200: SecretsAnswer},
+        problems=(404,),
+    ),
+    Route(
+        method="POST",
+        path=f"{_PATH}/secret",
+        name="rotateSecret",
+        summary="Sign with a new secret; the old one signs along for a while",
+        description=(
+            "Until `overlap` is over, every push is signed with both secrets, and"
+            " x-simpleq-signature with the old one."
+        ),
+        endpoint=rotate_secret,
+        scope="admin",
+        body=SecretBody,
+        body_optional=True,
+        answers={200: SecretsAnswer},
+        problems=(404,),
+    ),
+)

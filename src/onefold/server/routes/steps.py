@@ -1,0 +1,311 @@
+"""Steps over HTTP: `run.step` for a handler that runs elsewhere.
+
+Begin a step; do it, if you are told to; say how it ended. A rerun of the job is told what the step
+gave, and does not do it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from onefold.effects import step_store
+from onefold.effects.step_store import RemoteStep
+from onefold.errors import ConflictingOptions, InvalidInput, JobNotFound
+from onefold.model import checks
+from onefold.model.claim import Holding
+from onefold.model.step import StepState
+from onefold.model.timestamps import Iso
+from onefold.server.problems import NOT_FOUND
+from onefold.server.request_context import Reply, Route
+from onefold.server.routes.deliveries import fence_of
+from onefold.server.routes.jobs import job_id_of
+from onefold.server.wire import Answer, Body, Fence, iso, iso_or_none
+from onefold.web.problems import Refused, make
+
+if TYPE_CHECKING:
+    from onefold.model.claim import Takeover
+    from onefold.model.step import Step
+    from onefold.server.request_context import RequestContext
+
+Outcome: TypeAlias = Literal["finished", "failed", "retrying", "unknown"]
+Occurrence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+
+
+class StepError(Body):
+    """What went wrong."""
+
+    type: str
+    message: str = ""
+
+
+class StepBody(Body):
+    """What a delivery says of one of its steps."""
+
+    action: Literal["begin", "finish", "fail"]
+    """`begin` asks whether to do it; `finish` and `fail` say how it ended."""
+    fence: Fence | None = None
+    """Of the delivery; here, or in the header Onefold-Fence."""
+    key: str | None = None
+    """Tells this step from others of its name."""
+    occurrence: Occurrence = 1
+    """Or its place among them."""
+    attempt: UUID | None = None
+    """Made by you, new for every begin: a request that is sent again finds its own."""
+    fingerprint: str | None = None
+    """Digest of the arguments: a rerun with others is refused."""
+    unsafe: bool = False
+    """With `begin`: it must not be done twice, so one that vanished or failed is not repeated."""
+    verified: bool = False
+    """With `begin`: you find out yourself what became of the last attempt, or know it."""
+    result: Any = None
+    """With `finish`: what a rerun is given."""
+    error: StepError | None = None
+    """With `fail`: what went wrong."""
+    final: bool = False
+    """With `fail`: it is not to be tried again."""
+    unknown: bool | None = None
+    """With `fail`: whether it may have happened all the same, and must not be repeated.
+
+    Left out, it is unknown for a step that was begun `unsafe`; `false` says that it was not done.
+    """
+
+
+class StepBegun(Answer):
+    """It is yours to do now."""
+
+    outcome: Literal["run"]
+    name: str
+    label: str
+    attempt: str
+    """Say it when you say how it ended."""
+    attempts: int
+    """How often it was begun, this time included."""
+    idempotency_key: str
+    """For whom the step talks to: the same over every attempt of the job."""
+
+
+class StepOver(Answer):
+    """It is over: `finished`; or what was said of its failure is stored."""
+
+    outcome: Outcome
+    name: str
+    label: str
+    result: Any
+
+
+class StepAnswer(Answer):
+    """A step as it is stored."""
+
+    name: str
+    label: str
+    key: str | None
+    occurrence: int
+    generation: int
+    """Grows with every fresh replay of the job; the steps of older ones are not used again."""
+    state: StepState
+    attempts: int
+    started_at: Iso
+    ended_at: Iso | None
+    result: Any
+    error: Any
+
+
+class StepList(Answer):
+    """The steps of a job, in the order in which they began."""
+
+    items: list[StepAnswer]
+
+
+class StepQuery(Body):
+    """Which of the steps of this name."""
+
+    key: str | None = None
+    occurrence: Occurrence = 1
+
+
+async def say(asking: RequestContext) -> Reply:
+    """Begin a step, or say how it ended."""
+    body: StepBody = asking.body
+    _refuse_misplaced(body)
+    asked = _asked(asking, body)
+    conductor = asking.server.conductor
+    if body.action == "begin":
+        takeover: Takeover = "refuse" if body.unsafe else "rerun"
+        begun = await conductor.arun(
+            step_store.begin(asked, takeover=takeover, verified=body.verified)
+        )
+        return _finished(begun) if begun.is_over else _begun(begun)
+    if body.action == "finish":
+        return _finished(await conductor.arun(step_store.finish(asked, body.result)))
+    assert body.error is not None
+    error = msgspec.structs.asdict(body.error)
+    stored = await conductor.arun(
+        step_store.fail(asked, error, final=body.final, unknown=body.unknown)
+    )
+    label = _label(body, asked.name)
+    return Reply(200, StepOver(outcome=_FAILED[stored], name=asked.name, label=label, result=None))
+
+
+def _asked(asking: RequestContext, body: StepBody) -> RemoteStep:
+    fence = fence_of(asking, body.fence)
+    if fence is None:
+        raise InvalidInput("fence", "is missing: say which delivery speaks")
+    if body.fingerprint is not None:
+        checks.key(body.fingerprint, "fingerprint")
+    return RemoteStep(
+        tenant=asking.tenant,
+        job_id=job_id_of(asking),
+        fence=fence,
+        name=asking.path["name"],
+        key=body.key,
+        occurrence=body.occurrence,
+        attempt=None if body.attempt is None else str(body.attempt),
+        fingerprint=body.fingerprint,
+    )
+
+
+_FAILED: Final[dict[Holding, Outcome]] = {
+    Holding.SETTLED: "failed",
+    Holding.HELD: "unknown",
+    Holding.FREE: "retrying",
+}
+
+_ONLY: Final = {
+    "unsafe": "begin",
+    "verified": "begin",
+    "result": "finish",
+    "error": "fail",
+    "final": "fail",
+    "unknown": "fail",
+}
+
+
+def _refuse_misplaced(body: StepBody) -> None:
+    for field, action in _ONLY.items():
+        given = getattr(body, field)
+        if body.action != action and given is not None and given is not False:
+            raise ConflictingOptions(field, f"is for {action!r} alone")
+    if body.action == "fail" and body.error is None:
+        raise InvalidInput("error", "is missing: say what went wrong")
+    if body.final and body.unknown:
+        raise ConflictingOptions("final", "and unknown exclude each other")
+    if body.key is not None and body.occurrence != 1:
+        raise ConflictingOptions("occurrence", "is for steps without a key")
+
+
+def _label(body: StepBody, name: str) -> str:
+    if body.key is not None:
+        return f"{name}[{body.key}]"
+    return name if body.occurrence == 1 else f"{name}#{body.occurrence}"
+
+
+def _begun(begun: step_store.StepStart) -> Reply:
+    told = StepBegun(
+        outcome="run",
+        name=begun.name.name,
+        label=begun.name.label,
+        attempt=begun.row.owner,
+        attempts=begun.row.notes.attempts,
+        idempotency_key=begun.third_party_key,
+    )
+    return Reply(201, told)
+
+
+def _finished(begun: step_store.StepStart) -> Reply:
+    name = begun.name
+    told = StepOver(outcome="finished", name=name.name, label=name.label, result=begun.result)
+    return Reply(200, told)
+
+
+async def list_steps(asking: RequestContext) -> Reply:
+    """All steps of a job."""
+    return Reply(200, StepList(items=[_shown(step) for step in await _steps(asking)]))
+
+
+async def get_step(asking: RequestContext) -> Reply:
+    """One step, of the newest generation."""
+    query: StepQuery = asking.query
+    place = (asking.path["name"], query.key, query.occurrence)
+    found = [
+        step for step in await _steps(asking) if (step.name, step.key, step.occurrence) == place
+    ]
+    if not found:
+        raise Refused(
+            make(NOT_FOUND, f"The job has no step {place[0]!r} that has begun, or is over.")
+        )
+    return Reply(200, _shown(max(found, key=lambda step: step.generation)))
+
+
+async def _steps(asking: RequestContext) -> list[Step]:
+    job_id = job_id_of(asking)
+    found = await asking.calls.asteps(job_id)
+    if not found and await asking.calls.aget(job_id) is None:
+        raise JobNotFound(job_id)
+    return found
+
+
+def _shown(step: Step) -> StepAnswer:
+    return StepAnswer(
+        name=step.name,
+        label=step.label,
+        key=step.key,
+        occurrence=step.occurrence,
+        generation=step.generation,
+        state=step.state,
+        attempts=step.attempts,
+        started_at=iso(step.started_at),
+        ended_at=iso_or_none(step.ended_at),
+        result=step.result,
+        error=step.error,
+    )
+
+
+ROUTES: Final = (
+    Route(
+        method="PUT",
+        path="/v1/jobs/{id}/steps/{name}",
+        name="putStep",
+        summary="Begin a step of a delivery, or say how it ended",
+        description=(
+            "`begin` is answered with 201 `run` (do it, then finish it) or 200 `finished` with the"
+            " stored result. 409 `busy`: another try of this delivery is at it. 409"
+            " `outcome_unknown`: one that must not be repeated has vanished. 409 `step_failed`: it"
+            " failed for good. 409 `lease_lost`: the job is no longer this delivery's. 422"
+            " `key_reused`: it was begun with other arguments. A `finish` without a begin stores a"
+            " value at once."
+        ),
+        scope="work",
+        endpoint=say,
+        body=StepBody,
+        answers={201: StepBegun, 200: StepOver},
+        problems=(404, 409, 422),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/steps",
+        name="listSteps",
+        summary="The steps of a job",
+        description="Every step of its deliveries, with its state and its stored result.",
+        scope="work",
+        endpoint=list_steps,
+        answers={200: StepList},
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/steps/{name}",
+        name="getStep",
+        summary="One step of a job",
+        description=(
+            "Of the newest generation. `key` and `occurrence` tell steps of one name apart."
+        ),
+        scope="work",
+        endpoint=get_step,
+        query=StepQuery,
+        answers={200: StepAnswer},
+        problems=(404,),
+    ),
+)

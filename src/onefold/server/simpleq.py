@@ -1,0 +1,250 @@
+"""What is said of a job on the wire: SimpleQ's members in SimpleQ's words, and ours beside them.
+
+SimpleQ has one word for everything that waits (`pending`), and none for what was cancelled, which
+will not run again either (`dead`). Our own word is always there as `state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.calls.callbacks import NACK
+from onefold.model.ids import milliseconds_of
+from onefold.model.job import Status
+from onefold.model.json_text import is_object
+from onefold.model.queue import shown
+from onefold.model.timestamps import Iso
+from onefold.server.wire import Answer, iso, iso_of, iso_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onefold.model.job import Attempt, Job, StateWord
+
+Word: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", "dead"]
+"""SimpleQ's words for where a job stands."""
+
+Ending: TypeAlias = Literal["success", "failed", "nacked", "deferred"]
+"""SimpleQ's words for how a delivery ended."""
+
+StoredWord: TypeAlias = Literal["queued", "running", "completed", "dead", "cancelled"]
+
+WORDS: Final[Mapping[str, Word]] = {
+    "queued": "pending",
+    "scheduled": "pending",
+    "ready": "pending",
+    "retrying": "pending",
+    "running": "processing",
+    "awaiting": "awaiting_ack",
+    "completed": "completed",
+    "dead": "dead",
+    "cancelled": "dead",
+}
+
+_PUSHED: Final = '{"pushed":'
+
+
+class HistoryEntry(Answer):
+    """One delivery that has ended."""
+
+    attempt: int
+    """From 1; a deferred delivery gives its number back."""
+    status: Ending
+    error: str | None
+    webhook_status_code: int | None
+    """What the endpoint answered; null where it did not, or the job was not pushed."""
+    timestamp: Iso
+    """When it ended."""
+    fence: int
+    outcome: str
+    """Our word: completed, retried, deferred, dead, cancelled, lease expired."""
+    reason: str | None
+    worker: str | None
+    started_at: Iso | None
+    duration: float | None
+    """Seconds: of the push, or from the take to the end."""
+    excerpt: str | None
+    """The beginning of the endpoint's answer."""
+
+
+class JobAnswer(Answer):
+    """A job as it stands."""
+
+    id: str
+    queue: str
+    status: Word
+    attempts: int
+    max_attempts: int
+    defer_count: int
+    """How often it was deferred since it was published or replayed."""
+    idempotency_key: str | None
+    payload: Any
+    scheduled_for: Iso
+    last_error: str | None
+    created_at: Iso
+    completed_at: Iso | None
+    state: Status
+    kind: str
+    priority: int
+    fence: int
+    """Of its last delivery; 0 before the first."""
+    unique_key: str | None
+    group_key: str | None
+    tags: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    result: Any
+    reason: str | None
+    """Why it ended as it did."""
+    failure: Mapping[str, Any] | None
+    """The last failure: type, message, and more where there is more."""
+    started_at: Iso | None
+    """When its last delivery began."""
+    lease_until: Iso | None
+    ended_at: Iso | None
+    expires_at: Iso | None
+
+
+class JobWithHistory(JobAnswer):
+    """A job and its deliveries."""
+
+    history: list[HistoryEntry]
+    """The last fifty that have ended, the newest last."""
+
+
+def created_at(job_id: str) -> str:
+    """When a job was published: the moment in its id, which every answer about it can tell."""
+    return iso_of(milliseconds_of(job_id))
+
+
+def word_of(state: StateWord | None) -> Word:
+    """SimpleQ's word for a stored state.
+
+    A job whose record is gone has ended, mostly well and long ago. Were it called `dead`, its
+    publisher might send it again under another key, and have it done twice.
+    """
+    return "completed" if state is None else WORDS[state]
+
+
+def said_of(job: Job) -> JobAnswer:
+    """A job without its history."""
+    return JobAnswer(**_members(job))
+
+
+def said_with_history(job: Job, attempts: Iterable[Attempt]) -> JobWithHistory:
+    """A job and the deliveries of it that have ended."""
+    pushed = _finishing_push(job) or job.pushed or {}
+    entries = [
+        _entry(attempt, ended_at=iso(attempt.ended_at), pushed=pushed)
+        for attempt in attempts
+        if attempt.ended_at is not None
+    ]
+    return JobWithHistory(**_members(job), history=entries)
+
+
+def _members(job: Job) -> dict[str, Any]:
+    state = job.status
+    return {
+        "id": job.id,
+        "queue": shown(job.tenant, job.queue),
+        "status": WORDS[state],
+        "attempts": job.attempt,
+        "max_attempts": job.max_attempts,
+        "defer_count": job.defers,
+        "idempotency_key": job.idempotency_key,
+        # As it is stored, which is JSON: nothing is read that nobody looks at.
+        "payload": msgspec.Raw(job.payload_text.encode()),
+        "scheduled_for": iso(job.run_at),
+        "last_error": _message(job.error),
+        "created_at": created_at(job.id),
+        "completed_at": iso_or_none(job.ended_at) if state == "completed" else None,
+        "state": state,
+        "kind": job.kind,
+        "priority": job.priority,
+        "fence": job.fence,
+        "unique_key": job.unique_key,
+        "group_key": job.group_key,
+        "tags": job.tags,
+        "metadata": job.metadata,
+        "result": _result(job),
+        "reason": job.reason,
+        "failure": job.error,
+        "started_at": iso_or_none(job.taken_at),
+        "lease_until": iso_or_none(job.lease_until) if job.state == "running" else None,
+        "ended_at": iso_or_none(job.ended_at),
+        "expires_at": iso_or_none(job.expires_at),
+    }
+
+
+def _result(job: Job) -> msgspec.Raw | None:
+    """As it is stored; what a push has left in its place is no result."""
+    if job.result_text is None or _finishing_push(job) is not None:
+        return None
+    return msgspec.Raw(job.result_text.encode())
+
+
+def _finishing_push(job: Job) -> Mapping[str, Any] | None:
+    """The exchange that finished the job: it is stored where a handler's result would be."""
+    if job.result_text is None or not job.result_text.startswith(_PUSHED):
+        return None
+    exchange = job.result["pushed"]
+    is_ours = len(job.result) == 1 and is_object(exchange) and exchange.get("fence") == job.fence
+    return exchange if is_ours else None
+
+
+def _entry(attempt: Attempt, *, ended_at: str, pushed: Mapping[str, Any]) -> HistoryEntry:
+    error = attempt.error or {}
+    # A push that failed is told by its error; one that did not, by the job, for its last delivery.
+    last: Mapping[str, Any] = pushed if pushed.get("fence") == attempt.fence else {}
+    exchange = error if error.keys() & {"status", "duration", "excerpt"} else last
+    return HistoryEntry(
+        attempt=attempt.number,
+        status=_ending(attempt),
+        error=_message(attempt.error) or _unsaid(attempt),
+        webhook_status_code=_typed(exchange.get("status"), int),
+        timestamp=ended_at,
+        fence=attempt.fence,
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        worker=attempt.worker,
+        started_at=iso_or_none(attempt.started_at),
+        duration=_duration(attempt, exchange),
+        excerpt=_typed(exchange.get("excerpt"), str),
+    )
+
+
+def _ending(attempt: Attempt) -> Ending:
+    match attempt.outcome:
+        case "completed":
+            return "success"
+        case "deferred":
+            return "deferred"
+        case _:
+            nacked = (attempt.error or {}).get("type") == NACK
+            return "nacked" if nacked else "failed"
+
+
+def _unsaid(attempt: Attempt) -> str | None:
+    """Why a delivery failed that left no error: a cancel, a lease that ran out, a defer's words."""
+    if attempt.outcome == "completed":
+        return None
+    return attempt.reason or (attempt.outcome if attempt.outcome != "deferred" else None)
+
+
+def _message(error: Mapping[str, Any] | None) -> str | None:
+    if error is None or (error.get("type", "") is None and error.get("message", "") is None):
+        return None  # nothing went wrong: it has only what was answered
+    return str(error.get("message") or error.get("type") or "failed")
+
+
+def _duration(attempt: Attempt, exchange: Mapping[str, Any]) -> float | None:
+    pushed = exchange.get("duration")
+    if isinstance(pushed, int | float):
+        return float(pushed)
+    return None if attempt.duration is None else attempt.duration.total_seconds()
+
+
+def _typed(value: object, kind: type) -> Any:
+    return value if isinstance(value, kind) else None

@@ -1,0 +1,126 @@
+"""Answers over HTTP/2 that their client does not read.
+
+A client of HTTP/2 asks for many answers on one connection and says how much of each it is ready to
+receive, which may be nothing for ever. granian keeps what it was given until then. So:
+
+1. A body that is not small is given to it in pieces, and the next piece when there is room.
+2. Of one connection, only a few such bodies are under way at once. The others wait for their turn.
+3. A connection that makes no room for longer than a request may take is closed.
+
+Small bodies are not watched. They are bounded by the number of streams of a connection, and of
+connections, which are granian's settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import stat
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onefold.server.asgi_io import Message, Scope, Send
+    from onefold.server.deadlines import Deadlines
+
+PIECE: Final = 4 * 1024
+"""Bytes; granian takes up to six pieces of a body before it lets us wait."""
+AT_ONCE: Final = 8
+"""Bodies of one connection."""
+_TASTE: Final = 16
+_TASTES: Final = 5
+"""Tiny pieces at the beginning: granian has room for four before the client has any."""
+
+
+class NotRead(Exception):
+    """The client has not read its answer, and its connection was closed."""
+
+
+class Unread:
+    """The bodies that are under way, in one process."""
+
+    def __init__(self, deadlines: Deadlines, limit: float) -> None:
+        """`limit` is for how many seconds a client may make no room."""
+        self._deadlines = deadlines
+        self._limit = limit
+        self._turns: WeakValueDictionary[Any, asyncio.Semaphore] = WeakValueDictionary()
+
+    def paced(self, scope: Scope, send: Send) -> Send:
+        """The `send` of a request, with a watch over large bodies. It raises `NotRead`."""
+        if scope["http_version"] != "2":
+            return send
+
+        async def paced(message: Message) -> None:
+            if len(message.get("body", b"")) <= PIECE:
+                await send(message)
+            else:
+                await self._send(scope, send, message)
+
+        return paced
+
+    async def _send(self, scope: Scope, send: Send, message: Message) -> None:
+        whole, more = message["body"], message.get("more_body", False)
+        async with self._turn(scope.get("client")):
+            deadline = self._deadlines.within(self._limit)
+            try:
+                with deadline:
+                    # One by one: all of them would be a copy of the body for each who waits.
+                    for piece, is_last in _pieces(whole):
+                        await send({**message, "body": piece, "more_body": more or not is_last})
+                        deadline.put_off(self._limit)
+            except TimeoutError:
+                await asyncio.to_thread(_close, scope.get("client"), scope.get("server"))
+                raise NotRead from None
+
+    def _turn(self, client: Any) -> asyncio.Semaphore:
+        turn = self._turns.get(client)
+        if turn is None:
+            turn = self._turns[client] = asyncio.Semaphore(AT_ONCE)
+        return turn
+
+
+def _pieces(body: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Each piece, and whether it is the last."""
+    at = 0
+    while at < len(body):
+        end = at + (PIECE if at >= _TASTE * _TASTES else _TASTE)
+        yield body[at:end], end >= len(body)
+        at = end
+
+
+def _close(client: Any, server: Any) -> None:
+    """Close the connection between two addresses: an application has no other way to end it."""
+    if client is None or server is None or server[1] is None:
+        return
+    with suppress(OSError):  # not every system has this folder
+        for name in os.listdir("/dev/fd"):  # noqa: PTH208 - names, and no paths
+            with suppress(OSError), _socket_of(int(name)) as found:
+                if _is_between(found, client, server):
+                    found.shutdown(socket.SHUT_RDWR)
+
+
+def _socket_of(descriptor: int) -> socket.socket:
+    """A copy of a socket, which may be closed.
+
+    Files must not be copied: with any descriptor of a file that a process closes, it loses all of
+    its locks on that file, and SQLite's locks are of this kind.
+    """
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        raise OSError(errno.ENOTSOCK, "not a socket")
+    return socket.socket(fileno=os.dup(descriptor))
+
+
+def _is_between(found: socket.socket, client: Any, server: Any) -> bool:
+    if found.family not in (socket.AF_INET, socket.AF_INET6):
+        return False
+    here, there = found.getsockname(), found.getpeername()
+    # granian has the ports as text.
+    if (here[1], there[1]) != (int(server[1]), int(client[1])):
+        return False
+    return ip_address(there[0].partition("%")[0]) == ip_address(client[0].partition("%")[0])

@@ -1,0 +1,25 @@
+"""The surfaces: places where attempts come in, over HTTP. Each translates a claim's answer.
+
+What routes are told with: the values of their options, for every framework.
+"""
+
+from __future__ import annotations
+
+from onefold.model.verify import Done, NotDone
+from onefold.web.http import HttpRequest, HttpResponse, Kept
+from onefold.web.idempotency.encryption import Sealing
+from onefold.web.idempotency.fingerprint import Fields
+from onefold.web.idempotency.key import KeyRules
+from onefold.web.idempotency.policy import PolicyOptions
+
+__all__ = [
+    "Done",
+    "Fields",
+    "HttpRequest",
+    "HttpResponse",
+    "Kept",
+    "KeyRules",
+    "NotDone",
+    "PolicyOptions",
+    "Sealing",
+]

@@ -1,0 +1,600 @@
+"""A conversation: one request and its answer, between an ASGI server and an application.
+
+Nobody's response object is looked into: the answer is what the application sends. It is kept back
+until it is committed, so that no client knows of an effect that is not there.
+
+Idempotency-Key for ASGI applications: the middleware, and routes for those without a framework.
+
+1. Requests that can have no effect pass untouched; so do those without a key, until a route of
+   theirs asks.
+2. A key is checked before the body is read, and claimed when the endpoint begins: after routing,
+   authentication and validation, which refuse without an outcome.
+3. A keyed request runs in a task of its own: it comes to its end though its client has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote
+
+from onefold.errors import LeaseLost, UsageError
+from onefold.web.http import HttpRequest, HttpResponse, asgi_headers
+from onefold.web.idempotency.attempt import AsyncAttempt
+from onefold.web.idempotency.body import Digesting, digested
+from onefold.web.idempotency.exchange import KeyedRequest
+from onefold.web.idempotency.key import read_key
+from onefold.web.idempotency.keyed_routes import KEYED, SAFE, RouteRegistry, Table
+from onefold.web.problems import Refused, incomplete, not_configured, too_large
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+    from typing import Unpack
+
+    from onefold.app import Onefold
+    from onefold.web.idempotency.body import Digested
+    from onefold.web.idempotency.keyed_routes import KeyedRoute, Match, Unconfigured
+    from onefold.web.idempotency.once_parameter import Once
+    from onefold.web.idempotency.policy import PolicyOptions
+    from onefold.web.stage import AsyncStage
+
+    Scope = MutableMapping[str, Any]
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+    App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+NOTHING: Final = digested(b"")
+
+WHOLE: Final = 64 * 1024 * 1024
+"""Of a body that is compared by its value, as many bytes are kept at most."""
+
+
+class Conversation:
+    """One request and its answer."""
+
+    template: str | None = None
+    """Of the route that the request matches, where it is known."""
+    keeps_back: bool = False
+    """Whether its answer is made to its end, though the client may have gone."""
+
+    # Most requests come to nothing of this: what they do not need is not made for them.
+    _attempt: AsyncAttempt | None = None
+    _digesting: Digesting | None = None
+    _is_read: bool = False
+    _is_cut: bool = False
+    _is_gone: bool = False
+    _start: Message | None = None
+    _is_started: bool = False
+    _is_replaced: bool = False
+    _request: HttpRequest | None = None
+
+    def __init__(
+        self, desk: RouteRegistry, scope: MutableMapping[str, Any], receive: Receive, send: Send
+    ) -> None:
+        """Nothing is read yet, and nothing is known of its route."""
+        self.desk: RouteRegistry = desk
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._ahead: deque[Message] = deque()
+        self._pieces: list[bytes] = []
+
+    @property
+    def request(self) -> HttpRequest:
+        """The request, as the rules see it."""
+        if self._request is None:
+            self._request = _request(self._scope, self.template)
+        return self._request
+
+    @property
+    def is_open(self) -> bool:
+        """True while an answer is expected that is to be stored."""
+        return self._attempt is not None and self._attempt.captures
+
+    @property
+    def once(self) -> Once | None:
+        """What the handler is given; None where there is no policy."""
+        return None if self._attempt is None else self._attempt.once
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def listen(self, longest: int = WHOLE) -> None:
+        """Read along from now on: the body is to be compared. A longer one is refused anyway."""
+        self._digesting = Digesting(min(longest, WHOLE), request=self.request)
+
+    async def receive(self) -> Message:
+        """What the application hears."""
+        if self._ahead:
+            return self._ahead.popleft()
+        if self._is_gone:
+            return {"type": "http.disconnect"}
+        return await self._hear()
+
+    async def _hear(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self._is_cut = not self._is_read
+            self._is_gone = self._is_read = True
+        elif self._digesting is not None and not self._is_read:
+            self._digesting.feed(message.get("body", b""))
+            self._is_read = not message.get("more_body", False)
+        return message
+
+    async def _body(self, limit: int) -> Digested:
+        """The whole body, though the application may not have read it yet."""
+        if self._digesting is None:
+            return NOTHING
+        while not self._is_read and self._digesting.length <= limit:
+            self._ahead.append(await self._hear())
+        if self._digesting.length > limit:
+            raise Refused(too_large(limit))
+        if self._is_cut:
+            raise Refused(incomplete())
+        return self._digesting.done()
+
+    async def disconnected(self) -> None:
+        """Returns when the client has gone."""
+        while not self._is_gone:
+            message = await self._hear()
+            if message["type"] != "http.disconnect":
+                self._ahead.append(message)
+
+    # --- the handler ------------------------------------------------------------------------------
+
+    async def begin(
+        self,
+        route: KeyedRoute,
+        *,
+        principal: object,
+        tenant: object,
+        stage: AsyncStage | None = None,
+    ) -> HttpResponse | None:
+        """Claim the key. None means that the handler is to run; otherwise this is the answer.
+
+        `stage` is where the framework has a transaction of its own for this request.
+        """
+        if self._attempt is not None:
+            raise UsageError("This request has a policy already: one route, one @idempotency.")
+        if route.desk is not self.desk:
+            raise UsageError(
+                "This endpoint has its policy from another Idempotency than the one that is"
+                " installed in its application, and would keep its keys in that one's database."
+            )
+        self._attempt = AsyncAttempt(self.desk, route, stage)
+        try:
+            body = await self._body(route.policy.max_request)
+        except Refused as refused:
+            return KeyedRequest(self.request, NOTHING, None).refusal(refused.problem, route.policy)
+        return await self._attempt.begin(
+            self.request,
+            body,
+            principal=principal,
+            tenant=tenant,
+            gone=None if self._digesting is None else self.disconnected,
+        )
+
+    async def undo(self, error: BaseException) -> None:
+        """The handler has raised: what it has written must not stay, whatever is answered."""
+        assert self._attempt is not None
+        await self._attempt.undo(error)
+
+    async def fail(self, error: BaseException) -> bool:
+        """The application has raised, or ended without an answer: answer where it is ours to do.
+
+        True means that this is all. Otherwise the exception goes on, to handlers and logs.
+        """
+        if self._attempt is None:
+            return False
+        told = await self._attempt.fail(error)
+        if told is None or self._is_started or not isinstance(error, Exception):
+            return False
+        with suppress(OSError):
+            await self.answer(told)
+        return self._attempt.is_lost_by(error)
+
+    # --- out --------------------------------------------------------------------------------------
+
+    async def send(self, message: Message) -> None:
+        """What the application says."""
+        if self._is_replaced:
+            return
+        if self._attempt is None or not self._attempt.captures:
+            await self._send(message)
+        elif message["type"] == "http.response.start":
+            own = [(name.lower(), value) for name, value in message.get("headers", ())]
+            added = asgi_headers(self._attempt.added)
+            self._start = {**message, "headers": [*own, *added]}
+            if self._stream == "tombstone":
+                await self._finish(b"")
+        elif message["type"] == "http.response.body":
+            await self._piece(message)
+        else:
+            await self._send(message)
+
+    async def _piece(self, message: Message) -> None:
+        self._pieces.append(bytes(message.get("body", b"")))
+        if not message.get("more_body", False):
+            await self._finish(b"".join(self._pieces))
+        elif self._stream == "forward":
+            await self._forward()
+
+    async def _forward(self) -> None:
+        """Send what came before the last piece: the end is not sent before it is stored."""
+        assert self._start is not None
+        if not self._is_started:
+            self._is_started = True
+            await self._send_on(self._start)
+        elif len(self._pieces) > 1:
+            await self._send_on(
+                {"type": "http.response.body", "body": self._pieces[-2], "more_body": True}
+            )
+
+    async def _send_on(self, message: Message) -> None:
+        """A client that has left does not end what was begun: the rest is made, and stored."""
+        with suppress(OSError):
+            await self._send(message)
+
+    async def _finish(self, body: bytes) -> None:
+        assert self._attempt is not None
+        assert self._start is not None
+        answer = HttpResponse(self._start["status"], _headers(self._start), body)
+        told = await self._attempt.finish(answer)
+        if told is answer:
+            await self._say(body)
+            return
+        if self._is_started:
+            # Half of an answer is with the client that must not be taken for a whole one.
+            raise LeaseLost("the key of this request", fence=0)
+        self._is_replaced = True
+        await self.answer(told)
+
+    async def _say(self, body: bytes) -> None:
+        assert self._start is not None
+        if self._stream == "tombstone":
+            await self._send(self._start)
+            return
+        if not self._is_started:
+            await self._send(self._start)
+        last = self._pieces[-2:] if self._is_started else [body]
+        await self._send({"type": "http.response.body", "body": b"".join(last)})
+
+    async def answer(self, answer: HttpResponse) -> None:
+        """Send an answer of ours."""
+        headers = asgi_headers(answer.headers)
+        await self._send(
+            {"type": "http.response.start", "status": answer.status, "headers": headers}
+        )
+        await self._send({"type": "http.response.body", "body": answer.body})
+
+    @property
+    def _stream(self) -> str:
+        assert self._attempt is not None
+        return self._attempt.route.policy.stream
+
+
+def _headers(start: Message) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in start.get("headers", ())
+    )
+
+
+def _request(scope: MutableMapping[str, Any], template: str | None) -> HttpRequest:
+    raw: bytes | None = scope.get("raw_path")
+    path = quote(scope["path"]) if raw is None else raw.decode("latin-1").partition("?")[0]
+    root = quote(scope.get("root_path", ""))
+    return HttpRequest(
+        method=scope["method"],
+        # Whatever a proxy has put in front: it is the same route.
+        path=path.removeprefix(root) or "/",
+        query=scope.get("query_string", b"").decode("latin-1"),
+        route=template,
+        headers=tuple(
+            (name.decode("latin-1").lower(), value.decode("latin-1"))
+            for name, value in scope["headers"]
+        ),
+    )
+
+
+CONVERSATION: Final = "onefold.conversation"
+GRACE: Final = 30.0
+"""Seconds that a shutdown waits for keyed requests in flight."""
+
+FORMS: Final = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+HIDDEN: Final = frozenset(
+    {"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"}
+)
+"""Ways past us in which an answer could be sent."""
+
+DEAF: Final = "2.4"
+"""From this version of ASGI on, an application may rely on being told by `send` that its client has
+gone, and streams on until then. Ours are not told while they are kept back: they come to an end."""
+
+log: logging.Logger = logging.getLogger("onefold.web")
+
+
+class AsgiRouteFinder(Protocol):
+    """Knows where requests go."""
+
+    def find(self, scope: Scope) -> Match | None:
+        """None where the application has nothing for it, and will say so."""
+        ...
+
+    def collect(self, scope: Scope) -> None:
+        """Name the routes, for the report."""
+        ...
+
+
+class IdempotencyMiddleware:
+    """The middleware; made by the `Idempotency` of a framework, or of this module."""
+
+    def __init__(self, app: App, desk: RouteRegistry, finder: AsgiRouteFinder) -> None:
+        """`finder` knows where requests go."""
+        self.app: App = app
+        self._desk = desk
+        self._finder = finder
+        self._is_checked = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._names: frozenset[bytes] = frozenset()
+        self._has_forms = False
+        self._longest = 0
+        """Of the bodies that any route accepts."""
+        self._captures_all = False
+        """Whether a request without a key may come to a transaction of ours."""
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """ASGI; what passes untouched costs no coroutine of its own."""
+        if scope["type"] != "http":
+            return self._other(scope, receive, send)
+        if scope["method"] in SAFE:
+            return self.app(scope, receive, send)
+        if not self._is_checked:
+            self._check(scope)
+        is_keyed, is_form = self._signs(scope)
+        if is_keyed or is_form:
+            return self._keyed(scope, receive, send, is_keyed=is_keyed)
+        if self._captures_all:
+            conversation = Conversation(self._desk, scope, receive, send)
+            guarded = _guarded(scope, conversation)
+            return self._converse(guarded, conversation, receive)
+        scope[CONVERSATION] = self._desk
+        return self.app(scope, receive, send)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _keyed(self, scope: Scope, receive: Receive, send: Send, *, is_keyed: bool) -> None:
+        conversation = Conversation(self._desk, scope, receive, send)
+        if is_keyed:
+            refusal = self._refusal(scope, conversation)
+            if refusal is not None:
+                await conversation.answer(refusal)
+                return
+        guarded = _guarded(scope, conversation)
+        if conversation.keeps_back:
+            guarded["asgi"] = {**scope.get("asgi", {}), "spec_version": DEAF}
+        conversation.listen(self._longest)
+        await self._apart(self._converse(guarded, conversation, conversation.receive))
+
+    def _signs(self, scope: Scope) -> tuple[bool, bool]:
+        is_keyed = is_form = False
+        for name, value in scope["headers"]:
+            if name in self._names:
+                is_keyed = True
+            elif name == b"content-type" and self._has_forms:
+                is_form = value.startswith(FORMS)
+        return is_keyed, is_form
+
+    def _refusal(self, scope: Scope, conversation: Conversation) -> HttpResponse | None:
+        """What can be refused before the body is read."""
+        match = self._finder.find(scope)
+        if match is None:
+            return None
+        if match.route is None:
+            if scope["method"] in KEYED and self._desk.unconfigured == "refuse":
+                return not_configured().answer(conversation.request)
+            return None
+        conversation.template = match.template
+        policy, request = match.route.policy, conversation.request
+        conversation.keeps_back = policy.stream != "tombstone"
+        try:
+            read_key(request, policy.key)
+        except Refused as refused:
+            return refused.problem.described_by(policy.link).answer(request)
+        length = request.value("content-length") or ""
+        if length.isascii() and length.isdigit() and int(length) > policy.max_request:
+            return too_large(policy.max_request).answer(request)
+        return None
+
+    async def _converse(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
+        try:
+            await self._call(scope, conversation, receive)
+        except BaseException as error:
+            if not await conversation.fail(error):
+                raise
+        if conversation.is_open:
+            missing = RuntimeError("The application has ended without an answer.")
+            log.error("%s", missing)
+            await conversation.fail(missing)
+
+    async def _call(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
+        await self.app(scope, receive, conversation.send)
+
+    async def _apart(self, work: Any) -> None:
+        """Run to the end, whatever becomes of who waits for it."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                task.add_done_callback(_tell)
+            raise
+
+    # --- the life of the application --------------------------------------------------------------
+
+    def _check(self, scope: Scope) -> None:
+        """Once; where a server tells an application nothing of its life, with a first request."""
+        if self._is_checked:
+            return
+        self._finder.collect(scope)
+        self._desk.announce()
+        policies = [route.policy for route in self._desk.routes]
+        names = {name for policy in policies for name in policy.key.headers}
+        self._names = frozenset(name.lower().encode() for name in names | {"idempotency-key"})
+        self._has_forms = any(policy.form is not None for policy in policies)
+        self._longest = max((policy.max_request for policy in policies), default=0)
+        self._captures_all = self._captures_all or any(
+            policy.joined and not policy.required for policy in policies
+        )
+        self._is_checked = True
+
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._check(scope)
+        except UsageError as error:
+            log.error("The application does not start: %s", error)  # noqa: TRY400 - said in full
+            await receive()
+            told = "\n".join([str(error), *getattr(error, "__notes__", [])])
+            await send({"type": "lifespan.startup.failed", "message": told})
+            return
+
+        async def heard() -> Message:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown" and self._tasks:
+                await asyncio.wait(self._tasks, timeout=GRACE)
+            return message
+
+        await self.app(scope, heard, send)
+
+
+def _guarded(scope: Scope, conversation: Conversation) -> Scope:
+    """What the application is told: whom it talks to, and of no way around us."""
+    guarded = {**scope, CONVERSATION: conversation}
+    if "extensions" in scope:
+        guarded["extensions"] = {
+            name: value for name, value in scope["extensions"].items() if name not in HIDDEN
+        }
+    return guarded
+
+
+def _tell(task: asyncio.Task[None]) -> None:
+    """Of a request whose client has gone: nobody else would see it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("A request failed after its client had gone.", exc_info=error)
+
+
+def conversation_of(scope: Scope) -> Conversation:
+    """The conversation that an endpoint is part of."""
+    found = scope.get(CONVERSATION)
+    if isinstance(found, RouteRegistry):
+        # There is no key, so there is nothing to listen to.
+        found = scope[CONVERSATION] = Conversation(found, scope, _silence, _silence)
+    if not isinstance(found, Conversation):
+        raise UsageError(
+            "This endpoint has a policy, but its application has no middleware to keep it. Call"
+            " idempotency.install(app)."
+        )
+    return found
+
+
+async def _silence(*_: object) -> Any:
+    raise UsageError("Nothing is heard or said here: the request has no key.")
+
+
+# --- without a framework --------------------------------------------------------------------------
+
+
+class Idempotency:
+    """Routes of a plain ASGI application.
+
+    idempotency = Idempotency(onefold)
+    idempotency.add("POST", "/orders/{id}/pay", principal=who, takeover="refuse")
+    app = idempotency.wrap(app)
+    """
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        *,
+        unconfigured: Unconfigured = "refuse",
+        **defaults: Unpack[PolicyOptions],
+    ) -> None:
+        """`defaults` hold for every route that does not say otherwise."""
+        self.desk: RouteRegistry = RouteRegistry(
+            onefold, unconfigured=unconfigured, defaults=defaults
+        )
+        self._table = Table(self.desk)
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        *,
+        principal: Callable[[Scope], Any] | None = None,
+        tenant: Callable[[Scope], Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> None:
+        """Say what holds for a route. `{name}` in a path is any text without a slash.
+
+        `principal` and `tenant` are given the ASGI scope; they may be coroutine functions.
+        """
+        self._table.add(method, path, options, principal=principal, tenant=tenant)
+
+    def wrap(self, app: App) -> IdempotencyMiddleware:
+        """The application, with its keys honoured."""
+        return _Outside(app, self.desk, self)
+
+    def find(self, scope: Scope) -> Match | None:
+        """The route of a request; the first that was added wins."""
+        root = scope.get("root_path", "")
+        return self._table.find(scope["method"], scope["path"].removeprefix(root) or "/")
+
+    def collect(self, scope: Scope) -> None:
+        """They have names already."""
+
+    def report(self) -> list[str]:
+        """What is guaranteed, route by route."""
+        return self.desk.report()
+
+
+class _Outside(IdempotencyMiddleware):
+    """Claims before it calls the application: there is no endpoint to ask."""
+
+    def __init__(self, app: App, desk: RouteRegistry, finder: AsgiRouteFinder) -> None:
+        """Every request may be one of a route that requires a key."""
+        super().__init__(app, desk, finder)
+        self._captures_all = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI; a coroutine function, for servers that look whether it is one."""
+        await super().__call__(scope, receive, send)
+
+    async def _call(self, scope: Scope, conversation: Conversation, receive: Receive) -> None:
+        match = self._finder.find(scope)
+        if match is not None and match.route is not None:
+            conversation.template = match.template
+            route = match.route
+            principal = await _asked(route.principal, scope)
+            tenant = await _asked(route.tenant, scope)
+            answer = await conversation.begin(route, principal=principal, tenant=tenant)
+            if answer is not None:
+                await conversation.answer(answer)
+                return
+            scope = {**scope, "onefold.once": conversation.once}
+        await self.app(scope, receive, conversation.send)
+
+
+async def _asked(function: Callable[[Scope], Any] | None, scope: Scope) -> Any:
+    if function is None:
+        return None
+    value = function(scope)
+    return await value if hasattr(value, "__await__") else value

@@ -1,0 +1,297 @@
+"""Idempotency-Key for FastAPI.
+
+idempotency = Idempotency(onefold)
+idempotency.install(app)
+
+@app.post("/payments", status_code=201)
+@idempotency(principal=current_user, transaction=engine)
+async def pay(payment: Payment, once: Once) -> Receipt: ...
+
+With `transaction=Depends(get_session)` the claim is joined to the session that the dependency gives
+to this request: the endpoint and its other dependencies have the same one.
+
+Webhooks and pushed jobs in FastAPI: a path operation made of a handler, dependencies and all.
+
+The transaction must be committed before the answer is sent, and what a dependency does after its
+`yield` comes too late for that. So the event is given by a decorator, as an argument.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial, wraps
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Never, TypeVar, get_type_hints
+
+from onefold.databases.handler_transaction import Given
+from onefold.errors import ConflictingOptions, InvalidInput, Needs
+from onefold.web import starlette
+from onefold.web.asgi import conversation_of
+from onefold.web.idempotency.keyed_routes import note_decorated, refuse_bare
+from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
+from onefold.web.idempotency.openapi_keys import describe
+from onefold.web.stage import AsyncStage
+from onefold.web.starlette import (
+    MARK,
+    RouteFinder,
+    attempted,
+    called,
+    name_of,
+    once_of,
+    respond,
+    response_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Unpack
+
+    from fastapi import FastAPI
+
+    from onefold.web.idempotency.keyed_routes import KeyedRoute
+    from onefold.web.idempotency.policy import PolicyOptions
+    from onefold.web.webhooks.webhook_apps import Receives
+
+
+with Needs("onefold[fastapi]"):
+    from fastapi import Depends, Request, params, routing
+    from starlette.routing import compile_path
+
+
+__all__ = ["Idempotency", "Once", "once_of"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+REQUEST: Final = "onefold_request"
+PRINCIPAL: Final = "onefold_principal"
+TENANT: Final = "onefold_tenant"
+SESSION: Final = "onefold_session"
+
+
+class Idempotency(starlette.Idempotency):
+    """The keys of a FastAPI application."""
+
+    def _find_routes(self) -> RouteFinder:
+        return _Finder()
+
+    def install(self, app: FastAPI) -> None:  # type: ignore[override] # a FastAPI is a Starlette
+        """Add the middleware, and describe keys and their answers in the OpenAPI document."""
+        super().install(app)
+        generate, finder = app.openapi, self.finder
+
+        def openapi() -> dict[str, Any]:
+            if app.openapi_schema is None:
+                document = generate()
+                for route, methods, path in finder.routes(app):
+                    # Without convertors: `/files/{name:path}` is `/files/{name}` there.
+                    described = compile_path(path)[1]
+                    describe(document, described, methods, route.policy)
+                app.openapi_schema = document
+            return app.openapi_schema
+
+        app.openapi = openapi  # type: ignore[method-assign] # as FastAPI's documentation has it
+
+    def __call__(
+        self,
+        *bare: Never,
+        principal: Callable[..., Any] | None = None,
+        tenant: Callable[..., Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> Callable[[F], F]:
+        """Honour the keys of an endpoint: under `@app.post(…)`, on the function.
+
+        `principal` and `tenant` are dependencies, with or without `Depends` around them, that give
+        the id of who asks and the owner of the keys. `transaction` may be `Depends(get_session)`:
+        the session that this dependency gives to the request. A parameter annotated `Once` is given
+        the attempt.
+        """
+        refuse_bare(bare)
+
+        def decorate(endpoint: F) -> F:
+            route = self.desk.route(
+                options, principal=principal, tenant=tenant, name=name_of(endpoint)
+            )
+            route.is_plain = not inspect.iscoroutinefunction(endpoint)
+            given: Any = route.policy.transaction
+            if isinstance(given, params.Depends):
+                _check_shared(given, endpoint)
+            elif inspect.isasyncgenfunction(given) or inspect.isgeneratorfunction(given):
+                raise InvalidInput("transaction", f"must be Depends({given.__name__}) here")
+            else:
+                check_target(self.desk.target(route.policy), blocks=route.is_plain)
+            wrapper = _wrapped(endpoint, route)
+            setattr(wrapper, MARK, route)
+            note_decorated(endpoint, route)
+            return wrapper  # type: ignore[return-value] # FastAPI calls it, with what it asks for
+
+        return decorate
+
+
+class _Finder(RouteFinder):
+    """Knows routers that were included, too."""
+
+    def flattened(self, routes: Any) -> Any:
+        """Newer versions keep an included router as it is, and say what comes of it."""
+        expand: Any = getattr(routing, "iter_route_contexts", None)
+        return routes if expand is None else list(expand(routes))
+
+
+def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
+    if not inspect.isfunction(endpoint):
+        raise InvalidInput("endpoint", f"must be a function, got {endpoint!r}")
+    takes_once = once_parameters(endpoint)
+    own_request = _own_request(endpoint)
+    is_given = isinstance(route.policy.transaction, params.Depends)
+
+    @wraps(endpoint)
+    async def wrapper(**kwargs: Any) -> Any:
+        request: Request = kwargs[own_request] if own_request else kwargs.pop(REQUEST)
+        principal, tenant = kwargs.pop(PRINCIPAL, None), kwargs.pop(TENANT, None)
+        conversation = conversation_of(request.scope)
+        stage = None
+        if is_given:
+            conductor, given = conversation.desk.conductor, Given(kwargs.pop(SESSION))
+            stage = AsyncStage(conductor, given, blocks=route.is_plain)
+        answer = await conversation.begin(route, principal=principal, tenant=tenant, stage=stage)
+        if answer is not None:
+            return response_of(answer)
+
+        async def run(once: Once) -> Any:
+            # Where it is given by a dependency, the endpoint has it from there.
+            once.was_used = is_given
+            return await called(endpoint, (), {**kwargs, **dict.fromkeys(takes_once, once)})
+
+        return await attempted(conversation, run)
+
+    wrapper.__signature__ = _signature(endpoint, route, takes_once)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _check_shared(given: params.Depends, endpoint: Callable[..., Any]) -> None:
+    """Refuse a session that the endpoint would not share, or that ends before its answer."""
+    _check_options(given, "transaction")
+    hints = get_type_hints(endpoint, include_extras=True)
+    for name, parameter in inspect.signature(endpoint).parameters.items():
+        for said in (parameter.default, *getattr(hints.get(name), "__metadata__", ())):
+            if isinstance(said, params.Depends) and said.dependency is given.dependency:
+                _check_options(said, name)
+
+
+def _check_options(dependency: params.Depends, field: str) -> None:
+    if not dependency.use_cache:
+        raise ConflictingOptions(
+            field, "must not be a Depends with use_cache=False, which gives each its own"
+        )
+    if getattr(dependency, "scope", None) == "function":
+        raise ConflictingOptions(
+            field,
+            'must not be a Depends with scope="function", which ends before the answer is there to'
+            " be committed",
+        )
+
+
+def _depends(given: Any) -> Any:
+    return given if isinstance(given, params.Depends) else Depends(given)
+
+
+def _own_request(endpoint: Callable[..., Any]) -> str | None:
+    """The parameter that is given the request; FastAPI gives it to one only."""
+    for name, hint in get_type_hints(endpoint).items():
+        if name != "return" and inspect.isclass(hint) and issubclass(hint, Request):
+            return name
+    return None
+
+
+def _signature(
+    endpoint: Callable[..., Any], route: KeyedRoute, takes_once: list[str]
+) -> inspect.Signature:
+    """The endpoint's own parameters but for `Once`, and what we need to know."""
+    signature = inspect.signature(endpoint)
+    hints = get_type_hints(endpoint, include_extras=True)
+    kept = [
+        parameter.replace(
+            annotation=hints.get(name, parameter.annotation), kind=inspect.Parameter.KEYWORD_ONLY
+        )
+        for name, parameter in signature.parameters.items()
+        if name not in takes_once
+    ]
+    asked: dict[str, Any] = {} if _own_request(endpoint) else {REQUEST: Request}
+    if route.principal is not None:
+        asked[PRINCIPAL] = Annotated[Any, _depends(route.principal)]
+    if route.tenant is not None:
+        asked[TENANT] = Annotated[Any, _depends(route.tenant)]
+    if isinstance(route.policy.transaction, params.Depends):
+        asked[SESSION] = Annotated[Any, route.policy.transaction]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
+        for name, hint in asked.items()
+    ]
+    returns = hints.get("return", signature.return_annotation)
+    # FastAPI takes None for no body, and NoneType for a body that is null.
+    returns = None if returns is NoneType else returns
+    return signature.replace(parameters=[*kept, *more], return_annotation=returns)
+
+
+with Needs("onefold[fastapi]"):
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+
+if TYPE_CHECKING:
+    Endpoint = Callable[..., Awaitable[Response]]
+
+_REQUEST: Final = "onefold_request"
+
+
+def receives(webhook: Receives) -> Callable[[Callable[..., Any]], Endpoint]:
+    """Make a path operation of a handler. The parameter annotated `Received` is the event.
+
+    Of a `Receiver`, the parameter annotated `PushedJob` is the job.
+
+    @app.post("/hooks/stripe")
+    @receives(payments)
+    async def paid(event: Received, mailer: Annotated[Mailer, Depends(mailer)]) -> None: ...
+    """
+
+    def decorate(handler: Callable[..., Any]) -> Endpoint:
+        signature = inspect.signature(handler, eval_str=True)
+        event = _event(signature, handler, webhook.event)
+
+        @wraps(handler)
+        async def endpoint(**given: Any) -> Response:
+            request: Request = given.pop(_REQUEST)
+
+            def handled(received: object) -> Any:
+                return handler(**{event: received}, **given)
+
+            async def ahandled(received: object) -> Any:
+                return await handler(**{event: received}, **given)
+
+            chosen = ahandled if inspect.iscoroutinefunction(handler) else handled
+            return await respond(webhook, request, partial(chosen), ())
+
+        endpoint.__signature__ = _without(signature, event)  # type: ignore[attr-defined]
+        return endpoint
+
+    return decorate
+
+
+def _event(signature: inspect.Signature, handler: object, kind: type[Any]) -> str:
+    """The name of the parameter that takes the event."""
+    found = [name for name, one in signature.parameters.items() if one.annotation is kind]
+    if len(found) != 1:
+        raise InvalidInput(
+            "handler", f"must have one parameter annotated {kind.__name__}, got {handler}"
+        )
+    return found[0]
+
+
+def _without(signature: inspect.Signature, event: str) -> inspect.Signature:
+    """What FastAPI is to give: everything but the event, and the request."""
+    rest = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, one in signature.parameters.items()
+        if name != event
+    ]
+    request = inspect.Parameter(_REQUEST, inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+    return inspect.Signature([*rest, request], return_annotation=Response)

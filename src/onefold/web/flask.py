@@ -1,0 +1,314 @@
+"""Idempotency-Key for Flask.
+
+idempotency = Idempotency(onefold)
+idempotency.init_app(app)
+
+@app.post("/payments")
+@idempotency(principal=lambda: g.user.id, transaction=engine)
+def pay(once: Once): ...
+
+Webhooks in Flask: a view made of a handler.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+
+from onefold.errors import InvalidInput, Needs, UsageError
+from onefold.web.http import HttpResponse
+from onefold.web.idempotency.attempt import Attempt
+from onefold.web.idempotency.keyed_routes import (
+    SAFE,
+    Match,
+    RouteRegistry,
+    note_decorated,
+    refuse_bare,
+    undecorated,
+)
+from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
+from onefold.web.webhooks.webhook_apps import wsgi_read_body, wsgi_request_of
+from onefold.web.wsgi import BODY, NOTHING, Forwarded, IdempotencyMiddleware, request_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Unpack
+    from wsgiref.types import WSGIEnvironment
+
+    from onefold.app import Onefold
+    from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured
+    from onefold.web.idempotency.policy import PolicyOptions
+    from onefold.web.webhooks.webhook import Webhook
+
+
+with Needs("onefold[flask]"):
+    import flask
+    from werkzeug.exceptions import HTTPException
+    from werkzeug.routing import RequestRedirect
+
+
+__all__ = ["Idempotency", "Once", "once_of"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+MARK: Final = "__onefold_route__"
+
+
+class Idempotency:
+    """The keys of a Flask application."""
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        *,
+        unconfigured: Unconfigured = "refuse",
+        **defaults: Unpack[PolicyOptions],
+    ) -> None:
+        """`defaults` hold for every view that does not say otherwise.
+
+        A POST or PATCH with a key to a view without a policy is told 400, unless `unconfigured` is
+        "ignore".
+        """
+        self.desk: RouteRegistry = RouteRegistry(
+            onefold, unconfigured=unconfigured, defaults=defaults
+        )
+        self._finder: _Finder | None = None
+
+    def init_app(self, app: flask.Flask) -> None:
+        """Put the middleware around the application. It reads bodies before anybody else does."""
+        self._finder = _Finder(app)
+        middleware = IdempotencyMiddleware(app.wsgi_app, self.desk, self._finder)
+        app.wsgi_app = middleware  # type: ignore[method-assign] # as Flask's documentation has it
+
+    def __call__(
+        self,
+        *bare: Never,
+        principal: Callable[[], Any] | None = None,
+        tenant: Callable[[], Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> Callable[[F], F]:
+        """Honour the keys of a view: under `@app.post(…)`, on the function.
+
+        `principal` gives the id of who asks, `tenant` the owner of the keys; both may look at
+        `flask.request` and `flask.g`. A parameter annotated `Once` is given the attempt, and None
+        where the view answers a GET.
+        """
+        refuse_bare(bare)
+
+        def decorate(view: F) -> F:
+            name = getattr(view, "__qualname__", repr(view))
+            route = self.desk.route(options, principal=principal, tenant=tenant, name=name)
+            route.check()
+            check_target(self.desk.target(route.policy))
+            wrapper = _wrapped(view, self.desk, route)
+            setattr(wrapper, MARK, route)
+            note_decorated(view, route)
+            return wrapper  # type: ignore[return-value] # the same parameters but for Once
+
+        return decorate
+
+    def report(self) -> list[str]:
+        """What is guaranteed, view by view."""
+        if self._finder is not None:
+            self._finder.collect()
+        return self.desk.report()
+
+
+def once_of() -> Once:
+    """The attempt that a view, or something it calls, is part of."""
+    once = flask.g.get("onefold_once")
+    if not isinstance(once, Once):
+        raise UsageError("This view has no policy: decorate it with @idempotency(…).")
+    return once
+
+
+def _wrapped(
+    view: Callable[..., Any], desk: RouteRegistry, route: KeyedRoute
+) -> Callable[..., Any]:
+    if inspect.isclass(view):
+        raise InvalidInput("view", f"must be a function, or a method of a view, got {view!r}")
+    takes_once = once_parameters(view)
+
+    @wraps(view)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        request = flask.request
+        if request.method in SAFE:
+            return _made(view, args, {**kwargs, **dict.fromkeys(takes_once)})
+        attempt = Attempt(desk, route)
+        rule = None if request.url_rule is None else request.url_rule.rule
+        answer = attempt.begin(
+            request_of(request.environ, rule),
+            request.environ.get(BODY, NOTHING),
+            principal=_asked(route.principal),
+            tenant=_asked(route.tenant),
+        )
+        if answer is not None:
+            return _response(answer)
+        flask.g.onefold_once = attempt.once
+        return _attempted(
+            attempt, view, args, {**kwargs, **dict.fromkeys(takes_once, attempt.once)}
+        )
+
+    return wrapper
+
+
+def _asked(function: Callable[[], Any] | None) -> Any:
+    return None if function is None else function()
+
+
+def _made(view: Callable[..., Any], args: Any, kwargs: Any) -> flask.Response:
+    """What the view gives, as a response."""
+    app: flask.Flask = flask.current_app
+    return app.make_response(app.ensure_sync(view)(*args, **kwargs))
+
+
+def _attempted(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    try:
+        response = _made(view, args, kwargs)
+    except Exception as error:  # noqa: BLE001 - the application says what becomes of it
+        attempt.undo(error)
+        response = _handled(attempt, error)
+    except BaseException as error:
+        attempt.fail(error)
+        raise
+    return _finished(attempt, response)
+
+
+def _handled(attempt: Attempt, error: Exception) -> flask.Response:
+    """What the application makes of an exception; where it makes nothing of it, it goes on."""
+    app: flask.Flask = flask.current_app
+    try:
+        return app.make_response(app.handle_user_exception(error))
+    except Exception as left:  # noqa: BLE001 - raised again where it is not answered
+        return _failed(attempt, left)
+
+
+def _failed(attempt: Attempt, error: Exception) -> flask.Response:
+    """The answer that is stored for a failure; the exception where Flask is to answer."""
+    proxy: Any = flask.current_app
+    app: flask.Flask = proxy._get_current_object()  # noqa: SLF001 - as Flask's documentation has it
+    told, is_lost = attempt.fail(error), attempt.is_lost_by(error)
+    said: bool | None = proxy.config["PROPAGATE_EXCEPTIONS"]
+    propagates = (app.testing or app.debug) if said is None else said
+    if told is None or (propagates and not is_lost):
+        raise error
+    if not is_lost:
+        # As Flask does where it answers 500 by itself.
+        flask.got_request_exception.send(app, _async_wrapper=app.ensure_sync, exception=error)
+        app.log_exception(sys.exc_info())
+    return _response(told)
+
+
+def _finished(attempt: Attempt, response: flask.Response) -> flask.Response:
+    if not attempt.captures:
+        return response
+    for name, value in attempt.added:
+        response.headers.add(name, value)
+    head = HttpResponse(response.status_code, tuple(response.headers.items()))
+    stream = attempt.route.policy.stream
+    if stream == "forward" and response.is_streamed:
+        response.response = Forwarded(attempt, head, response.iter_encoded(), _nothing)
+        return response
+    try:
+        response.direct_passthrough = False
+        body = b"" if stream == "tombstone" else response.get_data()
+    except Exception as error:  # noqa: BLE001 - raised again where it is not answered
+        return _failed(attempt, error)
+    except BaseException as error:
+        attempt.fail(error)
+        raise
+    # Measured once more: reading the body has told its length.
+    answer = HttpResponse(response.status_code, tuple(response.headers.items()), body)
+    told = attempt.finish(answer)
+    return response if told is answer else _response(told)
+
+
+def _response(answer: HttpResponse) -> flask.Response:
+    """An answer, as Flask sends it: nothing is added to it."""
+    response: flask.Response = flask.current_app.response_class(answer.body, answer.status)
+    response.headers.clear()
+    for name, value in answer.headers:
+        response.headers.add(name, value)
+    return response
+
+
+def _nothing() -> None:
+    """Flask closes its response by itself."""
+
+
+class _Finder:
+    """Reads the application's own map of URLs."""
+
+    def __init__(self, app: flask.Flask) -> None:
+        self._app = app
+
+    def find(self, environ: WSGIEnvironment) -> Match | None:
+        """The view that the application will call, and what was said of it."""
+        app = self._app
+        try:
+            adapter = app.create_url_adapter(app.request_class(environ))
+            assert adapter is not None
+            rule, _ = adapter.match(return_rule=True)
+        except (HTTPException, RequestRedirect):
+            return None
+        method: str = environ["REQUEST_METHOD"]
+        view = _of_method(app.view_functions[rule.endpoint], method)
+        return Match(getattr(view, MARK, None), rule.rule)
+
+    def collect(self) -> None:
+        """Name the routes by their methods and paths."""
+        views = self._app.view_functions
+        kept = {getattr(view, MARK, None) for view in views.values()}
+        for rule in self._app.url_map.iter_rules():
+            swapped = undecorated(views.get(rule.endpoint), MARK)
+            if swapped is not None and swapped not in kept:
+                swapped.refuse_swapped(rule.rule)
+            view = self._app.view_functions.get(rule.endpoint)
+            methods = sorted((rule.methods or set()) - SAFE)
+            for method in methods or ["GET"]:
+                route: KeyedRoute | None = getattr(_of_method(view, method), MARK, None)
+                if route is None:
+                    continue
+                if not methods:
+                    raise InvalidInput("idempotency", f"is not for GET: {rule.rule} has no effect")
+                shared = hasattr(view, MARK)
+                route.name = f"{'|'.join(methods) if shared else method} {rule.rule}"
+
+
+def _of_method(view: Any, method: str) -> Any:
+    """The function that answers a method: of a class, its own."""
+    found = getattr(view, "view_class", None)
+    if found is None or hasattr(view, MARK):
+        return view
+    return getattr(found, method.lower(), None)
+
+
+with Needs("onefold[flask]"):
+    import flask
+
+
+def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Callable[..., flask.Response]]:
+    """Make a view of a handler, which is given the event, and what the route has as variables.
+
+    @app.post("/hooks/stripe")
+    @receives(payments)
+    def paid(event: Received) -> None: ...
+
+    Nothing may read the body before: no `before_request` that looks at `request.form`, say.
+    """
+
+    def decorate(handler: Callable[..., Any]) -> Callable[..., flask.Response]:
+        @wraps(handler)
+        def view(**variables: Any) -> flask.Response:
+            environ = flask.request.environ
+            request = wsgi_request_of(environ)
+            answer = wsgi_read_body(request, environ, webhook.settings.max_body)
+            if isinstance(answer, bytes):
+                answer = webhook.receive(request, answer, partial(handler, **variables))
+            return flask.Response(answer.body, answer.status, list(answer.headers))
+
+        return view
+
+    return decorate

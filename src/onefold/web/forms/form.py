@@ -1,0 +1,239 @@
+"""What a browser has submitted: the fields of the body, and the key among them.
+
+One form of an application: where its key is, and how its visitor is told what became of it.
+
+| a claim's answer | the visitor gets |
+|---|---|
+| won | what the handler answers; a 4xx frees the key, so that a corrected form goes through |
+| replay | the same redirect, without its cookies |
+| busy | a wait, and then the wait page |
+| mismatch | the page that submits as new |
+| unknown | "we are checking" |
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import uuid4
+
+import msgspec
+
+from onefold.errors import InvalidInput, UsageError
+from onefold.model.unique import fingerprint as digest
+from onefold.web.forms.form_keys import FIELD, MAX_AGE, FormKeys, RefusedKey, checked_name
+from onefold.web.forms.pages import page
+from onefold.web.http import prefers_html
+from onefold.web.idempotency import body as form_body
+from onefold.web.idempotency.fingerprint import Fields
+from onefold.web.idempotency.key import KeyRules, check_key, read_key
+from onefold.web.problems import (
+    KEY_EXPIRED,
+    KEY_INVALID,
+    KEY_MISSING,
+    KEY_REUSED,
+    Refused,
+    key_expired,
+    key_invalid,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.web.forms.form_keys import FormKey
+    from onefold.web.http import HttpRequest, HttpResponse
+    from onefold.web.idempotency.body import Digested
+    from onefold.web.idempotency.exchange import KeyedRequest
+    from onefold.web.problems import Problem
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a form."""
+
+    name: str
+    value: str = ""
+    filename: str | None = None
+    """Of a file; empty where the visitor has chosen none."""
+
+    @property
+    def is_file(self) -> bool:
+        """A file that was chosen; no page can hold it."""
+        return bool(self.filename)
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A form, in the order of its fields."""
+
+    entries: tuple[Entry, ...] = ()
+    media_type: str = form_body.URLENCODED
+
+    @property
+    def files(self) -> tuple[Entry, ...]:
+        """The files that were chosen."""
+        return tuple(entry for entry in self.entries if entry.is_file)
+
+    def values(self, name: str) -> list[str]:
+        """Every value of a field."""
+        return [entry.value for entry in self.entries if entry.name == name]
+
+    def with_value(self, name: str, value: str) -> Submitted:
+        """The same form with one field set, in its place or at the end."""
+        field = Entry(name=name, value=value)
+        entries = tuple(field if entry.name == name else entry for entry in self.entries)
+        if field not in entries:
+            entries = (*entries, field)
+        return msgspec.structs.replace(self, entries=entries)
+
+
+def read_form(request: HttpRequest, body: Digested) -> Submitted:
+    """The form in a body; an empty one where the body is no form."""
+    content_type = request.value("content-type") or ""
+    found = None if body.body is None else form_body.parts(body.body, content_type)
+    if found is None:
+        return Submitted()
+    media_type = content_type.partition(";")[0].strip(" \t").lower()
+    return Submitted(tuple(_entry(part) for part in found), media_type)
+
+
+def key_in(form: Submitted, name: str) -> str | None:
+    """The key in the hidden field; None where there is no such field."""
+    found = form.values(name)
+    if len(found) > 1:
+        raise Refused(key_invalid("was sent more than once"))
+    return next(iter(found), None)
+
+
+def _entry(part: form_body.Part) -> Entry:
+    if part.filename is None:
+        return Entry(name=_text(part.name), value=_decoded(part.value))
+    return Entry(name=_text(part.name), filename=_text(part.filename))
+
+
+def _text(latin: str) -> str:
+    return _decoded(latin.encode("latin-1"))
+
+
+def _decoded(value: bytes) -> str:
+    # What browsers send for a page in UTF-8, and every page of today is.
+    return value.decode("utf-8", "replace")
+
+
+WAIT: Final = timedelta(seconds=5)
+CSRF_FIELDS: Final = (
+    "_csrf",
+    "_csrf_token",
+    "_token",
+    "authenticity_token",
+    "csrf",
+    "csrf_token",
+    "csrfmiddlewaretoken",
+)
+"""What frameworks call the field that differs from page to page and means nothing to the form."""
+
+_RULES: Final = KeyRules()
+_CLIENT_MADE: Final = KeyRules(format="uuid", normalize="uuid")
+
+log: logging.Logger = logging.getLogger("onefold.web")
+
+
+class Form:
+    """A form whose submissions are keyed."""
+
+    surface: str = "form"
+
+    def __init__(
+        self,
+        keys: FormKeys | Literal["client"],
+        name: str,
+        *,
+        ignore: tuple[str, ...] = CSRF_FIELDS,
+        url: str = "",
+        page: Callable[[Problem, HttpRequest, Submitted], HttpResponse | None] | None = None,
+    ) -> None:
+        """`name` is what its pages were given keys for.
+
+        With `keys="client"` the browser makes the key: a UUID, new for every page that is opened.
+        It proves nothing, so the application needs CSRF protection of its own.
+
+        Fields to `ignore` may change from one submission to the next. `url` is where the form is,
+        if it is not where it is submitted to. `page` makes pages of your own, or None for ours.
+        """
+        if page is not None and not callable(page):
+            raise InvalidInput("page", f"must be a function, got {page!r}")
+        if not isinstance(keys, FormKeys) and keys != "client":
+            raise InvalidInput("keys", f'must be FormKeys(…) or "client", got {keys!r}')
+        self._keys = keys if isinstance(keys, FormKeys) else None
+        self._field = FIELD if self._keys is None else self._keys.field
+        self.name: str = checked_name(name, "form")
+        self._ignore = ignore
+        self._url = url
+        self._own_page = page
+
+    @property
+    def keys(self) -> FormKeys:
+        """What issues its keys."""
+        if self._keys is None:
+            raise UsageError("Browsers make the keys of this form: it says keys='client'.")
+        return self._keys
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the policy of its route says, unless the route says something else."""
+        return {
+            "fingerprint": Fields(exclude=(self._field, *self._ignore)),
+            "retention": MAX_AGE if self._keys is None else self._keys.retention,
+            "on_4xx": "release",
+            "wait": WAIT,
+        }
+
+    def read(
+        self, request: HttpRequest, body: Digested, principal: object
+    ) -> tuple[str, str] | None:
+        """The scope and the key of a submission: from its field, or from the header.
+
+        `principal` is the session; without one there is none that a key could belong to.
+        """
+        text = self._text(request, body)
+        if text is None:
+            return None
+        found: FormKey | RefusedKey = RefusedKey("other session")
+        if isinstance(principal, str) and principal:
+            if self._keys is None:
+                return f"{self.name}:{digest(principal)}", check_key(text, _CLIENT_MADE)
+            found = self._keys.check(text, self.name, principal)
+        if isinstance(found, RefusedKey):
+            log.info("A key of the form %s was refused: %s", self.name, found.why)
+            raise Refused(key_expired() if found.was_good else key_invalid("is not valid here"))
+        return found.scope, found.id
+
+    def _text(self, request: HttpRequest, body: Digested) -> str | None:
+        in_field = key_in(read_form(request, body), self._field)
+        in_header = read_key(request, _RULES)
+        if None not in (in_field, in_header) and in_field != in_header:
+            raise Refused(key_invalid("differs between the form and the header"))
+        return in_header if in_field is None else in_field
+
+    def page(self, asked: KeyedRequest, problem: Problem) -> HttpResponse | None:
+        """The page that tells of a problem; None for who would rather have it as JSON."""
+        if not prefers_html(asked.request):
+            return None
+        form = self._form(asked, problem)
+        if self._own_page is not None:
+            own = self._own_page(problem, asked.request, form)
+            if own is not None:
+                return own
+        return page(problem, form, url=self._url)
+
+    def _form(self, asked: KeyedRequest, problem: Problem) -> Submitted:
+        """What a page may hold of what was submitted, with the key to submit it with."""
+        if problem.code in (KEY_INVALID.code, KEY_MISSING.code):
+            # It may be somebody else's who has submitted it, with the visitor's browser.
+            return Submitted()
+        form = read_form(asked.request, asked.body)
+        if problem.code not in (KEY_EXPIRED.code, KEY_REUSED.code):
+            return form
+        old = self._text(asked.request, asked.body)
+        assert old is not None, "such a problem is about a key that was checked"
+        new = str(uuid4()) if self._keys is None else self._keys.renew(old)
+        return form.with_value(self._field, new)

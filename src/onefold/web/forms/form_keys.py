@@ -1,0 +1,216 @@
+"""Markup that templates do not escape again.
+
+The key in a form's hidden field: signed, and bound to the session and the form.
+
+1. `1.<id>.<form>.<session>.<time>.<signature>`. Nobody can guess the id, and the session is a keyed
+   digest, so that a page which is saved or shown to others does not give it away.
+2. Nothing of a key is believed before its signature has been checked.
+3. The id is the claim's key, not the text: a signature can be spelled in more than one way.
+4. Why a key was refused is for logs. A visitor is told one thing in every case but one: a key that
+   was good, and is too old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets as randomness
+from datetime import UTC, datetime, timedelta
+from html import escape
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.errors import InvalidInput, Needs
+from onefold.web.forms.no_store import note_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Markup(str):
+    """Text that is HTML already. Jinja2 and Django ask it so by `__html__`."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        """Itself: nothing is left to escape."""
+        return str(self)
+
+
+def hidden_input(name: str, value: str) -> Markup:
+    """A hidden field."""
+    # Off, or Firefox puts an old key back into a new page when it is reloaded.
+    return Markup(
+        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}" autocomplete="off">'
+    )
+
+
+with Needs("onefold[http]"):
+    from itsdangerous import BadSignature, Signer, TimestampSigner
+
+
+FIELD: Final = "onefold_key"
+MAX_AGE: Final = timedelta(hours=24)
+SKEW: Final = timedelta(minutes=5)
+"""How far the clocks of two servers may be apart."""
+
+VERSION: Final = "1"
+ID_BYTES: Final = 16
+SECRET_BYTES: Final = 16
+
+# What can stand between the dots, and a person can read in the source of a page.
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+Why: TypeAlias = Literal["forged", "unknown version", "other form", "other session", "expired"]
+
+
+class FormKey(msgspec.Struct, frozen=True):
+    """A key that is ours, for this form and this session, and not too old."""
+
+    id: str
+    form: str
+    session: str
+    """A digest of the session, under our secret."""
+    issued_at: datetime
+
+    @property
+    def scope(self) -> str:
+        """The scope of its claim."""
+        return f"{self.form}:{self.session}"
+
+
+class RefusedKey(msgspec.Struct, frozen=True):
+    """A text that is no key for this form and this session, or no longer one."""
+
+    why: Why
+    """For logs; never for the visitor."""
+
+    @property
+    def was_good(self) -> bool:
+        """True where the visitor had it from us, for this very form, and it is only too old."""
+        return self.why == "expired"
+
+
+class FormKeys:
+    """Issues and checks the keys of forms."""
+
+    def __init__(
+        self,
+        secret: str | bytes,
+        *,
+        retired: Sequence[str | bytes] = (),
+        max_age: timedelta = MAX_AGE,
+        field: str = FIELD,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        """`secret` signs; what a `retired` one has signed is accepted as well.
+
+        A page may be open for `max_age` before it is submitted. `field` is the name of the hidden
+        field; `clock` replaces the machine's, for tests.
+        """
+        if isinstance(retired, str | bytes):
+            raise InvalidInput("retired", "must be a list of secrets, got a single one")
+        if max_age <= timedelta():
+            raise InvalidInput("max_age", f"must be longer than nothing, got {max_age!r}")
+        self.max_age: timedelta = max_age
+        self.field: str = checked_name(field, "field")
+        self._now: Callable[[], datetime] = clock or _machine_clock
+        # itsdangerous signs with the last of them.
+        secrets = [_checked_secret(one) for one in (*reversed(retired), secret)]
+        self._keys = _Signer(secrets, "onefold.forms.key", self._now)
+        self._sessions = Signer(
+            secrets,
+            "onefold.forms.session",
+            key_derivation="hmac",
+            digest_method=hashlib.sha256,
+        )
+
+    @property
+    def retention(self) -> timedelta:
+        """How long an outcome is remembered: for longer than its key is accepted."""
+        return self.max_age + 2 * SKEW
+
+    def issue(self, form: str, session: str) -> str:
+        """A new key, for a page that shows this form to this session."""
+        checked_name(form, "form")
+        binding = self._sessions.get_signature(_checked_session(session)).decode()
+        note_key()
+        return self._signed(form, binding)
+
+    def renew(self, text: str) -> str:
+        """A new key for the form and the session of one that was issued by us, at whatever time."""
+        _, _, form, binding = self._keys.unsign(text).decode().split(".")
+        return self._signed(form, binding)
+
+    def _signed(self, form: str, binding: str) -> str:
+        key_id = randomness.token_urlsafe(ID_BYTES)
+        return self._keys.sign(f"{VERSION}.{key_id}.{form}.{binding}").decode()
+
+    def hidden_field(self, form: str, session: str) -> Markup:
+        """A new key as a hidden `<input>`. Jinja2 and Django's templates do not escape it again."""
+        return hidden_input(self.field, self.issue(form, session))
+
+    def check(self, text: str, form: str, session: str) -> FormKey | RefusedKey:
+        """What a submitted text is worth for this form and this session."""
+        checked_name(form, "form")
+        _checked_session(session)
+        try:
+            value, issued_at = self._keys.unsign(text, return_timestamp=True)
+        except (BadSignature, UnicodeEncodeError):
+            return RefusedKey("forged")
+        version, _, rest = value.decode().partition(".")
+        if version != VERSION:
+            return RefusedKey("unknown version")
+        key_id, issued_for, binding = rest.split(".")
+        if issued_for != form:
+            return RefusedKey("other form")
+        if not self._sessions.verify_signature(session, binding):
+            return RefusedKey("other session")
+        # No less than -SKEW: where a clock was far ahead, its keys would outlive their outcomes.
+        if not -SKEW <= self._now() - issued_at <= self.max_age:
+            return RefusedKey("expired")
+        return FormKey(key_id, form, binding, issued_at)
+
+
+class _Signer(TimestampSigner):
+    def __init__(self, secrets: list[bytes], salt: str, now: Callable[[], datetime]) -> None:
+        super().__init__(secrets, salt, key_derivation="hmac", digest_method=hashlib.sha256)
+        self._now = now
+
+    def get_timestamp(self) -> int:
+        return int(self._now().timestamp())
+
+
+def _machine_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def checked_name(value: object, what: str) -> str:
+    """The name of a form or a field."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise InvalidInput(
+            what, f"must be 1 to 64 letters, digits, hyphens or underscores, got {value!r}"
+        )
+    return value
+
+
+def _checked_session(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(
+            "session",
+            "must be a text that stays the same from the page to its submission, such as a session"
+            f" id; got {'an empty one' if value == '' else type(value).__name__}",
+        )
+    return value
+
+
+def _checked_secret(value: object) -> bytes:
+    secret = value.encode() if isinstance(value, str) else value
+    if not isinstance(secret, bytes) or len(secret) < SECRET_BYTES:
+        raise InvalidInput(
+            "secret",
+            f"must be a text or bytes of {SECRET_BYTES} or more, such as secrets.token_urlsafe(32)"
+            " gives; keep it outside of the code",
+        )
+    return secret

@@ -1,0 +1,107 @@
+"""No page with a key is stored: a page from a cache would give one key to two submissions.
+
+1. `note_key` is called wherever a key is issued, and the page that is being made hears of it.
+2. Its answer then says `Cache-Control: no-store`, whatever has rendered it. What is streamed out of
+   a template while it is rendered comes too late for that, and has to say it by itself.
+3. The middleware goes round the whole application: `NoStore` for ASGI, `WsgiNoStore` for WSGI.
+   Where it is missing, the log says so, once.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+
+    Message: TypeAlias = MutableMapping[str, Any]
+    Receive: TypeAlias = Callable[[], Awaitable[Message]]
+    Send: TypeAlias = Callable[[Message], Awaitable[None]]
+    AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+    # The second argument is start_response, which PEP 3333 lets take two or three arguments.
+    WsgiApp: TypeAlias = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+NO_STORE: Final = "no-store"
+
+log: logging.Logger = logging.getLogger("onefold.web")
+
+
+class RenderedPage:
+    """The answer to one request, while it is being made."""
+
+    has_key: bool = False
+
+
+# Nobody resets it: the next request of the thread or task opens a page of its own, and what an
+# application renders after it has returned (a generator) still belongs to this one.
+_page: ContextVar[RenderedPage | None] = ContextVar("onefold.forms.page", default=None)
+
+
+def open_page() -> RenderedPage:
+    """Begin to listen for keys, on behalf of one request."""
+    page = RenderedPage()
+    _page.set(page)
+    return page
+
+
+def note_key() -> None:
+    """Say that the page which is being made has a key."""
+    # A page may be rendered in a thread: its context is a copy, but the page in it is the same.
+    if (page := _page.get()) is not None:
+        page.has_key = True
+    else:
+        _warn_once()
+
+
+@cache
+def _warn_once() -> None:
+    log.warning(
+        "A form's key was issued, and nothing here keeps its page out of caches: put NoStore or"
+        " WsgiNoStore round the application, or answer with Cache-Control: no-store."
+    )
+
+
+class NoStore:
+    """ASGI middleware that keeps pages with a key out of every cache."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        """`app` is the whole application."""
+        self._app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """One connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        page = open_page()
+
+        async def send_fresh(message: Message) -> None:
+            if page.has_key and message["type"] == "http.response.start":
+                kept = [one for one in message.get("headers", ()) if one[0] != b"cache-control"]
+                message = {**message, "headers": [*kept, (b"cache-control", NO_STORE.encode())]}
+            await send(message)
+
+        await self._app(scope, receive, send_fresh)
+
+
+class WsgiNoStore:
+    """WSGI middleware that keeps pages with a key out of every cache."""
+
+    def __init__(self, app: WsgiApp) -> None:
+        """`app` is the whole application."""
+        self._app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """One request."""
+        page = open_page()
+
+        def start_fresh(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+            if page.has_key:
+                kept = [one for one in headers if one[0].lower() != "cache-control"]
+                headers = [*kept, ("Cache-Control", NO_STORE)]
+            return start_response(status, headers, *error)
+
+        return self._app(environ, start_fresh)

@@ -1,0 +1,347 @@
+"""Bodies that browsers send: the fields of a form, whatever separates them on the wire.
+
+The body of a request while it comes in: its digest, and its bytes if there are few of them.
+
+A request's body, read to its end and put where the application finds it; a big one on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from io import BytesIO
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from onefold.errors import Needs
+from onefold.web.problems import Refused, incomplete, too_large
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from python_multipart.multipart import MultipartCallbacks, MultipartParser
+
+    from onefold.web.http import HttpRequest
+    from onefold.web.idempotency.policy import RoutePolicy
+
+
+URLENCODED: Final = "application/x-www-form-urlencoded"
+MULTIPART: Final = "multipart/form-data"
+MOST_FIELDS: Final = 10_000
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """One field. Of what it holds, the digest."""
+
+    name: str
+    filename: str | None = None
+    media_type: str = ""
+    sha256: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One field as it came. Its texts are latin-1, so that no byte is lost whatever they mean."""
+
+    name: str
+    filename: str | None = None
+    media_type: str = ""
+    value: bytes
+
+    @property
+    def digested(self) -> Field:
+        """The field without what it holds."""
+        return Field(
+            name=self.name,
+            filename=self.filename,
+            media_type=self.media_type,
+            sha256=hashlib.sha256(self.value).hexdigest(),
+        )
+
+
+def parts(body: bytes, content_type: str) -> list[Part] | None:
+    """The fields of a form in their order; None where the body is no form, or a broken one."""
+    if media_type_of(content_type) == URLENCODED:
+        return _urlencoded(body)
+    reading = multipart(content_type, keep=True)
+    if reading is None:
+        return None
+    reading.feed(body)
+    return reading.parts()
+
+
+def fields(body: bytes, content_type: str) -> list[Field] | None:
+    """The same with digests in place of what the fields hold."""
+    if media_type_of(content_type) == URLENCODED:
+        return [part.digested for part in _urlencoded(body)]
+    reading = multipart(content_type)
+    if reading is None:
+        return None
+    reading.feed(body)
+    return reading.fields()
+
+
+def multipart(content_type: str, *, keep: bool = False) -> Reading | None:
+    """What reads a multipart form piece by piece; None where that is none.
+
+    Unless told to `keep` the values, it has only their digests in memory.
+    """
+    with Needs("onefold[http]"):
+        from python_multipart.exceptions import FormParserError
+        from python_multipart.multipart import MultipartParser, parse_options_header
+
+    if media_type_of(content_type) != MULTIPART:
+        return None
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    if not boundary:
+        return None
+    heard = _Heard(keep=keep)
+    try:
+        return Reading(MultipartParser(boundary, heard.callbacks), heard)
+    except FormParserError:
+        return None
+
+
+def media_type_of(content_type: str) -> str:
+    """A Content-Type without its parameters."""
+    return content_type.partition(";")[0].strip(" \t").lower()
+
+
+class Reading:
+    """A multipart form on its way in."""
+
+    def __init__(self, parser: MultipartParser, heard: _Heard) -> None:
+        """`heard` is what the parser calls."""
+        self._parser: MultipartParser = parser
+        self._heard: _Heard = heard
+        self._broken: bool = False
+
+    def feed(self, piece: bytes) -> None:
+        """The next piece."""
+        from python_multipart.exceptions import FormParserError
+
+        if self._broken:
+            return
+        try:
+            self._parser.write(piece)
+        except FormParserError:
+            self._broken = True
+        self._broken = self._broken or len(self._heard.fields) > MOST_FIELDS
+
+    def fields(self) -> list[Field] | None:
+        """What was read; None where it is broken, not whole, or of more fields than any form is."""
+        return self._heard.fields if self._heard.ended and not self._broken else None
+
+    def parts(self) -> list[Part] | None:
+        """The same with the values, where they were kept."""
+        read = self.fields()
+        if read is None:
+            return None
+        return [
+            Part(name=one.name, filename=one.filename, media_type=one.media_type, value=value)
+            for one, value in zip(read, self._heard.values, strict=True)
+        ]
+
+
+def _urlencoded(body: bytes) -> list[Part]:
+    # In latin-1 every byte is a character, so that nothing is lost whatever the charset was.
+    text = body.decode("latin-1")
+    pairs = parse_qsl(text, keep_blank_values=True, encoding="latin-1")
+    return [Part(name=name, value=value.encode("latin-1")) for name, value in pairs]
+
+
+class _Heard:
+    """What the parser calls, part by part."""
+
+    def __init__(self, *, keep: bool) -> None:
+        self.fields: list[Field] = []
+        self.values: list[bytes] = []
+        self.ended: bool = False
+        self._keep = keep
+        self._headers: dict[str, bytes] = {}
+        self._name = b""
+        self._value = b""
+        self._hash = hashlib.sha256()
+        self._held = bytearray()
+
+    @property
+    def callbacks(self) -> MultipartCallbacks:
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": self._header_name,
+            "on_header_value": self._header_value,
+            "on_header_end": self._header,
+            "on_part_data": self._data,
+            "on_part_end": self._part,
+            "on_end": self._end,
+        }
+
+    def _begin(self) -> None:
+        self._headers = {}
+        self._hash = hashlib.sha256()
+        self._held = bytearray()
+
+    def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._name += data[start:end]
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _header(self) -> None:
+        self._headers[self._name.decode("latin-1").lower()] = self._value
+        self._name = self._value = b""
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        piece = data[start:end]
+        self._hash.update(piece)
+        if self._keep:
+            self._held += piece
+
+    def _part(self) -> None:
+        from python_multipart.multipart import parse_options_header
+
+        options = parse_options_header(self._headers.get("content-disposition"))[1]
+        filename = options.get(b"filename")
+        self.fields.append(
+            Field(
+                name=options.get(b"name", b"").decode("latin-1"),
+                filename=None if filename is None else filename.decode("latin-1"),
+                media_type=self._headers.get("content-type", b"").decode("latin-1").lower(),
+                sha256=self._hash.hexdigest(),
+            )
+        )
+        if self._keep:
+            self.values.append(bytes(self._held))
+
+    def _end(self) -> None:
+        self.ended = True
+
+
+MAX_IN_MEMORY: Final = 1024 * 1024
+
+
+class Digested(msgspec.Struct, frozen=True, kw_only=True):
+    """A body that was read to its end."""
+
+    sha256: str
+    length: int
+    limit: int = MAX_IN_MEMORY
+    """How many bytes would have been kept in memory."""
+    body: bytes | None
+    """None where it is longer than what is kept in memory."""
+    fields: tuple[Field, ...] | None = None
+    """Of a multipart form that was read piece by piece."""
+
+
+class Digesting:
+    """Reads a body piece by piece, in bounded memory."""
+
+    def __init__(self, limit: int = MAX_IN_MEMORY, *, request: HttpRequest | None = None) -> None:
+        """`limit` is how many bytes are kept; `request` tells whether a form comes in."""
+        self._limit: int = limit
+        self._hash = hashlib.sha256()
+        self._kept = bytearray()
+        self._form = None if request is None else _form(request)
+        self.length: int = 0
+
+    def feed(self, piece: bytes) -> None:
+        """The next piece."""
+        self.length += len(piece)
+        self._hash.update(piece)
+        if self._form is not None:
+            self._form.feed(piece)
+        if self.length > self._limit:
+            self._kept.clear()
+        else:
+            self._kept += piece
+
+    def done(self) -> Digested:
+        """What the pieces were."""
+        found = None if self._form is None else self._form.fields()
+        return Digested(
+            sha256=self._hash.hexdigest(),
+            length=self.length,
+            limit=self._limit,
+            body=bytes(self._kept) if self.length <= self._limit else None,
+            fields=None if found is None else tuple(found),
+        )
+
+
+def digested(body: bytes) -> Digested:
+    """A body that is in memory anyway."""
+    return Digested(sha256=hashlib.sha256(body).hexdigest(), length=len(body), body=body)
+
+
+def _form(request: HttpRequest) -> Reading | None:
+    """Only as it is on the wire: a form in a content coding has no parts yet."""
+    if request.value("content-encoding") is not None:
+        return None
+    return multipart(request.value("content-type") or "")
+
+
+PIECE: Final = 64 * 1024
+
+
+def spool(
+    read: Callable[[int], bytes], request: HttpRequest, policy: RoutePolicy, *, length: int | None
+) -> tuple[IO[bytes], Digested]:
+    """A body of this length (None: to its end) as a file that is yours to close, and its digest."""
+    limit = policy.max_request
+    _refuse_longer(length or 0, limit)
+    digesting = _digesting(policy, request)
+    file: IO[bytes] = BytesIO()
+    try:
+        for piece in _pieces(read, length):
+            digesting.feed(piece)
+            _refuse_longer(digesting.length, limit)
+            if digesting.length > MAX_IN_MEMORY and isinstance(file, BytesIO):
+                file = _on_disk(file)
+            file.write(piece)
+        _refuse_shorter(digesting.length, said_length(request))
+    except BaseException:
+        file.close()
+        raise
+    file.seek(0)
+    return file, digesting.done()
+
+
+def said_length(request: HttpRequest) -> int | None:
+    """What Content-Length says; None where it says nothing that can be relied on."""
+    said = request.value("content-length") or ""
+    return int(said) if said.isascii() and said.isdigit() else None
+
+
+def _refuse_longer(length: int, limit: int) -> None:
+    if length > limit:
+        raise Refused(too_large(limit))
+
+
+def _refuse_shorter(length: int, said: int | None) -> None:
+    if length < (said or 0):
+        raise Refused(incomplete())
+
+
+def _digesting(policy: RoutePolicy, request: HttpRequest) -> Digesting:
+    """Keeps as much of a body in memory as the route's fingerprint needs."""
+    # The key of a form is in its body, and its pages show what was submitted.
+    by_digest = policy.fingerprint == "raw" and not policy.decode and policy.form is None
+    limit = MAX_IN_MEMORY if by_digest else policy.max_request
+    return Digesting(limit, request=request)
+
+
+def _pieces(read: Callable[[int], bytes], length: int | None) -> Iterator[bytes]:
+    left = length
+    while left is None or left > 0:
+        piece = read(PIECE if left is None else min(left, PIECE))
+        if not piece:
+            return
+        yield piece
+        left = None if left is None else left - len(piece)
+
+
+def _on_disk(file: BytesIO) -> IO[bytes]:
+    """In a file that has no name, and is gone when it is closed."""
+    bigger: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed by whoever has asked for it
+    bigger.write(file.getvalue())
+    return bigger

@@ -1,0 +1,97 @@
+"""Stored answers, sealed: what lies in the database is of no use to who has no key."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import TYPE_CHECKING, Final
+
+from onefold.errors import InvalidInput
+from onefold.web.http import UnreadableAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_FORM: Final = "sealed1"
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+
+
+class Sealing:
+    """Seals with the current key and opens with any that it has: AES-256 in Galois/counter mode.
+
+    To rotate, add a key and make it the current one. The old one may go when no stored answer is
+    left that it sealed: after the retention.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes], *, current: str) -> None:
+        """`keys` have 32 bytes each, by the id that is stored beside what they seal."""
+        if current not in keys:
+            raise InvalidInput("current", f"must be the id of one of the keys, got {current!r}")
+        for key_id, key in keys.items():
+            if not key_id or ":" in key_id or "\0" in key_id:
+                raise InvalidInput("keys", f"must have ids without a colon, got {key_id!r}")
+            if len(key) != _KEY_BYTES:
+                raise InvalidInput(
+                    "keys", f"must have {_KEY_BYTES} bytes, and {key_id!r} has {len(key)}"
+                )
+        self._ciphers: dict[str, AESGCM] = {name: _cipher(key) for name, key in keys.items()}
+        self._current: str = current
+
+    def seal(self, text: str, *, place: str = "") -> str:
+        """The text, sealed, with the id of the key in front.
+
+        `place` is what it belongs to (a key and its scope): sealed text that was moved to another
+        place does not open there.
+        """
+        nonce = os.urandom(_NONCE_BYTES)
+        head = f"{_FORM}:{self._current}:"
+        sealed = self._ciphers[self._current].encrypt(nonce, text.encode(), _bound(head, place))
+        return head + base64.b64encode(nonce + sealed).decode()
+
+    def open(self, sealed: str, *, place: str = "") -> str:
+        """What was sealed; an `UnreadableAnswer` where no key here opens it."""
+        form, _, rest = sealed.partition(":")
+        key_id, _, encoded = rest.partition(":")
+        if form != _FORM:
+            raise UnreadableAnswer("is not sealed in a form that this code opens")
+        cipher = self._ciphers.get(key_id)
+        if cipher is None:
+            raise UnreadableAnswer("is sealed with a key that this process does not have")
+        try:
+            box = base64.b64decode(encoded, validate=True)
+        except ValueError:
+            raise UnreadableAnswer("is sealed, and damaged") from None
+        return _opened(cipher, box, _bound(f"{_FORM}:{key_id}:", place))
+
+
+def is_sealed(stored: object) -> bool:
+    """Whether a stored value is what `seal` gives. Answers from before sealing are not."""
+    return isinstance(stored, str) and stored.startswith(f"{_FORM}:")
+
+
+def _opened(cipher: AESGCM, box: bytes, bound: bytes) -> str:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return cipher.decrypt(box[:_NONCE_BYTES], box[_NONCE_BYTES:], bound).decode()
+    except (InvalidTag, ValueError):
+        raise UnreadableAnswer(
+            "is sealed, and was damaged, moved, or sealed with another key of the same id"
+        ) from None
+
+
+def _bound(head: str, place: str) -> bytes:
+    return f"{head}{place}".encode()
+
+
+def _cipher(key: bytes) -> AESGCM:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ModuleNotFoundError:
+        raise InvalidInput(
+            "keys", "need cryptography to seal with; install it: pip install 'onefold[webhooks]'"
+        ) from None
+    return AESGCM(key)

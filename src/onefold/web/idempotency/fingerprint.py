@@ -1,0 +1,392 @@
+"""JSON, spelled in one way: white space and the order of members do not count, numbers do.
+
+A number is what was written: 1 and 1.0 are two, and integers of any size are exact.
+
+Fingerprints: the digest of what must not change between a request and its retry.
+
+Always in it: method, path, query, and Content-Type. The body by one of these:
+
+- `raw`: byte by byte;
+- `json`: whatever its white space and the order of its members. What two readers may understand in
+  two ways (a member twice, NaN) counts byte by byte;
+- `form`: the fields, urlencoded or multipart, whatever the boundary;
+- `Fields`: some of the fields of either, or all but some;
+- a function of yours.
+
+A fingerprint begins with how it was made (`1.raw:…`), so that after a change of mind old ones are
+compared in the old way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qs, parse_qsl, urlencode
+
+import msgspec
+
+from onefold.errors import InvalidInput
+from onefold.model import checks
+from onefold.model.json_text import is_array, is_object
+from onefold.web.http import HttpRequest, codings, decoded
+from onefold.web.idempotency import body as form_body
+from onefold.web.idempotency.body import Digested, digested
+from onefold.web.problems import Refused, nothing_selected, too_large
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+# No array is that long.
+_DIGITS: Final = 10
+
+
+class NotCanonical(ValueError):
+    """Not JSON, or JSON that two readers may understand in two ways."""
+
+
+def read(body: bytes) -> Any:
+    """The value, with its numbers as they were written."""
+    try:
+        return json.loads(
+            body.decode(),
+            object_pairs_hook=_members,
+            parse_int=_literal,
+            parse_float=_literal,
+            parse_constant=_refuse,
+        )
+    except (ValueError, RecursionError) as error:
+        raise NotCanonical from error
+
+
+def write(value: Any) -> bytes:
+    """The one spelling of a value that `read` gave."""
+    try:
+        return _sorted.encode(value)
+    except (ValueError, RecursionError) as error:
+        # Half a surrogate pair is no text.
+        raise NotCanonical from error
+
+
+def select(value: Any, paths: Iterable[str]) -> dict[str, Any]:
+    """What is at the paths (`payment.amount`, `items.0.id`), as far as it is there."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        *way, last = path.split(".")
+        place = _walk(value, way)
+        if _has(place, last):
+            found[path] = _step(place, last)
+    return found
+
+
+def remove(value: Any, path: str) -> None:
+    """Take what is at a path out of a value, if it is there."""
+    *way, last = path.split(".")
+    place = _walk(value, way)
+    if is_object(place):
+        place.pop(last, None)
+
+
+def _walk(value: Any, way: list[str]) -> Any:
+    for name in way:
+        if not _has(value, name):
+            return None
+        value = _step(value, name)
+    return value
+
+
+def _has(value: Any, name: str) -> bool:
+    if is_array(value):
+        return (
+            name.isascii() and name.isdecimal() and len(name) < _DIGITS and int(name) < len(value)
+        )
+    return is_object(value) and name in value
+
+
+def _step(value: Any, name: str) -> Any:
+    return value[int(name)] if is_array(value) else value[name]
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise NotCanonical("a member is there twice")
+    return members
+
+
+def _literal(digits: str) -> msgspec.Raw:
+    return msgspec.Raw(digits.encode())
+
+
+def _refuse(constant: str) -> Any:
+    raise NotCanonical(f"{constant} is not JSON")
+
+
+_sorted = msgspec.json.Encoder(order="sorted")
+
+
+VERSION: Final = 1
+_LONGEST_RECIPE: Final = 400
+_MEDIA_TYPE: Final = "content-type"
+_CODING: Final = "content-encoding"
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """Some fields of a body, by name: of JSON `payment.amount` or `items.0.id`, of a form `amount`.
+
+    Without `names`, all but those excluded.
+    """
+
+    names: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    empty: Literal["refuse", "raise"] = "refuse"
+    """Where a body has none of them: tell its sender, or raise `InvalidInput`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what selects nothing, or the letters of a name."""
+        named = checks.listed(self.names, "names", "names of fields")
+        named += checks.listed(self.exclude, "exclude", "names of fields")
+        if not named:
+            raise InvalidInput("names", "or exclude must name a field")
+
+
+How: TypeAlias = (
+    Literal["raw", "json", "form"] | Fields | Callable[[HttpRequest, bytes], bytes | str]
+)
+
+
+class _Recipe(msgspec.Struct, frozen=True):
+    """How a fingerprint is made, but for a function."""
+
+    mode: str
+    names: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    canonical_query: bool = False
+    decode: bool = False
+
+    def __str__(self) -> str:
+        return _as_text(self)
+
+
+@lru_cache(maxsize=256)  # a route has one, and every request of it has it spelled
+def _as_text(recipe: _Recipe) -> str:
+    options = [("name", name) for name in recipe.names]
+    options += [("exclude", name) for name in recipe.exclude]
+    options += [("header", name) for name in recipe.headers]
+    options += [("query", "any-order")] * recipe.canonical_query
+    options += [("body", "decoded")] * recipe.decode
+    spelled = urlencode(options)
+    if len(spelled) > _LONGEST_RECIPE:
+        spelled = f"digest={_digest([spelled.encode()])}"
+    return f"{VERSION}.{recipe.mode}" + (f"?{spelled}" if spelled else "")
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What an essence is made of."""
+
+    recipe: _Recipe
+    request: HttpRequest
+    read: Digested
+    how: How
+
+
+def fingerprint(
+    request: HttpRequest,
+    body: bytes | Digested,
+    how: How = "raw",
+    *,
+    headers: tuple[str, ...] = (),
+    canonical_query: bool = False,
+    decode: bool = False,
+) -> str:
+    """The fingerprint of a request.
+
+    `headers` are more headers that must not change (a version of the API). `canonical_query` lets
+    the parameters of the query come in any order. `decode` looks at the body without its
+    Content-Encoding.
+    """
+    recipe = _recipe(how, headers, canonical_query=canonical_query, decode=decode)
+    return _make(recipe, request, body, how)
+
+
+def again(
+    stored: str,
+    request: HttpRequest,
+    body: bytes | Digested,
+    how: How = "raw",
+    *,
+    headers: tuple[str, ...] = (),
+    canonical_query: bool = False,
+    decode: bool = False,
+) -> str | None:
+    """The fingerprint of a request as a stored one was made; None where that cannot be told.
+
+    What is the same as `stored` is the same request, made before the settings were changed.
+    """
+    made, colon, _ = stored.rpartition(":")
+    if not colon:
+        return None
+    current = _recipe(how, headers, canonical_query=canonical_query, decode=decode)
+    recipe = current if str(current) == made else _parse(made)
+    if recipe is None or (recipe.mode == "custom" and not callable(how)):
+        return None
+    try:
+        return _make(recipe, request, body, how)
+    except (Refused, InvalidInput):
+        return None
+
+
+def _recipe(how: How, headers: tuple[str, ...], *, canonical_query: bool, decode: bool) -> _Recipe:
+    lower = tuple(sorted({name.lower() for name in headers}))
+    if isinstance(how, Fields):
+        names, exclude = tuple(sorted(set(how.names))), tuple(sorted(set(how.exclude)))
+        return _Recipe("fields", names, exclude, lower, canonical_query, decode)
+    mode = "custom" if callable(how) else how
+    if mode not in _MODES:
+        raise InvalidInput(
+            "fingerprint", f"must be raw, json, form, Fields or a function, got {how!r}"
+        )
+    return _Recipe(mode, (), (), lower, canonical_query, decode)
+
+
+def _parse(made: str) -> _Recipe | None:
+    head, _, spelled = made.partition("?")
+    version, _, mode = head.partition(".")
+    options = parse_qs(spelled, keep_blank_values=True)
+    if version != str(VERSION) or mode not in _MODES or "digest" in options:
+        return None
+    return _Recipe(
+        mode,
+        tuple(options.get("name", ())),
+        tuple(options.get("exclude", ())),
+        tuple(options.get("header", ())),
+        "query" in options,
+        "body" in options,
+    )
+
+
+def _make(recipe: _Recipe, request: HttpRequest, body: bytes | Digested, how: How) -> str:
+    read = digested(body) if isinstance(body, bytes) else body
+    coding = ",".join(codings(request.values(_CODING)))
+    if recipe.decode and coding and read.body is not None:
+        plain = decoded(read.body, codings(request.values(_CODING)))
+        if plain is not None:
+            read, coding = digested(plain), ""
+    media_type = request.value(_MEDIA_TYPE) or ""
+    parts = [
+        request.method,
+        request.path,
+        _query(request.query, any_order=recipe.canonical_query),
+        media_type if recipe.mode == "raw" else form_body.media_type_of(media_type),
+        coding,
+        *(_value(request, name) for name in recipe.headers),
+    ]
+    essence = _MODES[recipe.mode](_Asked(recipe, request, read, how))
+    head = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return f"{recipe}:{_digest([*head, *essence])}"
+
+
+def _value(request: HttpRequest, name: str) -> str:
+    # A header that is missing is not one that is empty.
+    return msgspec.json.encode(request.values(name)).decode()
+
+
+def _query(query: str, *, any_order: bool) -> str:
+    if not any_order:
+        return query
+    return urlencode(sorted(parse_qsl(query, keep_blank_values=True, encoding="latin-1")))
+
+
+def _raw(asked: _Asked) -> list[bytes]:
+    return [b"bytes", asked.read.sha256.encode()]
+
+
+def _json(asked: _Asked) -> list[bytes]:
+    if asked.read.body is None:
+        return _raw(asked)
+    try:
+        return [b"json", write(read(asked.read.body))]
+    except NotCanonical:
+        return _raw(asked)
+
+
+def _form(asked: _Asked) -> list[bytes]:
+    found = _form_fields(asked.request, asked.read)
+    return _raw(asked) if found is None else [b"form", *_spelled(found)]
+
+
+def _fields(asked: _Asked) -> list[bytes]:
+    found = _form_fields(asked.request, asked.read)
+    if found is not None:
+        chosen = [field for field in found if _is_chosen(field.name, asked.recipe)]
+        # A form of nothing but its key and a button has nothing left: that is what it says.
+        if chosen or not asked.recipe.names:
+            return [b"form", *_spelled(chosen)]
+    else:
+        selected = _select_json(_in_memory(asked.read), asked.recipe)
+        if selected is not None:
+            return [b"json", selected]
+    if isinstance(asked.how, Fields) and asked.how.empty == "raise":
+        raise InvalidInput("fingerprint", f"selects nothing of this body by {asked.recipe.names!r}")
+    raise Refused(nothing_selected())
+
+
+def _custom(asked: _Asked) -> list[bytes]:
+    assert callable(asked.how)
+    essence = asked.how(asked.request, _in_memory(asked.read))
+    if not essence:
+        raise Refused(nothing_selected())
+    return [b"custom", essence.encode() if isinstance(essence, str) else essence]
+
+
+_MODES: Final[dict[str, Callable[[_Asked], list[bytes]]]] = {
+    "raw": _raw,
+    "json": _json,
+    "form": _form,
+    "fields": _fields,
+    "custom": _custom,
+}
+
+
+def _in_memory(read: Digested) -> bytes:
+    if read.body is None:
+        raise Refused(too_large(read.limit))
+    return read.body
+
+
+def _form_fields(request: HttpRequest, read: Digested) -> Sequence[form_body.Field] | None:
+    if read.fields is not None or read.body is None:
+        return read.fields
+    return form_body.fields(read.body, request.value(_MEDIA_TYPE) or "")
+
+
+def _spelled(found: Iterable[form_body.Field]) -> list[bytes]:
+    return [msgspec.json.encode(field) for field in found]
+
+
+def _is_chosen(name: str, recipe: _Recipe) -> bool:
+    return name not in recipe.exclude and (not recipe.names or name in recipe.names)
+
+
+def _select_json(body: bytes, recipe: _Recipe) -> bytes | None:
+    """The chosen fields of a JSON body in one spelling; None where it has none of them."""
+    try:
+        value = read(body)
+        for path in recipe.exclude:
+            remove(value, path)
+        if recipe.names:
+            value = select(value, recipe.names)
+            if not value:
+                return None
+        return write(value)
+    except NotCanonical:
+        return None
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    """Of parts, each with its length in front, so that no two lists are one text."""
+    return hashlib.sha256(b"".join([b"%d:%b" % (len(part), part) for part in parts])).hexdigest()

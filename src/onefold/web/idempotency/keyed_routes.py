@@ -1,0 +1,343 @@
+"""The desk: what the routes of one application share, whatever framework it is written in.
+
+A table of routes, for applications without a framework that would know where requests go.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from onefold.calls.keys import scope_of
+from onefold.effects.lease_keeper import LeaseKeeper
+from onefold.errors import ConflictingOptions, InvalidInput, UsageError
+from onefold.model import checks
+from onefold.model.claim import ClaimKey
+from onefold.model.event import KeyAnswered
+from onefold.model.unique import fingerprint as digest
+from onefold.web import problems
+from onefold.web.idempotency.exchange import Exchange, KeyedRequest, Waiters
+from onefold.web.idempotency.key import read_key
+from onefold.web.idempotency.policy import PASSING, PolicyOptions, RoutePolicy, policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onefold.app import Onefold
+    from onefold.calls.procedure import Conductor
+    from onefold.web.http import HttpRequest
+    from onefold.web.idempotency.body import Digested
+    from onefold.web.idempotency.once_parameter import Once
+
+
+Unconfigured: TypeAlias = Literal["refuse", "ignore"]
+"""What happens to a POST or PATCH with a key on a route that has no policy."""
+
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that have no effect to be repeated."""
+
+KEYED: Final = frozenset({"POST", "PATCH"})
+"""Methods whose clients may expect a key to be honoured. Others are, where a route says so."""
+
+KEPT_AWAY: Final = frozenset({"busy", "mismatch", "replayed", "unknown"})
+"""What became of requests that did not run because of their key."""
+
+_MILLISECOND: Final = 1000
+_DATED: Final = 7
+_AHEAD: Final = 3_600_000_000
+"""Microseconds that a client's clock may be ahead of ours."""
+
+log: logging.Logger = logging.getLogger("onefold.web")
+
+
+def report(routes: Sequence[KeyedRoute]) -> None:
+    """Log what is guaranteed, route by route.
+
+    Where the application has set up no logging, to the log of uvicorn: what it does at the start is
+    shown there, and a logger of ours would be silent.
+    """
+    server = logging.getLogger("uvicorn.error")
+    chosen = server if server.hasHandlers() and not log.hasHandlers() else log
+    for route in routes:
+        chosen.info("%s", route.told())
+
+
+def refuse_bare(given: tuple[object, ...]) -> None:
+    """Refuse `@idempotency` without parentheses: it would be given the function."""
+    if given:
+        raise UsageError(
+            "Write @idempotency(principal=…, transaction=…) or @idempotency(principal=…,"
+            ' takeover="refuse"): a route says who asks and where its effects are, by name.'
+            f" Without parentheses, idempotency was given {given[0]!r}."
+        )
+
+
+class KeyedRoute:
+    """One route with its policy, and who its callers are."""
+
+    def __init__(
+        self,
+        policy: RoutePolicy,
+        *,
+        principal: Callable[..., Any] | None,
+        tenant: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """`principal` and `tenant` are called as the framework calls such things."""
+        self.policy: RoutePolicy = policy
+        self.principal: Callable[..., Any] | None = principal
+        self.tenant: Callable[..., Any] | None = tenant
+        self.name: str | None = name
+        """What it is called in the report: the method and the path."""
+        self.desk: RouteRegistry | None = None
+        """Whose it is."""
+        self.is_plain: bool = False
+        """Whether its handler is a plain function in an application that awaits."""
+        self.waiters: Waiters = Waiters(policy.waiters)
+        self.was_warned: bool = False
+
+    def refuse_swapped(self, where: str) -> None:
+        """Refuse a route that has the function without its policy: the decorators are swapped."""
+        raise UsageError(
+            f"{where} has the function {self.name} without its policy, because @idempotency(…)"
+            " stands above the decorator of the route. Write the route on top and @idempotency(…)"
+            " below it, directly above the function."
+        )
+
+    def check(self) -> None:
+        """Refuse a route whose callers cannot be told apart."""
+        if self.principal is None:
+            raise InvalidInput(
+                "principal",
+                f"must be said of {self.name or 'a route'}: a function that gives the id of who"
+                " asks. Keys are one caller's own; without it, callers who choose the same key"
+                " would be given each other's answers. For callers that nobody knows, give"
+                " what tells them apart (a session, a cart), never a constant.",
+            )
+
+    def told(self) -> str:
+        """What is guaranteed, in a line."""
+        made = self.policy
+        mode = "joined" if made.joined else f"leased, takeover {made.takeover}"
+        needed = "required" if made.required else "optional"
+        kept = f"{made.retention.total_seconds() / 3600:.3g} h"
+        return f"{self.name or '?'}: {made.promises} ({mode}; key {needed}, kept {kept})"
+
+
+DECORATED: Final = "__onefold_decorated__"
+
+
+def note_decorated(function: Any, route: KeyedRoute) -> None:
+    """Remember that a function has a policy: a route of the bare function is then a mistake."""
+    with suppress(AttributeError, TypeError):
+        setattr(function, DECORATED, route)
+
+
+def undecorated(function: Any, mark: str) -> KeyedRoute | None:
+    """The policy of a function that a route has without it; None for any other function."""
+    return None if hasattr(function, mark) else getattr(function, DECORATED, None)
+
+
+class RouteRegistry:
+    """The Onefold object, what holds for all routes, and what is in flight."""
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        *,
+        unconfigured: Unconfigured = "refuse",
+        defaults: PolicyOptions | None = None,
+    ) -> None:
+        """`defaults` hold for every route that does not say otherwise."""
+        if unconfigured not in ("refuse", "ignore"):
+            raise InvalidInput("unconfigured", f"must be refuse or ignore, got {unconfigured!r}")
+        self.onefold: Onefold = onefold
+        self.unconfigured: Unconfigured = unconfigured
+        self.defaults: PolicyOptions = {} if defaults is None else defaults
+        self.conductor: Conductor = onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        self.heart: LeaseKeeper = LeaseKeeper(self.conductor)
+        self.routes: list[KeyedRoute] = []
+
+    def route(
+        self,
+        options: PolicyOptions,
+        *,
+        principal: Callable[..., Any] | None,
+        tenant: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> KeyedRoute:
+        """Make a route of what was said of it; what cannot be is refused here."""
+        try:
+            made = KeyedRoute(policy(options, self.defaults), principal=principal, tenant=tenant)
+        except (ConflictingOptions, InvalidInput) as error:
+            if name is not None:
+                error.add_note(f"This is said of {name}.")
+            raise
+        made.name, made.desk = name, self
+        self.routes.append(made)
+        return made
+
+    def target(self, made: RoutePolicy) -> object:
+        """What a transaction is begun on; None is our own database."""
+        return None if made.transaction is self.onefold else made.transaction
+
+    def exchange(
+        self,
+        route: KeyedRoute,
+        request: HttpRequest,
+        body: Digested,
+        *,
+        principal: object,
+        tenant: object,
+    ) -> Exchange:
+        """Begin to treat a request; `Refused` where it cannot be."""
+        made = route.policy
+        found = self._found(made, request, body, principal)
+        if found is None and made.required:
+            raise problems.Refused(
+                problems.key_missing(made.key.headers[0]).described_by(made.link)
+            )
+        owner = checks.text("" if tenant is None else _named(tenant), "tenant")
+        key = None if found is None else ClaimKey(owner, made.surface, *found)
+        return Exchange(made, KeyedRequest(request, body, key), route.waiters)
+
+    def _found(
+        self, made: RoutePolicy, request: HttpRequest, body: Digested, principal: object
+    ) -> tuple[str, str] | None:
+        """The scope and the key: whose it is and for what, and what the client calls it."""
+        if made.form is not None:
+            found: tuple[str, str] | None = made.form.read(request, body, _named(principal))
+            return found
+        key = read_key(request, made.key)
+        if key is None:
+            return None
+        if made.expired == "refuse":
+            self._refuse_old(key, made)
+        return _scope(made, request, principal), key
+
+    def _refuse_old(self, key: str, made: RoutePolicy) -> None:
+        found = UUID(key)
+        if found.version != _DATED:
+            raise problems.Refused(
+                problems.key_invalid("must be a UUID of version 7, which says when it was made")
+            )
+        issued, now = (found.int >> 80) * _MILLISECOND, self.conductor.now()
+        if issued <= now - made.retention.total_seconds() * 1_000_000:
+            raise problems.Refused(problems.key_expired())
+        if issued > now + _AHEAD:
+            # It would outlive what is remembered of it.
+            raise problems.Refused(problems.key_invalid("must not be dated in the future"))
+
+    def ended(self, route: KeyedRoute, exchange: Exchange) -> None:
+        """Tell who listens what became of a request, and note it where its key kept it away."""
+        key, request = exchange.asked.key, exchange.asked.request
+        if key is None:
+            return
+        if exchange.outcome in KEPT_AWAY:
+            self.conductor.suppressing.note(key, request.id)
+        hooks = self.conductor.hooks
+        if hooks.wanted:
+            # An endpoint may have several routes; the request had one.
+            name = route.name if request.route is None else request.operation
+            hooks.tell(KeyAnswered(key.surface, name or "", exchange.outcome, key.tenant))
+
+    def warn_of_unused(self, route: KeyedRoute, once: Once) -> None:
+        """Once: rows that are written elsewhere are not part of what is committed here."""
+        is_apart = route.policy.joined and once.has_succeeded and not once.was_used
+        if is_apart and not route.was_warned:
+            route.was_warned = True
+            log.warning(
+                "%s is joined, and its handler has not used once.connection: what it writes"
+                " on a connection of its own is committed apart from its key.",
+                route.name,
+            )
+
+    def check(self) -> None:
+        """Refuse to start where a route could not keep its word."""
+        for route in self.routes:
+            route.check()
+
+    def report(self) -> list[str]:
+        """What is guaranteed, route by route."""
+        return [route.told() for route in self.routes]
+
+    def announce(self) -> None:
+        """Check, and log the report."""
+        self.check()
+        report(self.routes)
+        if self.unconfigured == "ignore":
+            log.warning(
+                "Keys of requests to routes without a policy are ignored: a client that retries"
+                " such a request is not told that it runs again."
+            )
+
+
+def _named(whose: object) -> object:
+    """Ids are often numbers, and spelled in one way only."""
+    return str(whose) if type(whose) in (int, UUID) else whose
+
+
+def _scope(made: RoutePolicy, request: HttpRequest, principal: object) -> str:
+    named = _named(principal)
+    if not isinstance(named, str) or not named:
+        raise problems.Refused(problems.not_identified())
+    whose = scope_of(named)
+    if made.scope == "principal":
+        return whose
+    text = f"{whose}\n{request.operation}"
+    return (
+        text if len(text.encode()) <= checks.KEY_BYTES else f"{whose}\n{digest(request.operation)}"
+    )
+
+
+UNFOUND: Final = frozenset({307, 308, 401, 403, 404, 405})
+"""What an application answers before its endpoint has begun; from outside, nobody can tell."""
+
+
+class Match(msgspec.Struct, frozen=True):
+    """Where a request goes."""
+
+    route: KeyedRoute | None = None
+    """None where nothing is said of it."""
+    template: str | None = None
+
+
+class Table:
+    """Routes by their methods and paths."""
+
+    def __init__(self, desk: RouteRegistry) -> None:
+        """It is empty."""
+        self._desk = desk
+        self._rows: list[tuple[str, re.Pattern[str], str, KeyedRoute]] = []
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        options: PolicyOptions,
+        *,
+        principal: Callable[..., Any] | None,
+        tenant: Callable[..., Any] | None,
+    ) -> None:
+        """Say what holds for a route. `{name}` in a path is any text without a slash."""
+        name = f"{method.upper()} {path}"
+        route = self._desk.route(options, principal=principal, tenant=tenant, name=name)
+        route.policy = msgspec.structs.replace(route.policy, passing=PASSING | UNFOUND)
+        route.check()
+        pattern = "".join(
+            "[^/]+" if part.startswith("{") else re.escape(part)
+            for part in re.split(r"(\{[^{}]*\})", path)
+        )
+        self._rows.append((method.upper(), re.compile(pattern), path, route))
+
+    def find(self, method: str, path: str) -> Match:
+        """The route of a request; the first that was added wins."""
+        for wanted, pattern, template, route in self._rows:
+            if wanted == method and pattern.fullmatch(path):
+                return Match(route, template)
+        return Match()

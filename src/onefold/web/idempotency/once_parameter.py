@@ -1,0 +1,270 @@
+"""`Once`: one attempt at a request, as its handler sees it.
+
+@idempotency(principal=user_id, transaction=engine)
+async def pay(payment: Payment, once: Once) -> Receipt:
+    await once.connection.execute(…)          # committed with the answer, or not at all
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import asynccontextmanager, contextmanager
+from functools import cached_property
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Never, Union, get_args, get_origin
+
+from onefold.databases.handler_transaction import abegin, begin, begun_here, is_blocking, is_target
+from onefold.effects.step_log import StepLog
+from onefold.effects.step_store import Book
+from onefold.effects.steps import Stepping
+from onefold.errors import ConflictingOptions, LeaseLost, UsageError
+from onefold.model.claim import Holding
+from onefold.model.ids import new_id
+from onefold.model.step import StepRow
+from onefold.operations import claims
+from onefold.web.idempotency.request_steps import RequestSteps
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+
+    from onefold.app import Tenant
+    from onefold.calls.within import Within
+    from onefold.effects.lease_keeper import KeptLease
+    from onefold.model.claim import Claim, Guarantee
+    from onefold.model.step import StepName
+    from onefold.operations.statement import Operation, Sql
+    from onefold.operations.steps import StepWrite
+    from onefold.web.idempotency.exchange import Exchange
+    from onefold.web.stage import AsyncStage, Stage
+
+
+class Once(Stepping):
+    """One attempt at a request: what its handler needs to have its effects once."""
+
+    def __init__(self, exchange: Exchange, stage: Stage | AsyncStage, onefold: Tenant) -> None:
+        """Made for each request, when its handler is to run."""
+        self._exchange = exchange
+        self._stage = stage
+        self._onefold = onefold
+        self._conductor = onefold._conductor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        self._options = {}
+        self._lost = False
+        self.was_used: bool = False
+        """Whether the handler has asked for the connection."""
+        self.beat: KeptLease | None = None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> Never:
+        """FastAPI asks for this where it takes a parameter for a part of the request."""
+        raise UsageError(
+            "A parameter annotated Once is given by @idempotency(…), not read from the request."
+            " Write the route on top and @idempotency(…) below it, directly above the function."
+            " A dependency cannot have it: the attempt begins after the dependencies."
+        )
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim on the key; None where the request has none, or nothing protects it."""
+        return self._exchange.claim
+
+    @property
+    def request_key(self) -> str | None:
+        """The key that the client sent."""
+        key = self._exchange.asked.key
+        return None if key is None else key.key
+
+    @property
+    def has_succeeded(self) -> bool:
+        """True where the handler has answered, and not with an error."""
+        return self._exchange.has_succeeded
+
+    @property
+    def fence(self) -> int | None:
+        """The number of this attempt, strictly growing per key."""
+        return None if self.claim is None else self.claim.fence
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What may be said of the effect; None without a key."""
+        return None if self.claim is None else self._exchange.policy.promises
+
+    @property
+    def resumed(self) -> bool:
+        """True where an earlier attempt vanished, and its finished steps still count."""
+        return self.claim is not None and self.claim.resumed
+
+    @property
+    def connection(self) -> Any:
+        """The connection or session of the transaction that is committed with the answer."""
+        self.was_used = True
+        connection = self._stage.connection
+        if connection is not None:
+            return connection
+        if self._exchange.policy.joined:
+            raise UsageError("The transaction of this request is over: its answer is committed.")
+        raise UsageError(
+            "This route has a lease and no transaction of its own. Say transaction= to have one"
+            " that is committed with the answer; or use `with once.transaction():` for rows that"
+            " must not be written by an attempt that has lost its lease."
+        )
+
+    def within(self) -> Within:
+        """Onefold inside the transaction that is open here: `once.within().enqueue(…)`.
+
+        What is enqueued so is committed with the answer, or with the block of `transaction()`, or
+        not at all.
+        """
+        here = begun_here(self._conductor.database)
+        if self._stage.connection is None and here is not None:
+            return self._onefold.within(here.connection)
+        return self._onefold.within(self.connection)
+
+    @contextmanager
+    def transaction(self, on: object = None) -> Generator[Any]:
+        """A transaction that is committed only while the key is still ours.
+
+        For a leased route: its rows are not those of the answer, so say in a step what must not be
+        repeated. `on` is an engine, a pool, a maker of sessions; None is our own database.
+        """
+        self.check()
+        conductor = self._conductor
+        with begin(on, conductor.database) as begun:
+            yield begun.connection
+            if self.claim is not None:
+                claim = self.claim
+                with self._telling():
+                    begun.execute(lambda sql: claims.guard(sql, claim))
+
+    @asynccontextmanager
+    async def atransaction(self, on: object = None) -> AsyncGenerator[Any]:
+        """`transaction`, awaited."""
+        self.check()
+        conductor = self._conductor
+        async with await abegin(on, conductor.database) as begun:
+            yield begun.connection
+            if self.claim is not None:
+                claim = self.claim
+                with self._telling():
+                    await begun.aexecute(lambda sql: claims.guard(sql, claim))
+
+    @property
+    def lost(self) -> bool:
+        """True where the key may be somebody else's by now: stop, and have no more effects."""
+        return self._lost or (self.beat is not None and self.beat.lost)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` before an effect that must not be repeated."""
+        if self.lost and self.claim is not None:
+            key = self.claim.key
+            raise LeaseLost(f"{key.surface} {key.key!r}", fence=self.claim.fence)
+
+    def is_lost_by(self, error: BaseException | None) -> bool:
+        """True where the handler has stopped because the key may be somebody else's."""
+        return isinstance(error, LeaseLost) and self.lost
+
+    @contextmanager
+    def _telling(self) -> Generator[None]:
+        try:
+            yield
+        except LeaseLost:
+            self._lose()
+            raise
+
+    def key(self, name: str, key: str | None = None) -> str:
+        """A key for a third party: the same over every attempt at this request.
+
+        `once.key("charge")` is that of the first step of this name, `once.key("charge", order)` of
+        the one with that key. Of a request without a key it is this attempt's alone.
+        """
+        if self.claim is not None and self._exchange.policy.joined:
+            return self.claim.key.derived(name if key is None else f"{name}:{key}")
+        if self.claim is not None:
+            return self._steps.key(name, key)
+        return f"{self._unkeyed}:{name}" if key is None else f"{self._unkeyed}:{name}:{key}"
+
+    @cached_property
+    def _steps(self) -> RequestSteps:
+        assert self.claim is not None
+        return RequestSteps(self._conductor, self.claim, check=self.check, lose=self._lose)
+
+    @cached_property
+    def _loose(self) -> StepLog:
+        return StepLog(self._conductor, _NoBook(self._unkeyed), self._lose)
+
+    @cached_property
+    def _unkeyed(self) -> str:
+        return new_id()
+
+    @property
+    def _ledger(self) -> StepLog:
+        if self.claim is None:
+            return self._loose
+        self._exchange.has_steps = self._exchange.policy.takeover == "resume"
+        return self._steps.ledger
+
+    def _lose(self) -> None:
+        self._lost = True
+
+
+class _NoBook(Book):
+    """Of a request without a key: nobody will ask again, so nothing is written down."""
+
+    def __init__(self, name: str) -> None:
+        self.fence = 0
+        self.generation = 0
+        self.is_new = True
+        self._name = name
+
+    def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
+        """Nothing is written."""
+        del sql
+        yield from ()
+        return StepRow(
+            key=wanted.key,
+            owner=wanted.owner,
+            state=int(wanted.state),
+            fence=self.fence,
+            fingerprint=wanted.fingerprint,
+            takeover=0,
+            created_at=0,
+            settled_at=0 if wanted.state is Holding.SETTLED else None,
+            result=wanted.notes.text,
+        )
+
+    def find(self, sql: Sql, *, key: str | None = None) -> Operation[list[StepRow]]:
+        """There are none."""
+        del sql, key
+        yield from ()
+        return []
+
+    def third_party_key(self, name: StepName) -> str:
+        """This attempt's alone."""
+        return f"{self._name}:{name.label}"
+
+
+def check_target(target: object, *, blocks: bool = False) -> None:
+    """Refuse, at the start, what no transaction can be begun on, or nothing awaited of."""
+    if target is None or (callable(target) and not is_target(target)):
+        return
+    if not is_blocking(target) and blocks:
+        raise ConflictingOptions(
+            "transaction",
+            "is async, and the handler is a plain function, which can await nothing. Make it"
+            " `async def`, or give what blocks",
+        )
+
+
+def once_parameters(endpoint: Callable[..., Any]) -> list[str]:
+    """The names of the parameters that are annotated `Once`."""
+    try:
+        hints = inspect.get_annotations(endpoint, eval_str=True)
+    except NameError:
+        hints = inspect.get_annotations(endpoint)
+    return [name for name, hint in hints.items() if _is_once(hint)]
+
+
+def _is_once(hint: Any) -> bool:
+    """Also where it may be None, as in a view that answers a GET."""
+    return hint in (Once, "Once", "Once | None") or (
+        get_origin(hint) in (Union, UnionType) and Once in get_args(hint)
+    )

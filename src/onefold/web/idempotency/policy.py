@@ -1,0 +1,303 @@
+"""The policy of one route: what its keys mean, what is stored, and what may be said of its effect.
+
+| the answer | joined | leased |
+|---|---|---|
+| 408, 425, 429, 503 | undone, the key is free | the key is free |
+| other 5xx | undone, the key is free | stored (`on_5xx`) |
+| 4xx | stored (`on_4xx`) | stored (`on_4xx`) |
+| anything else | stored | stored |
+| an exception that becomes no answer | undone, the key is free | stored as failed (`on_error`) |
+| an exception of `retryable` | undone, the key is free | the key is free |
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model import checks
+from onefold.model.claim import TAKEOVERS, Guarantee, Takeover
+from onefold.model.timestamps import span
+from onefold.web.http import HttpResponse, Kept
+from onefold.web.idempotency.encryption import Sealing
+from onefold.web.idempotency.fingerprint import Fields, How
+from onefold.web.idempotency.key import KeyRules, KeySource
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from onefold.model.verify import Verify
+    from onefold.web.http import HttpRequest
+
+Fate: TypeAlias = Literal["store", "release", "unknown"]
+"""Remember the answer; free the key; or have nobody run it again before somebody has looked."""
+
+PASSING: Final = frozenset({408, 425, 429, 503})
+"""Statuses that say of themselves: not now. They are no outcome."""
+
+SERVER_ERRORS: Final = 500
+CLIENT_ERRORS: Final = 400
+
+_MOMENT: Final = timedelta(microseconds=1)
+
+
+class PolicyOptions(TypedDict, total=False):
+    """How the keyed requests of a route are treated."""
+
+    transaction: object
+    """Joined: what the handler's transaction is begun on (an engine, a pool, a maker of sessions,
+    a function that gives one), or the Onefold object itself for its own database. Claim, rows and
+    answer are committed together: exactly once."""
+    takeover: Takeover | None
+    """Leased: what happens when the process of the first attempt vanishes."""
+    verify: Verify | None
+    """Finds out what became of a vanished attempt: `Done(Answer(…))`, `NotDone()` or None."""
+    guarantee: Guarantee | None
+    """What you rely on; a route that does not give it is refused at the start."""
+    required: bool
+    """Whether a request without a key is refused."""
+    key: KeyRules
+    """Which keys are accepted, in which headers."""
+    scope: Literal["principal", "route"]
+    """`principal`: a key means one thing of one caller, and on another route it is a mistake.
+    `route`: each route has keys of its own."""
+    fingerprint: How
+    """What must be the same in a retry: the `raw` body, its `json` or `form` value, `Fields`, or
+    what a function gives."""
+    fingerprint_headers: tuple[str, ...]
+    """Headers that must be the same, besides Content-Type."""
+    canonical_query: bool
+    """Whether the order of the query's parameters does not matter."""
+    decode: bool
+    """Whether a body counts as what it is once its Content-Encoding is undone."""
+    retention: timedelta
+    """How long an answer is remembered."""
+    expired: Literal["new", "refuse"]
+    """`refuse` keys that carry their time (UUIDv7) once it is longer ago than `retention`."""
+    lease: timedelta
+    """How long a vanished attempt is taken for one at work; renewed while it is."""
+    on_4xx: Literal["store", "release"]
+    on_5xx: Fate | None
+    on_error: Fate
+    retryable: tuple[type[Exception], ...]
+    """What a handler raises before it has had any effect."""
+    wait: timedelta | None
+    """How long a duplicate waits for the first one's answer, instead of being told 409 at once."""
+    waiters: int
+    """How many may wait at a time, in one process."""
+    max_request: int
+    """Bytes of a body; more is 413."""
+    kept: Kept
+    """What of an answer is stored."""
+    tombstone: Literal["problem", "location"]
+    """How a retry is answered where the first answer was too large to keep."""
+    stream: Literal["buffer", "forward", "tombstone"]
+    """An answer that comes in parts: kept back until it is stored; or sent as it comes, all but its
+    end, and stored then; or never stored, a tombstone in its place."""
+    marker: str
+    """The header that says so on a replay."""
+    mark_first: bool
+    """Whether a first answer has that header, too, as `false`."""
+    fail_open: bool
+    """Run unprotected where the database is away; such an answer says so in a header."""
+    redact: Callable[[HttpResponse], HttpResponse] | None
+    """What of an answer may be stored."""
+    sealing: Sealing | None
+    """Encrypts what is stored."""
+    refresh: Callable[[HttpRequest, HttpResponse], HttpResponse | Awaitable[HttpResponse]] | None
+    """Gives a newer answer instead of the stored one."""
+    link: str | None
+    """Where the route's keys are documented; told with every refusal."""
+    form: KeySource | None
+    """`Form(…)`: the key is in a hidden field, and visitors are answered with pages."""
+
+
+class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one route, checked. `PolicyOptions` says what they mean."""
+
+    transaction: Any = None
+    takeover: Takeover | None = None
+    verify: Any = None
+    guarantee: Guarantee | None = None
+    required: bool = True
+    key: KeyRules = KeyRules()
+    scope: Literal["principal", "route"] = "principal"
+    fingerprint: Any = "raw"
+    fingerprint_headers: tuple[str, ...] = ()
+    canonical_query: bool = False
+    decode: bool = False
+    retention: timedelta = timedelta(hours=24)
+    expired: Literal["new", "refuse"] = "new"
+    lease: timedelta = timedelta(seconds=60)
+    on_4xx: Literal["store", "release"] = "store"
+    on_5xx: Fate | None = None
+    on_error: Fate = "store"
+    retryable: tuple[type[Exception], ...] = ()
+    wait: timedelta | None = None
+    waiters: int = 16
+    max_request: int = 4 * 1024 * 1024
+    kept: Kept = Kept()
+    tombstone: Literal["problem", "location"] = "problem"
+    stream: Literal["buffer", "forward", "tombstone"] = "buffer"
+    marker: str = "Idempotent-Replayed"
+    mark_first: bool = False
+    fail_open: bool = False
+    redact: Any = None
+    sealing: Sealing | None = None
+    refresh: Any = None
+    link: str | None = None
+    form: Any = None
+    passing: frozenset[int] = PASSING
+
+    @property
+    def surface(self) -> str:
+        """Where attempts come in."""
+        surface: str = "http" if self.form is None else self.form.surface
+        return surface
+
+    @property
+    def joined(self) -> bool:
+        """Claim, work and answer are one commit."""
+        return self.transaction is not None
+
+    @property
+    def promises(self) -> Guarantee:
+        """What may be said of the effect of a keyed request."""
+        if self.fail_open:
+            return "at least once"
+        if self.joined:
+            return "exactly once"
+        reruns = "release" in (self.on_4xx, self.on_5xx, self.on_error)
+        return "at most once" if self.takeover == "refuse" and not reruns else "at least once"
+
+    def fate(self, status: int) -> Fate:
+        """What becomes of the key of a request that was answered so."""
+        if status in self.passing:
+            return "release"
+        if status >= SERVER_ERRORS:
+            return "release" if self.joined else self.on_5xx or "store"
+        return self.on_4xx if status >= CLIENT_ERRORS else "store"
+
+    def fate_of(self, error: BaseException) -> Fate:
+        """What becomes of the key of a request whose handler raised, and nothing answered."""
+        if self.joined or isinstance(error, self.retryable):
+            return "release"
+        return self.on_error
+
+
+def policy(options: PolicyOptions, defaults: PolicyOptions | None = None) -> RoutePolicy:
+    """Check the settings of a route; what it does not say itself, the defaults say."""
+    checks.options(options, PolicyOptions.__optional_keys__)
+    said: dict[str, Any] = {**(defaults or {}), **options}
+    form: object = said.get("form")
+    if isinstance(form, KeySource):
+        said = {**(defaults or {}), **form.options, **options}
+    if "takeover" in options and "transaction" not in options:
+        said.pop("transaction", None)
+    if "transaction" in options and "takeover" not in options:
+        said.pop("takeover", None)
+    made = RoutePolicy(**said)
+    _check_mode(made)
+    _check_values(made)
+    _check_form(made)
+    return made
+
+
+def _check_mode(made: RoutePolicy) -> None:
+    if made.joined and made.takeover is not None:
+        raise ConflictingOptions(
+            "takeover", "is for routes without a transaction: one that commits cannot vanish midway"
+        )
+    if not made.joined and made.takeover is None:
+        raise InvalidInput(
+            "takeover",
+            "must be said of a route without transaction=: when the first attempt vanishes, shall"
+            " the next one rerun it, resume it after its finished steps, or refuse?",
+        )
+    if made.takeover is not None and made.takeover not in TAKEOVERS:
+        raise InvalidInput("takeover", f"must be rerun, resume or refuse, got {made.takeover!r}")
+    if made.verify is not None and made.takeover != "refuse":
+        raise ConflictingOptions("verify", 'is for takeover="refuse": other routes run again')
+    _check_joined(made)
+    if made.guarantee is not None and made.guarantee != made.promises:
+        raise ConflictingOptions(
+            "guarantee", f"says {made.guarantee!r}, but these settings give {made.promises!r}"
+        )
+
+
+def _check_joined(made: RoutePolicy) -> None:
+    """What makes no sense where everything is undone together."""
+    if made.joined and "unknown" in (made.on_5xx, made.on_error):
+        raise ConflictingOptions("on_5xx", "unknown is for leased routes: a joined one is undone")
+    if made.joined and made.stream == "forward":
+        raise ConflictingOptions(
+            "stream", "forward is for leased routes: what is not committed must not be sent"
+        )
+    if made.joined and made.fail_open:
+        raise ConflictingOptions(
+            "fail_open", "is for leased routes: without its transaction this handler cannot run"
+        )
+
+
+def _check_values(made: RoutePolicy) -> None:
+    span(made.retention, "retention", least=_MOMENT)
+    span(made.lease, "lease", least=_MOMENT)
+    if made.wait is not None:
+        span(made.wait, "wait")
+    for name in ("required", "canonical_query", "decode", "mark_first", "fail_open"):
+        checks.flag(getattr(made, name), name)
+    for name in ("waiters", "max_request"):
+        value: object = getattr(made, name)
+        if type(value) is not int or value < 0:
+            raise InvalidInput(name, f"must be a whole number from 0 on, got {value!r}")
+    for name, known in _CHOICES.items():
+        value = getattr(made, name)
+        if value not in known:
+            choices = ", ".join(str(one) for one in known if one is not None)
+            raise InvalidInput(name, f"must be one of {choices}, got {value!r}")
+    _check_kinds(made)
+
+
+def _check_kinds(made: RoutePolicy) -> None:
+    for name in ("verify", "redact", "refresh"):
+        value: object = getattr(made, name)
+        if value is not None and not callable(value):
+            raise InvalidInput(name, f"must be a function, got {value!r}")
+    how: object = made.fingerprint
+    if how not in ("raw", "json", "form") and not isinstance(how, Fields) and not callable(how):
+        raise InvalidInput(
+            "fingerprint", f"must be raw, json, form, Fields or a function, got {how!r}"
+        )
+    if made.expired == "refuse" and made.key.format != "uuid":
+        raise ConflictingOptions(
+            "expired", 'refuse needs key=KeyRules(format="uuid"): only dated keys (UUIDv7) tell'
+        )
+    if type(made.retryable) is not tuple:
+        raise InvalidInput("retryable", f"must be a tuple of exceptions, got {made.retryable!r}")
+
+
+def _check_form(made: RoutePolicy) -> None:
+    form: object = made.form
+    if form is None:
+        return
+    if not isinstance(form, KeySource):
+        raise InvalidInput("form", f"must be a Form(keys, name), got {form!r}")
+    if made.retention < form.options["retention"]:
+        raise ConflictingOptions(
+            "retention",
+            f"must not be shorter than the keys of the form are accepted, got {made.retention}",
+        )
+
+
+_CHOICES: Final[dict[str, tuple[object, ...]]] = {
+    "scope": ("principal", "route"),
+    "expired": ("new", "refuse"),
+    "on_4xx": ("store", "release"),
+    "on_5xx": ("store", "release", "unknown", None),
+    "on_error": ("store", "release", "unknown"),
+    "tombstone": ("problem", "location"),
+    "stream": ("buffer", "forward", "tombstone"),
+}

@@ -1,0 +1,161 @@
+"""`once.step` and `once.transact`: what a request has done before it vanished is not done again.
+
+As the steps of a job, but for one thing: a request whose step fails has failed, and says so. Hence
+a safe step is written once, when it is over, and not before. Only an `unsafe` one is written first:
+that it may have happened is known by that alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from onefold.effects.step_log import StepLog, StepRequest
+from onefold.effects.step_store import Book
+from onefold.effects.steps import Stepping, step_inside
+from onefold.errors import LeaseLost, UsageError
+from onefold.model.claim import TAKEOVERS, Holding
+from onefold.model.step import StepRow, step_name
+from onefold.operations import steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onefold.calls.procedure import Conductor, Procedure
+    from onefold.model.claim import Claim
+    from onefold.model.step import Notes, StepName
+    from onefold.operations.statement import Operation, Sql
+    from onefold.operations.steps import StepWrite
+
+
+class ClaimBook(Book):
+    """The steps of a claim, for the attempt that holds it."""
+
+    def __init__(self, claim: Claim) -> None:
+        """Nothing is read yet."""
+        self.fence: int = claim.fence
+        # The id is kept by a resume, and new with a rerun: no other steps count.
+        self.generation: int = UUID(claim.id).int
+        self.is_new: bool = not claim.resumed
+        self._claim = claim
+
+    def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
+        """Write a step; `LeaseLost` where the claim is no longer held by this attempt."""
+        return (yield from steps.write_claim_step(sql, self._claim, wanted))
+
+    def find(self, sql: Sql, *, key: str | None = None) -> Operation[list[StepRow]]:
+        """All steps with the claim's key, or the one with this key of its own."""
+        return (yield from steps.find_claim_steps(sql, self._claim.key, key=key))
+
+    def third_party_key(self, name: StepName) -> str:
+        """The same over every attempt with the key, a rerun included."""
+        return self._claim.key.derived(name.label)
+
+
+class RequestLedger(StepLog):
+    """A ledger in which a safe step is in memory alone until it is over."""
+
+    def __init__(self, conductor: Conductor, claim: Claim, lose: Callable[[], object]) -> None:
+        """`lose` is called where the claim turns out to be somebody else's."""
+        super().__init__(conductor, ClaimBook(claim), lose)
+        self._written: dict[str, StepRow] = {}
+        """What the database has of them."""
+
+    def adopt(self, row: StepRow) -> None:
+        """What is known of a step from now on, and is stored so."""
+        super().adopt(row)
+        self._written[row.key] = row
+
+    def write(
+        self, asked: StepRequest, owner: str, state: Holding, notes: Notes, *, seen: StepRow | None
+    ) -> Procedure[StepRow]:
+        """Write a step that is over or unsafe; of any other, keep it in mind."""
+        if asked.takeover == "refuse" or state is Holding.SETTLED:
+            return (yield from super().write(asked, owner, state, notes, seen=seen))
+        row = StepRow(
+            key=asked.name.text,
+            owner=owner,
+            state=state,
+            fence=self.book.fence,
+            fingerprint=asked.fingerprint,
+            takeover=TAKEOVERS.index(asked.takeover),
+            created_at=self.conductor.now(),
+            settled_at=None,
+            result=notes.text,
+        )
+        super().adopt(row)
+        return row
+
+    def _wanted(
+        self, asked: StepRequest, owner: str, state: Holding, notes: Notes, seen: StepRow | None
+    ) -> StepWrite:
+        del seen  # it may be in memory alone
+        stored = self._written.get(asked.name.text)
+        return super()._wanted(asked, owner, state, notes, stored)
+
+
+class RequestSteps(Stepping):
+    """The steps of one attempt at a request, under the lease of its key."""
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        claim: Claim,
+        *,
+        check: Callable[[], None] | None = None,
+        lose: Callable[[], object] | None = None,
+    ) -> None:
+        """`check` raises where the attempt must not go on; `lose` is told that the key is gone."""
+        if claim.guarantee == "exactly once":
+            raise UsageError(
+                "Steps are for requests with a lease. Here the key is claimed in the handler's own"
+                " transaction: what happens outside of it is undone by nobody, and a step that is"
+                " stored inside of it is gone with it. Leave `transaction` out, and say `takeover`."
+            )
+        self._claim = claim
+        self._check = check
+        self._tell = lose
+        self._lost = False
+        self._options = {}
+        self._steps = RequestLedger(conductor.own(), claim, self._lose)
+
+    @property
+    def ledger(self) -> StepLog:
+        """Where they are written down."""
+        return self._steps
+
+    @property
+    def _ledger(self) -> StepLog:
+        return self._steps
+
+    @property
+    def lost(self) -> bool:
+        """True where a step was refused: somebody else has the key."""
+        return self._lost
+
+    def check(self) -> None:
+        """Raise `LeaseLost` where the key is no longer ours."""
+        if self._check is not None:
+            self._check()
+        if self._lost:
+            claim = self._claim
+            raise LeaseLost(f"{claim.key.surface} {claim.key.key!r}", fence=claim.fence)
+
+    def _lose(self) -> None:
+        self._lost = True
+        if self._tell is not None:
+            self._tell()
+
+    def key(self, name: str | None = None, key: str | None = None) -> str:
+        """A key for a third party: the same over every attempt at this request.
+
+        `once.key("charge")` is the key of the first step of this name, `once.key("charge", order)`
+        of the one with that key. Without a name, inside of a step's function, it is that step's.
+        """
+        book = self._ledger.book
+        if name is None:
+            if (inside := step_inside(self._ledger)) is None:
+                raise UsageError("once.key() without a name is for the function of a step.")
+            return book.third_party_key(inside)
+        asked = step_name(name, key=key, occurrence=1, generation=book.generation)
+        return book.third_party_key(asked)

@@ -1,0 +1,334 @@
+"""What a client is told when its request is not carried out: RFC 9457, with stable names.
+
+The registry below is the list; docs/reference/problems.md explains each. A problem never holds
+a body, a stored answer or the key itself.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from onefold.errors import OnefoldError
+from onefold.model.retry import whole_seconds
+from onefold.web.http import HttpResponse, prefers_html
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from onefold.web.http import Header, HttpRequest
+
+_TYPES: Final = "urn:onefold:problem:"
+
+
+class ProblemKind(msgspec.Struct, frozen=True):
+    """One kind of problem: what never changes about it."""
+
+    code: str
+    status: int
+    title: str
+
+    @property
+    def type(self) -> str:
+        """The URI that tells it from every other problem, the application's own included."""
+        return f"{_TYPES}{self.code}"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One occurrence of a problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    instance: str | None = None
+    """None is the path of the request that is answered."""
+    retry_after: int | None = None
+    """Whole seconds."""
+    link: str | None = None
+    """Where the documentation is; sent as Link with rel="describedby"."""
+    extra: dict[str, Any] = {}
+    """More members, in plain JSON."""
+
+    def described_by(self, link: str | None) -> Problem:
+        """The same with a link to the documentation; unchanged for None."""
+        return self if link is None else msgspec.structs.replace(self, link=link)
+
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """The problem as a response: JSON, or a small page for who would rather read HTML."""
+        if prefers_html(request):
+            return self._answer("text/html; charset=utf-8", self._page())
+        return self._answer("application/problem+json", self._json(request))
+
+    def _answer(self, media_type: str, body: bytes) -> HttpResponse:
+        headers: list[Header] = [
+            ("Content-Type", media_type),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("Vary", "Accept"),
+        ]
+        if self.retry_after is not None:
+            headers.append(("Retry-After", str(self.retry_after)))
+        if self.link is not None:
+            headers.append(("Link", f'<{_uri(self.link)}>; rel="describedby"'))
+        return HttpResponse(self.status, tuple(headers), body)
+
+    def _json(self, request: HttpRequest) -> bytes:
+        members: dict[str, Any] = {
+            **self.extra,
+            "type": self.type,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": _path(request.path) if self.instance is None else self.instance,
+            "code": self.code,
+        }
+        return msgspec.json.encode(members)
+
+    def _page(self) -> bytes:
+        title, detail = html.escape(self.title), html.escape(self.detail)
+        more = ""
+        if self.link is not None:
+            more = f'<p><a href="{html.escape(_uri(self.link))}">Read more</a></p>\n'
+        return (
+            '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width">\n'
+            f"<title>{self.status} {title}</title>\n"
+            f"<h1>{title}</h1>\n<p>{detail}</p>\n{more}</html>\n"
+        ).encode()
+
+
+class Refused(OnefoldError):
+    """A request is not carried out; `problem` is what its sender is told."""
+
+    problem: Problem
+
+    def __init__(self, problem: Problem) -> None:
+        """The sentence is the problem's detail."""
+        super().__init__(problem.detail, problem=problem, status=problem.status)
+
+
+KEY_MISSING: Final = ProblemKind("key_missing", 400, "Idempotency key missing")
+KEY_INVALID: Final = ProblemKind("key_invalid", 400, "Idempotency key invalid")
+KEY_EXPIRED: Final = ProblemKind("key_expired", 400, "Idempotency key expired")
+NOT_CONFIGURED: Final = ProblemKind("not_configured", 400, "Idempotency keys not supported here")
+NOTHING_SELECTED: Final = ProblemKind("nothing_selected", 400, "Request not identifiable")
+INCOMPLETE: Final = ProblemKind("incomplete", 400, "Request incomplete")
+NOT_IDENTIFIED: Final = ProblemKind("not_identified", 401, "Caller not identified")
+IN_PROGRESS: Final = ProblemKind("in_progress", 409, "Request in progress")
+OUTCOME_UNKNOWN: Final = ProblemKind("outcome_unknown", 409, "Outcome unknown")
+RESPONSE_NOT_KEPT: Final = ProblemKind("response_not_kept", 409, "Already completed")
+LEASE_LOST: Final = ProblemKind("lease_lost", 409, "Superseded by another attempt")
+TOO_LARGE: Final = ProblemKind("too_large", 413, "Request too large")
+KEY_REUSED: Final = ProblemKind("key_reused", 422, "Idempotency key reused")
+ATTEMPT_FAILED: Final = ProblemKind("attempt_failed", 500, "Attempt failed")
+UNAVAILABLE: Final = ProblemKind("unavailable", 503, "Temporarily unavailable")
+NOT_RECORDED: Final = ProblemKind("not_recorded", 503, "Outcome not recorded")
+CONFLICT_RETRY: Final = ProblemKind("conflict_retry", 503, "Conflict with another request")
+
+KINDS: Final[tuple[ProblemKind, ...]] = (
+    KEY_MISSING,
+    KEY_INVALID,
+    KEY_EXPIRED,
+    NOT_CONFIGURED,
+    NOTHING_SELECTED,
+    INCOMPLETE,
+    NOT_IDENTIFIED,
+    IN_PROGRESS,
+    OUTCOME_UNKNOWN,
+    RESPONSE_NOT_KEPT,
+    LEASE_LOST,
+    TOO_LARGE,
+    KEY_REUSED,
+    ATTEMPT_FAILED,
+    UNAVAILABLE,
+    NOT_RECORDED,
+    CONFLICT_RETRY,
+)
+"""The registry. A code is never renamed and never reused for something else."""
+
+
+def make(
+    kind: ProblemKind,
+    detail: str,
+    *,
+    retry_after: timedelta | float | None = None,
+    extra: dict[str, Any] | None = None,
+) -> Problem:
+    """A problem of a kind; `retry_after` is rounded up to whole seconds, at least one."""
+    return Problem(
+        type=kind.type,
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        code=kind.code,
+        retry_after=None if retry_after is None else whole_seconds(retry_after),
+        extra={} if extra is None else extra,
+    )
+
+
+def key_missing(header: str = "Idempotency-Key") -> Problem:
+    """The route requires a key, and none came."""
+    return make(
+        KEY_MISSING,
+        f"This request needs the header {header}: a text of your own making, new for every new"
+        " request and the same for every retry of it. Nothing was done.",
+    )
+
+
+def key_invalid(reason: str) -> Problem:
+    """What came as a key is none; `reason` goes on after "The idempotency key"."""
+    return make(KEY_INVALID, f"The idempotency key {reason}. Nothing was done.")
+
+
+def key_expired() -> Problem:
+    """The key is older than what is remembered, so nobody can tell whether it is a retry."""
+    return make(
+        KEY_EXPIRED,
+        "This idempotency key is older than answers are kept, so a retry cannot be told from a new"
+        " request. Nothing was done now. Find out what became of the first request, and use a new"
+        " key for a new one.",
+    )
+
+
+def not_configured() -> Problem:
+    """A key came to a route that would have ignored it."""
+    return make(
+        NOT_CONFIGURED,
+        "This operation does not support idempotency keys, so a retry would be carried out again."
+        " Nothing was done. Send the request without the key if that is what you want.",
+    )
+
+
+def nothing_selected() -> Problem:
+    """The body has none of the fields that tell requests apart."""
+    return make(
+        NOTHING_SELECTED,
+        "The body has none of the fields by which this operation tells a retry from another"
+        " request. Nothing was done.",
+    )
+
+
+def incomplete() -> Problem:
+    """The connection was cut before the body had come to its end."""
+    return make(
+        INCOMPLETE,
+        "The body of this request ended before it was complete. Nothing was done. Send it again,"
+        " with the same idempotency key.",
+    )
+
+
+def not_identified() -> Problem:
+    """Nobody can tell whose key it is."""
+    return make(
+        NOT_IDENTIFIED,
+        "An idempotency key is its caller's own, and nobody can tell who calls here. Nothing was"
+        " done. Sign in, or send the request without the key.",
+    )
+
+
+def in_progress(retry_after: timedelta | float) -> Problem:
+    """The first request with this key is being worked on."""
+    return make(
+        IN_PROGRESS,
+        "The first request with this idempotency key is still being worked on. Send the same"
+        " request again later to get its answer.",
+        retry_after=retry_after,
+    )
+
+
+def outcome_unknown() -> Problem:
+    """The first request vanished, and it is not run again; no time is promised."""
+    return make(
+        OUTCOME_UNKNOWN,
+        "The first request with this idempotency key did not come to its end, and it is not known"
+        " how far it came. It is not carried out again until that has been found out. Do not send"
+        " it under a new key: it may have happened.",
+    )
+
+
+def response_not_kept(extra: dict[str, Any] | None = None) -> Problem:
+    """The request was carried out; its answer is not there to be sent again."""
+    return make(
+        RESPONSE_NOT_KEPT,
+        "The request with this idempotency key was carried out, and its response was sent once but"
+        " not kept. Nothing was done again.",
+        extra=extra,
+    )
+
+
+def lease_lost(retry_after: timedelta | float = 1) -> Problem:
+    """This attempt took too long, and another one has the key now."""
+    return make(
+        LEASE_LOST,
+        "This attempt took too long, and another one with the same idempotency key took its place."
+        " Send the same request again to get that one's answer.",
+        retry_after=retry_after,
+    )
+
+
+def too_large(limit: int) -> Problem:
+    """The body is over a limit, in bytes."""
+    return make(TOO_LARGE, f"The body has more than {limit} bytes. Nothing was done.")
+
+
+def key_reused() -> Problem:
+    """The key is known with another request. What that was, is not told."""
+    return make(
+        KEY_REUSED,
+        "This idempotency key was used before with a different request. Nothing was done. Use a new"
+        " key for a new request, and send a retry exactly as the first time.",
+    )
+
+
+def attempt_failed() -> Problem:
+    """The first request failed in the middle of things that cannot be undone."""
+    return make(
+        ATTEMPT_FAILED,
+        "The request with this idempotency key failed, and may have had a part of its effects. It"
+        " is not carried out again under this key.",
+    )
+
+
+def unavailable(retry_after: timedelta | float = 1) -> Problem:
+    """The store of the keys cannot be reached."""
+    return make(
+        UNAVAILABLE,
+        "It cannot be told at the moment whether this request was carried out before, so it is not"
+        " carried out. Send the same request again later.",
+        retry_after=retry_after,
+    )
+
+
+def not_recorded(retry_after: timedelta | float = 1) -> Problem:
+    """The store of the keys went away when there was something to store."""
+    return make(
+        NOT_RECORDED,
+        "The request was carried out, but its outcome could not be stored, or it cannot be told"
+        " whether it was. Send the same request again later, under the same key, to be told.",
+        retry_after=retry_after,
+    )
+
+
+def conflict_retry(retry_after: timedelta | float = 1) -> Problem:
+    """The database refused the transaction because of another one; nothing was done."""
+    return make(
+        CONFLICT_RETRY,
+        "The request met another one that changed the same things, and was undone as a whole. Send"
+        " the same request again.",
+        retry_after=retry_after,
+    )
+
+
+def _path(path: str) -> str:
+    # Two slashes in front would be read as the name of a host.
+    return quote(f"/{path.lstrip('/')}", safe="/%:@!$&'()*+,;=~-._", errors="replace")
+
+
+def _uri(link: str) -> str:
+    """A link as it may stand in a header, between angle brackets."""
+    return quote(link, safe="/%:@!$&'()*+,;=~-._?#[]", errors="replace")

@@ -1,0 +1,339 @@
+"""Idempotency-Key for Starlette.
+
+idempotency = Idempotency(onefold)
+idempotency.install(app)
+
+@idempotency(principal=lambda request: request.user.identity, transaction=engine)
+async def pay(request: Request, once: Once) -> Response: ...
+
+Webhooks and pushed jobs in Starlette: an endpoint made of a handler.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, TypeVar
+
+from onefold.errors import InvalidInput, Needs, UsageError
+from onefold.web.asgi import IdempotencyMiddleware, conversation_of
+from onefold.web.http import asgi_headers
+from onefold.web.idempotency import keyed_routes
+from onefold.web.idempotency.keyed_routes import (
+    SAFE,
+    RouteRegistry,
+    note_decorated,
+    refuse_bare,
+    undecorated,
+)
+from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
+from onefold.web.webhooks.webhook_apps import read_body, request_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from typing import Unpack
+
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
+    from onefold.app import Onefold
+    from onefold.web.asgi import Conversation, Scope
+    from onefold.web.http import HttpResponse
+    from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured
+    from onefold.web.idempotency.policy import PolicyOptions
+    from onefold.web.webhooks.webhook_apps import Receives
+
+
+with Needs("onefold[starlette]"):
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Host, Match, Mount
+
+
+__all__ = ["Idempotency", "Once", "once_of"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+Routes: TypeAlias = "Sequence[Any]"
+
+MARK: Final = "__onefold_route__"
+
+
+class Idempotency:
+    """The keys of a Starlette application."""
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        *,
+        unconfigured: Unconfigured = "refuse",
+        **defaults: Unpack[PolicyOptions],
+    ) -> None:
+        """`defaults` hold for every route that does not say otherwise.
+
+        A POST or PATCH with a key to a route without a policy is told 400, unless `unconfigured`
+        is "ignore".
+        """
+        self.desk: RouteRegistry = RouteRegistry(
+            onefold, unconfigured=unconfigured, defaults=defaults
+        )
+        self.finder: RouteFinder = self._find_routes()
+
+    def _find_routes(self) -> RouteFinder:
+        return RouteFinder()
+
+    def install(self, app: Starlette) -> None:
+        """Add the middleware. Before the application starts, it checks and reports its routes."""
+        classes: list[object] = [middleware.cls for middleware in app.user_middleware]
+        if IdempotencyMiddleware in classes:
+            raise UsageError(
+                "This application has an Idempotency already. One has the policies of all routes:"
+                " what differs between them, say where they are decorated."
+            )
+        app.add_middleware(IdempotencyMiddleware, desk=self.desk, finder=self.finder)
+
+    def __call__(
+        self,
+        *bare: Never,
+        principal: Callable[[Request], Any] | None = None,
+        tenant: Callable[[Request], Any] | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> Callable[[F], F]:
+        """Honour the keys of an endpoint: under the route, on the function.
+
+        `principal` gives the id of who asks, `tenant` the owner of the keys; both may be coroutine
+        functions. A parameter annotated `Once` is given the attempt.
+        """
+        refuse_bare(bare)
+
+        def decorate(endpoint: F) -> F:
+            route = self.desk.route(
+                options, principal=principal, tenant=tenant, name=name_of(endpoint)
+            )
+            route.is_plain = not inspect.iscoroutinefunction(endpoint)
+            check_target(self.desk.target(route.policy), blocks=route.is_plain)
+            wrapper = _wrapped(endpoint, route)
+            setattr(wrapper, MARK, route)
+            note_decorated(endpoint, route)
+            return wrapper  # type: ignore[return-value] # the same parameters, awaited
+
+        return decorate
+
+    def report(self) -> list[str]:
+        """What is guaranteed, route by route."""
+        return self.desk.report()
+
+
+def once_of(request: Request) -> Once:
+    """The attempt that an endpoint, or something it calls, is part of."""
+    once = conversation_of(request.scope).once
+    if once is not None:
+        return once
+    if hasattr(_handler(request.scope.get("endpoint"), request.method), MARK):
+        raise UsageError(
+            "The attempt has not begun: the key of this request is claimed when its endpoint is"
+            " called, and dependencies and middleware come before that. Call once_of(request) in"
+            " the endpoint. A dependency that needs the session of the attempt takes it from"
+            " get_session, where the route says transaction=Depends(get_session)."
+        )
+    raise UsageError("This endpoint has no policy: decorate it with @idempotency(…).")
+
+
+def name_of(endpoint: Callable[..., Any]) -> str:
+    """What an endpoint is called before its path is known."""
+    return getattr(endpoint, "__qualname__", repr(endpoint))
+
+
+def response_of(answer: HttpResponse) -> Response:
+    """An answer, as Starlette sends it: nothing is added to it."""
+    response = Response(answer.body, answer.status)
+    response.raw_headers = asgi_headers(answer.headers)
+    return response
+
+
+async def called(
+    endpoint: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call an endpoint, sync ones in a thread."""
+    if inspect.iscoroutinefunction(endpoint):
+        return await endpoint(*args, **kwargs)
+    return await run_in_threadpool(endpoint, *args, **kwargs)
+
+
+async def attempted(conversation: Conversation, run: Callable[[Once], Awaitable[Any]]) -> Any:
+    """Run a handler; where it raises, what it has written is undone before anybody answers."""
+    assert conversation.once is not None
+    try:
+        return await run(conversation.once)
+    except BaseException as error:
+        await conversation.undo(error)
+        raise
+
+
+def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
+    if inspect.isclass(endpoint) or not callable(endpoint):  # pyright: ignore[reportUnnecessaryComparison]
+        raise InvalidInput(
+            "endpoint", f"must be a function, or a method of an HTTPEndpoint, got {endpoint!r}"
+        )
+    takes_once = once_parameters(endpoint)
+
+    @wraps(endpoint)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        request = _request_of((*args, *kwargs.values()))
+        conversation = conversation_of(request.scope)
+        principal = await _asked(route.principal, request)
+        tenant = await _asked(route.tenant, request)
+        answer = await conversation.begin(route, principal=principal, tenant=tenant)
+        if answer is not None:
+            return response_of(answer)
+
+        async def run(once: Once) -> Any:
+            return await called(endpoint, args, {**kwargs, **dict.fromkeys(takes_once, once)})
+
+        return await attempted(conversation, run)
+
+    return wrapper
+
+
+def _request_of(given: tuple[Any, ...]) -> Request:
+    found: Any
+    for found in given:
+        if isinstance(found, Request):
+            return found  # pyright: ignore[reportUnknownVariableType] # of whatever state
+    raise UsageError("An endpoint of Starlette's is given a request, and this one was not.")
+
+
+async def _asked(function: Callable[..., Any] | None, request: Request) -> Any:
+    if function is None:
+        return None
+    value = function(request)
+    return await value if inspect.isawaitable(value) else value
+
+
+class RouteFinder:
+    """Reads the application's own table of routes."""
+
+    def find(self, scope: Scope) -> keyed_routes.Match | None:
+        """The endpoint that the application will call, and what was said of it."""
+        app: Any = scope.get("app")
+        return self._find(app.router.routes, scope, "")
+
+    def collect(self, scope: Scope) -> None:
+        """Name the routes by their methods and paths."""
+        app: Any = scope.get("app")
+        named: dict[KeyedRoute, list[str]] = {}
+        for route, methods, path in self.routes(app):
+            if unsafe := methods & SAFE - {"HEAD", "OPTIONS"}:
+                raise InvalidInput(
+                    "idempotency", f"is not for {', '.join(sorted(unsafe))}: {path} has no effect"
+                )
+            name = f"{'|'.join(sorted(methods)) or 'POST'} {path}"
+            named.setdefault(route, []).append(name)
+        for endpoint, _, path in self._endpoints(app.router.routes, ""):
+            swapped = undecorated(endpoint, MARK)
+            if swapped is not None and swapped not in named:
+                swapped.refuse_swapped(path)
+        for route, names in named.items():
+            route.name = ", ".join(names)
+
+    def routes(self, app: Any) -> Iterator[tuple[KeyedRoute, frozenset[str], str]]:
+        """Every route with a policy: its methods and its path."""
+        for endpoint, methods, path in self._endpoints(app.router.routes, ""):
+            route: KeyedRoute | None = getattr(endpoint, MARK, None)
+            if route is not None:
+                yield route, methods, path
+
+    def flattened(self, routes: Routes) -> Routes:
+        """Routes with those of included routers in their places."""
+        return routes
+
+    def _find(self, routes: Routes, scope: Scope, prefix: str) -> keyed_routes.Match | None:
+        for route in self.flattened(routes):
+            match, child = route.matches(scope)
+            if match is not Match.FULL:
+                continue
+            path = prefix + str(getattr(route, "path", ""))
+            if (mounted := _mounted(route)) is not None:
+                inner = self._find(mounted, {**scope, **child}, path)
+                # Of what is no application of Starlette's, nobody can tell.
+                return inner if inner is not None or mounted else keyed_routes.Match()
+            endpoint = child.get("endpoint") or getattr(route, "endpoint", None)
+            handler = _handler(endpoint, scope["method"])
+            return keyed_routes.Match(getattr(handler, MARK, None), path)
+        return None
+
+    def _endpoints(self, routes: Routes, prefix: str) -> Iterator[tuple[Any, frozenset[str], str]]:
+        for route in self.flattened(routes):
+            path = prefix + str(getattr(route, "path", ""))
+            endpoint: Any = getattr(route, "endpoint", None)
+            if (mounted := _mounted(route)) is not None:
+                yield from self._endpoints(mounted, path)
+            elif inspect.isclass(endpoint):
+                for name in ("post", "put", "patch", "delete"):
+                    yield getattr(endpoint, name, None), frozenset({name.upper()}), path
+            else:
+                yield endpoint, frozenset(getattr(route, "methods", None) or ()), path
+
+
+def _handler(endpoint: Any, method: str) -> Any:
+    """The function that answers a method: of a class, its own."""
+    return getattr(endpoint, method.lower(), None) if inspect.isclass(endpoint) else endpoint
+
+
+def _mounted(route: Any) -> Routes | None:
+    """The routes of what is mounted; None where nothing is."""
+    found = getattr(route, "original_route", route)
+    return found.routes if isinstance(found, Mount | Host) else None
+
+
+with Needs("onefold[starlette]"):
+    from starlette.background import BackgroundTask
+    from starlette.responses import Response
+
+
+if TYPE_CHECKING:
+    Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def receives(webhook: Receives) -> Callable[[Callable[..., Any]], Endpoint]:
+    """Make an endpoint of a handler, which is given the event or job and Starlette's request.
+
+    @receives(payments)
+    async def paid(event: Received, request: Request) -> None: ...
+
+    app = Starlette(routes=[Route("/hooks/stripe", paid, methods=["POST"])])
+    """
+
+    def decorate(handler: Callable[..., Any]) -> Endpoint:
+        @wraps(handler)
+        async def endpoint(request: Request) -> Response:
+            return await respond(webhook, request, handler, (request,))
+
+        return endpoint
+
+    return decorate
+
+
+async def respond(
+    webhook: Receives, request: Request, handler: Callable[..., Any], arguments: tuple[Any, ...]
+) -> Response:
+    """Receive what came in; a body that is too long is not read to its end."""
+    asked = request_of(request.scope)
+    body = await read_body(asked, request.receive, webhook.max_body)
+    if body is None:
+        # Nobody is there any more to read it.
+        return Response(status_code=400)
+    if not isinstance(body, bytes):
+        return webhook_response_of(body)
+    answer, afterwards = await webhook.respond(asked, body, handler, arguments)
+    response = webhook_response_of(answer)
+    response.background = None if afterwards is None else BackgroundTask(afterwards)
+    return response
+
+
+def webhook_response_of(answer: HttpResponse) -> Response:
+    """An answer, as Starlette has it."""
+    response = Response(answer.body, status_code=answer.status)
+    response.raw_headers = asgi_headers(answer.headers)
+    return response

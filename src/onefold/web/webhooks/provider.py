@@ -1,0 +1,367 @@
+"""`BadSignature`: a request that is not, or no longer, the sender's. The sender is not told why.
+
+Secrets that senders sign with: several at a time while they are rotated, old ones with an end.
+
+How the text of a secret becomes a key is each provider's own: Stripe takes `whsec_…` as it stands,
+Standard Webhooks decodes what follows `whsec_`.
+
+A provider: how one sender signs, as a value. `verify` is the whole of it, and pure.
+
+What is read of a request: its headers and their parts. Raises nothing but `BadSignature`.
+
+Events that come as a form, as GitHub, Slack and Twilio send them; no byte of it is decoded.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from onefold.errors import InvalidInput, OnefoldError
+from onefold.model.timestamps import EPOCH, span, to_micros
+
+if TYPE_CHECKING:
+    from onefold.web.http import HttpRequest
+    from onefold.web.webhooks.webhook_event import Verified
+
+
+Code: TypeAlias = Literal[
+    "header_missing",
+    "header_repeated",
+    "header_malformed",
+    "id_malformed",
+    "timestamp_malformed",
+    "too_old",
+    "too_new",
+    "no_usable_scheme",
+    "no_match",
+    "secret_expired",
+    "body_unbound",
+]
+
+_WORDS: Final[dict[str, str]] = {
+    "header_missing": "a header that its signature needs is missing or empty",
+    "header_repeated": "a header has several values that differ",
+    "header_malformed": "its signature cannot be read",
+    "id_malformed": "its id would make what was signed ambiguous",
+    "timestamp_malformed": "its timestamp is no whole number of seconds",
+    "too_old": "it was signed longer ago than tolerated; or the clock of this machine is ahead",
+    "too_new": "it was signed later than tolerated; or the clock of this machine is behind",
+    "no_usable_scheme": "it has no signature of a kind that the secrets given here can check",
+    "no_match": (
+        "no signature fits any secret. Either the secret given here is not the one of this very"
+        " endpoint, or something has changed the body on its way"
+    ),
+    "secret_expired": "it is signed with a secret that has expired",
+    "body_unbound": "nothing that was signed says what its body is",
+}
+
+
+def why(code: str) -> str:
+    """The words of a code, for logs; the code where it has none."""
+    return _WORDS.get(code, code)
+
+
+class BadSignature(OnefoldError):
+    """The request is refused before anything is stored. `code` is for metrics and logs."""
+
+    status = 401
+    provider: str
+    code: Code
+
+    def __init__(self, code: Code, *, provider: str = "", header: str | None = None) -> None:
+        """`header` names the one it is about; no value of any is kept."""
+        about = "" if header is None else f" ({header})"
+        super().__init__(
+            f"The webhook is refused: {_WORDS[code]}{about}.",
+            code=code,
+            provider=provider,
+            header=header,
+        )
+
+    header: str | None
+
+
+class Secret(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """One secret, as the provider shows it."""
+
+    text: str
+    id: str = ""
+    """What metrics and `Verified.secret_id` call it; by default its place: 1, 2, …"""
+    until: datetime | None = None
+    """When an old one ends. Without it, never."""
+
+    def __post_init__(self) -> None:
+        """Check it: a mistake must show at the start, not as a webhook that is refused."""
+        text = self.text
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(
+                "secret",
+                f"must be text as the provider shows it, got {type(text).__name__}. Is the setting"
+                " that it is read from there?",
+            )
+        if not text.strip():
+            raise InvalidInput(
+                "secret", "must not be empty. Is the setting that it is read from there?"
+            )
+        if text != text.strip():
+            raise InvalidInput("secret", "must not begin or end with white space")
+        if self.until is not None:
+            to_micros(self.until, "until")
+
+    def expired(self, now: datetime) -> bool:
+        """Whether its time is over."""
+        return self.until is not None and self.until <= now
+
+    def __repr__(self) -> str:
+        """Without its text: this may be logged."""
+        return f"Secret(id={self.id!r}, until={self.until!r})"
+
+
+Secrets: TypeAlias = str | Secret | Sequence[str | Secret]
+"""One secret or several, the current one first."""
+
+
+def keyring(secrets: Secrets) -> tuple[Secret, ...]:
+    """The secrets, each with an id."""
+    several = isinstance(secrets, list | tuple)
+    listed: Any = secrets if several else [secrets]
+    if not listed:
+        raise InvalidInput("secrets", "must be at least one")
+    ring = tuple(_named(one, place) for place, one in enumerate(listed, 1))
+    if len({secret.id for secret in ring}) < len(ring):
+        raise InvalidInput("secrets", "must have ids that differ")
+    return ring
+
+
+def _named(given: Any, place: int) -> Secret:
+    secret = given if isinstance(given, Secret) else Secret(given)
+    return secret if secret.id else msgspec.structs.replace(secret, id=str(place))
+
+
+def matching(secrets: Iterable[Secret], now: datetime, fits: Callable[[Secret], bool]) -> Secret:
+    """The secret that a request was signed with."""
+    found = [secret for secret in secrets if fits(secret)]
+    alive = [secret for secret in found if not secret.expired(now)]
+    if not alive:
+        raise BadSignature("secret_expired" if found else "no_match")
+    return alive[0]
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """What the providers share. Their secrets are text; what they mean is each one's own."""
+
+    secrets: Secrets
+
+    name: ClassVar[str] = ""
+    kept: ClassVar[tuple[str, ...]] = ()
+    """Headers that a stored event keeps: what is no secret and no signature."""
+    no_retry: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Headers that tell the sender not to try again."""
+    mistaken: ClassVar[dict[str, str]] = {}
+    """How what is often given by mistake begins, and what it is."""
+    wanted: ClassVar[str] = "the secret that the provider signs webhooks with"
+    """What to give instead."""
+
+    def __post_init__(self) -> None:
+        """Check the settings: a mistake must show at the start."""
+        ring = keyring(self.secrets)
+        for secret in ring:
+            for prefix, what in self.mistaken.items():
+                if secret.text.startswith(prefix):
+                    raise InvalidInput("secret", f"must be {self.wanted}, got {what} ({prefix}…)")
+        msgspec.structs.force_setattr(self, "secrets", ring)
+
+    @property
+    def ring(self) -> tuple[Secret, ...]:
+        """The secrets, each with its id, the current one first."""
+        return keyring(self.secrets)
+
+    def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
+        """Check the signature; raises `BadSignature`. Call `verify`, which checks its arguments."""
+        raise NotImplementedError
+
+    def challenge(self, verified: Verified) -> str | None:
+        """What a sender that only tries the endpoint is answered with; None for an event."""
+        del verified
+        return None
+
+
+def verify(provider: Provider, request: HttpRequest, body: bytes, now: datetime) -> Verified:
+    """Check a request's signature and age, and say what it is; raises `BadSignature`.
+
+    `body` is the body as it was received: what a framework has parsed and written again has other
+    bytes, and the signature would not fit.
+    """
+    if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(
+            "body",
+            "must be the raw bytes of the request, before anything parses or decodes them, got"
+            f" {type(body).__name__}",
+        )
+    to_micros(now, "now")
+    try:
+        verified = provider.read(request, body, now)
+    except BadSignature as error:
+        error.provider = provider.name
+        raise
+    current = provider.ring[0].id
+    return msgspec.structs.replace(verified, old_secret=verified.secret_id != current)
+
+
+Algorithm: TypeAlias = Literal["sha1", "sha256", "sha512"]
+
+FIVE_MINUTES: Final = timedelta(minutes=5)
+
+# Twelve digits of seconds last for 31,000 years; milliseconds have thirteen.
+_SECONDS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_MALFORMED: Final = (UnicodeDecodeError, ValueError, msgspec.DecodeError, RecursionError)
+
+
+def header(request: HttpRequest, *names: str) -> str:
+    """The one value of a required header, under any of its names."""
+    value = optional(request, *names)
+    if not value:
+        raise BadSignature("header_missing", header=names[0])
+    return value
+
+
+def optional(request: HttpRequest, *names: str) -> str | None:
+    """The one value of a header, under any of its names; several that differ are refused."""
+    wanted = {name.lower() for name in names}
+    values = {value for name, value in request.headers if name.lower() in wanted}
+    if len(values) > 1:
+        raise BadSignature("header_repeated", header=names[0])
+    return next(iter(values), None)
+
+
+def to_bytes(value: str) -> bytes:
+    """The bytes of a header, as they were sent."""
+    try:
+        return value.encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise BadSignature("header_malformed") from error
+
+
+def seconds(text: str) -> datetime:
+    """The time of a timestamp: ASCII digits, and nothing else."""
+    if not _SECONDS.fullmatch(text):
+        raise BadSignature("timestamp_malformed")
+    try:
+        return EPOCH + timedelta(seconds=int(text))
+    except OverflowError as error:
+        raise BadSignature("timestamp_malformed") from error
+
+
+def refuse_stale(signed_at: datetime, now: datetime, tolerance: timedelta) -> None:
+    """Refuse what is too far from now, on either side. Timestamps have no fractions."""
+    age = now.replace(microsecond=0) - signed_at
+    if age > tolerance:
+        raise BadSignature("too_old")
+    if -age > tolerance:
+        raise BadSignature("too_new")
+
+
+def check_tolerance(tolerance: object) -> None:
+    """Zero is zero; there is no way to say "any age"."""
+    if tolerance is None:
+        raise InvalidInput("tolerance", "must be a timedelta: signatures of any age are replays")
+    span(tolerance, "tolerance")
+
+
+def mac(key: bytes, content: bytes, algorithm: Algorithm = "sha256") -> bytes:
+    """The MAC of what was signed."""
+    return hmac.digest(key, content, algorithm)
+
+
+def is_hex(expected: bytes, given: str) -> bool:
+    """Whether a signature in hexadecimal is the expected one, in constant time."""
+    return hmac.compare_digest(expected.hex().encode(), given.lower().encode("utf-8", "replace"))
+
+
+def is_base64(expected: bytes, given: str) -> bool:
+    """Whether a signature in base64 is the expected one, in constant time. One spelling counts."""
+    return hmac.compare_digest(base64.b64encode(expected), given.encode("utf-8", "replace"))
+
+
+def strict_base64(text: str) -> bytes | None:
+    """What base64 says, where it says it in the one way that there is."""
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return decoded if base64.b64encode(decoded).decode() == text else None
+
+
+def sha256(*parts: bytes) -> str:
+    """A digest of the parts, each after its length."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(b"%d:" % len(part) if len(parts) > 1 else b"")
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The members of a JSON object; none where the body is anything else."""
+    try:
+        found: object = msgspec.json.decode(body)
+    except _MALFORMED:
+        return {}
+    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def text_of(found: object) -> str | None:
+    """A text that says something; None for anything else."""
+    return found if isinstance(found, str) and found else None
+
+
+def moment_of(found: object) -> datetime | None:
+    """The time of a body's whole seconds, or of its text by RFC 3339; None for anything else."""
+    if type(found) is int and 0 <= found < 10**12:
+        try:
+            return EPOCH + timedelta(seconds=found)
+        except OverflowError:
+            return None
+    if isinstance(found, str):
+        try:
+            moment = datetime.fromisoformat(found)
+        except ValueError:
+            return None
+        return moment if moment.tzinfo is not None else None
+    return None
+
+
+def is_form(request: HttpRequest) -> bool:
+    """Whether the body says of itself that it is a form."""
+    kind = optional(request, "content-type") or ""
+    return kind.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded"
+
+
+def form_fields(body: bytes) -> list[tuple[bytes, bytes]]:
+    """The fields of a form in their order, as bytes, empty ones too."""
+    fields: list[tuple[bytes, bytes]] = []
+    for part in body.split(b"&"):
+        if part:
+            name, _, value = part.replace(b"+", b" ").partition(b"=")
+            fields.append((unquote_to_bytes(name), unquote_to_bytes(value)))
+    return fields
+
+
+def payload(request: HttpRequest, body: bytes) -> bytes | None:
+    """The event that a form wraps in its first field; None where there is no such form.
+
+    What the body is called is not signed. Called a form, JSON in which somebody has written
+    `&payload=…` must not become another event.
+    """
+    fields = form_fields(body) if is_form(request) else []
+    return fields[0][1] if fields and fields[0][0] == b"payload" else None

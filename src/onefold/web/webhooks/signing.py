@@ -1,0 +1,160 @@
+"""The sender's side: how an event of ours is signed, and what an answer to it means. Pure.
+
+A delivery has one id over all its tries, and a new timestamp for each of them. While secrets are
+rotated it has a signature by each, so that a receiver may change over when it likes.
+
+Ed25519 keys of Standard Webhooks: `whpk_…` verifies, `whsk_…` signs. Needs onefold[webhooks].
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from onefold.errors import InvalidInput, Needs
+from onefold.model.retry import parse_retry_after
+from onefold.model.timestamps import EPOCH, to_micros
+from onefold.web.webhooks.provider import keyring
+from onefold.web.webhooks.standard import read_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onefold.web.http import Header
+    from onefold.web.webhooks.provider import Secret, Secrets
+    from onefold.web.webhooks.standard import Key
+
+
+SECOND: Final = timedelta(seconds=1)
+GONE: Final = 410
+THROTTLED: Final = frozenset({429, 502, 503, 504, 529})
+"""Not now, rather than no."""
+UNSAID: Final = timedelta(seconds=60)
+"""How long a receiver is left alone that is throttled and does not say for how long."""
+
+# No dot: it would make `id.timestamp.body` ambiguous.
+_ID: Final = re.compile(r"[!-\-/-~]{1,255}", re.ASCII)
+
+
+def sign(secrets: Secrets, *, id: str, body: bytes, now: datetime) -> tuple[Header, ...]:  # noqa: A002 - its name everywhere
+    """The headers of one try: `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+
+    `whsec_…` signs as v1, `whsk_…` as v1a. Secrets whose time is over do not sign.
+    """
+    return Signer(secrets).sign(id=id, body=body, now=now)
+
+
+class Signer:
+    """`sign` for many tries: the secrets are read once."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        """Secrets that cannot sign are refused here."""
+        self.keys: tuple[tuple[Secret, Key], ...] = tuple(
+            (secret, read_key(secret)) for secret in keyring(secrets)
+        )
+        if any(key.kind == "whpk" for _, key in self.keys):
+            raise InvalidInput("secrets", "must be whsec_ or whsk_: a whpk_ can only verify")
+
+    def sign(self, *, id: str, body: bytes, now: datetime) -> tuple[Header, ...]:  # noqa: A002 - its name everywhere
+        """The headers of one try."""
+        if not _ID.fullmatch(id):
+            raise InvalidInput(
+                "id", f"must be 1 to 255 visible ASCII characters, no dot, got {id!r}"
+            )
+        if not isinstance(body, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput("body", "must be the bytes that are sent")
+        to_micros(now, "now")
+        stamp = str((now.astimezone(UTC) - EPOCH) // SECOND)
+        content = b".".join((id.encode(), stamp.encode(), body))
+        signatures = [key.sign(content) for secret, key in self.keys if not secret.expired(now)]
+        if not signatures:
+            raise InvalidInput("secrets", "must have one whose time is not over")
+        return (
+            ("webhook-id", id),
+            ("webhook-timestamp", stamp),
+            ("webhook-signature", " ".join(signatures)),
+        )
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The receiver has it."""
+
+
+class SendFailed(msgspec.Struct, frozen=True):
+    """The try has failed. Try again by your own schedule, and not before `after`."""
+
+    reason: str
+    after: timedelta | None = None
+
+
+class Throttled(msgspec.Struct, frozen=True):
+    """The receiver has too much to do. Leave it alone for so long; it is no failed try."""
+
+    after: timedelta
+
+
+class Disabled(msgspec.Struct, frozen=True):
+    """The receiver is gone: send it nothing any more, before somebody says otherwise."""
+
+
+SendResult: TypeAlias = Delivered | SendFailed | Throttled | Disabled
+
+
+def after_response(status: int, headers: Iterable[Header], now: datetime) -> SendResult:
+    """What a sender does about an answer. A redirect is not followed: it is a failed try."""
+    if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own
+        return Delivered()
+    if status == GONE:
+        return Disabled()
+    after = _retry_after(list(headers), now)
+    if status in THROTTLED:
+        return Throttled(UNSAID if after is None else after)
+    if 300 <= status < 400:  # noqa: PLR2004 - HTTP's own
+        return SendFailed(f"answered {status}, and redirects are not followed", after)
+    return SendFailed(f"answered {status}", after)
+
+
+def _retry_after(headers: list[Header], now: datetime) -> timedelta | None:
+    said = {name.lower(): value for name, value in reversed(headers)}
+    text = said.get("retry-after")
+    return None if text is None else parse_retry_after(text, now=now, date=said.get("date"))
+
+
+with Needs("onefold[webhooks]"):
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+
+HALF: Final = 32
+
+
+def public_key(key: bytes) -> Ed25519PublicKey:
+    """A key that verifies."""
+    if len(key) != HALF:
+        raise InvalidInput("secret", f"whpk_ must have {HALF} bytes, got {len(key)}")
+    return Ed25519PublicKey.from_public_bytes(key)
+
+
+def private_key(key: bytes) -> Ed25519PrivateKey:
+    """A key that signs: the private half alone, or with the public one behind it."""
+    if len(key) not in (HALF, 2 * HALF):
+        raise InvalidInput("secret", f"whsk_ must have {HALF} or {2 * HALF} bytes, got {len(key)}")
+    made = Ed25519PrivateKey.from_private_bytes(key[:HALF])
+    if key[HALF:] not in (b"", made.public_key().public_bytes_raw()):
+        raise InvalidInput("secret", "whsk_ must end with the public half of its own private one")
+    return made
+
+
+def is_signed(key: Ed25519PublicKey, signature: bytes, content: bytes) -> bool:
+    """Whether a signature is of this key and this content."""
+    try:
+        key.verify(signature, content)
+    except InvalidSignature:
+        return False
+    return True

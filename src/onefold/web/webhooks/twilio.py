@@ -1,0 +1,148 @@
+"""Twilio: `X-Twilio-Signature`, base64 of HMAC-SHA1, over the address and the form's fields.
+
+1. The address is what Twilio called, not what reached us through a proxy: it is configured. No
+   X-Forwarded-* is believed, unless the function that you give as `url` does.
+2. A body that is no form is bound by its digest in the address (`bodySHA256`), or it is refused.
+3. No time is signed, and the id is not: a digest of all that is signed stands guard. Not of the
+   body: its fields may be sent in another order or spelling, and the signature still fits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, ClassVar, Final
+from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
+
+from onefold.errors import InvalidInput
+from onefold.web.webhooks import provider
+from onefold.web.webhooks.provider import (
+    BadSignature,
+    Provider,
+    Secret,
+    form_fields,
+    is_form,
+    matching,
+)
+from onefold.web.webhooks.webhook_event import Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from onefold.web.http import HttpRequest
+
+PORTS: Final = {"https": 443, "http": 80}
+BODY_HASH: Final = "bodySHA256"
+
+
+class Twilio(Provider, frozen=True):
+    """Twilio's webhooks: the secret is the account's auth token."""
+
+    url: str | Callable[[HttpRequest], str]
+    """Where Twilio calls: the origin (`https://example.com`), to which the request's path and query
+    are added; or with a path, if a proxy changes that; or a function that gives the whole of it."""
+
+    name: ClassVar[str] = "twilio"
+    kept: ClassVar[tuple[str, ...]] = ("i-twilio-idempotency-token", "content-type")
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        if callable(self.url):
+            return
+        parts = _split(self.url)
+        if parts is None or parts.scheme not in PORTS or not parts.hostname:
+            raise InvalidInput("url", f"must begin with https:// or http://, got {self.url!r}")
+        if parts.query or parts.fragment:
+            raise InvalidInput("url", "must have no query: that is the request's")
+
+    def read(self, request: HttpRequest, body: bytes, now: datetime) -> Verified:
+        """Check the signature, which may be of the address with its port or without."""
+        given = provider.header(request, "x-twilio-signature")
+        contents = list(_contents(self._address(request), request, body))
+
+        def signed(secret: Secret) -> bytes | None:
+            key = secret.text.encode()
+            macs = ((provider.mac(key, content, "sha1"), content) for content in contents)
+            return next((content for mac, content in macs if provider.is_base64(mac, given)), None)
+
+        secret = matching(self.ring, now, lambda one: signed(one) is not None)
+        token = provider.optional(request, "i-twilio-idempotency-token")
+        guard = provider.sha256(signed(secret) or b"")
+        return Verified(
+            provider=self.name,
+            id=token or f"digest:{guard}",
+            signed_id=token is None,
+            secret_id=secret.id,
+            body=body,
+            digest=guard,
+            guard=guard,
+        )
+
+    def _address(self, request: HttpRequest) -> str:
+        if callable(self.url):
+            return self.url(request)
+        path = "" if _split_path(self.url) else request.path
+        return f"{self.url}{path}{'?' if request.query else ''}{request.query}"
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - it is read, and refused, here
+    except ValueError:
+        return None
+    return parts
+
+
+def _split_path(url: str) -> str:
+    return urlsplit(url).path
+
+
+def to_bytes(address: str) -> bytes:
+    """The bytes of an address; what no address can have fits no signature."""
+    return address.encode("utf-8", "surrogatepass")
+
+
+def _contents(address: str, request: HttpRequest, body: bytes) -> Iterator[bytes]:
+    """What may have been signed."""
+    parts = _split(address)
+    if parts is None:
+        raise BadSignature("no_match")
+    fields = _fields(request, parts.query, body)
+    for spelling in _spellings(parts):
+        yield from (to_bytes(spelling) + one for one in fields)
+
+
+def _fields(request: HttpRequest, query: str, body: bytes) -> list[bytes]:
+    """What of the body is signed beside the address, whose query this is: one of these."""
+    hashes = parse_qs(query, keep_blank_values=True).get(BODY_HASH, [])
+    if hashes:
+        given, expected = hashes[0].lower().encode(), hashlib.sha256(body).hexdigest().encode()
+        if len(hashes) > 1 or not hmac.compare_digest(given, expected):
+            raise BadSignature("body_unbound")
+        return [b"", _form(body)] if is_form(request) else [b""]
+    if is_form(request) or not provider.optional(request, "content-type"):
+        return [_form(body)]
+    if body:
+        raise BadSignature("body_unbound")
+    return [b""]
+
+
+def _form(body: bytes) -> bytes:
+    """The names and values of a form as they were received: sorted, duplicates removed."""
+    return b"".join(name + value for name, value in sorted(set(form_fields(body))))
+
+
+def _spellings(parts: SplitResult) -> Iterator[str]:
+    """The address as Twilio may have spelled it: with or without its port, its quotes escaped."""
+    user, at, host = parts.netloc.rpartition("@")
+    bare = host.rpartition(":")[0] if parts.port is not None else host.removesuffix(":")
+    port = parts.port or PORTS.get(parts.scheme)
+    for netloc in (parts.netloc, f"{user}{at}{bare}", f"{user}{at}{bare}:{port}"):
+        spelled = parts._replace(netloc=netloc)
+        yield spelled.geturl()
+        # Older parts of Twilio's spell the query anew before they sign it.
+        fields = parse_qs(parts.query, keep_blank_values=True)
+        yield spelled._replace(query=urlencode(fields, doseq=True)).geturl()

@@ -1,0 +1,471 @@
+"""An answer that is sent while it is made, all but its end, which is not sent before it is stored.
+
+Its pieces are what a WSGI server iterates over: `close` is called by it, once, whatever happens.
+
+Idempotency-Key for WSGI applications: the middleware, and routes for those without a framework.
+
+1. Requests that can have no effect pass untouched.
+2. A key is checked before the body is read, and the body is read before the key is claimed. The
+   application reads it again, from where it was put.
+3. The answer is kept back until it is committed, so that no client knows of an effect that is not
+   there.
+"""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from io import BytesIO
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from onefold.errors import LeaseLost
+from onefold.web.http import HttpRequest, HttpResponse
+from onefold.web.idempotency.attempt import Attempt
+from onefold.web.idempotency.body import digested, said_length, spool
+from onefold.web.idempotency.key import read_key
+from onefold.web.idempotency.keyed_routes import KEYED, SAFE, KeyedRoute, RouteRegistry, Table
+from onefold.web.problems import Refused, not_configured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Self, TypeAlias, Unpack
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from onefold.app import Onefold
+    from onefold.web.idempotency.body import Digested
+    from onefold.web.idempotency.keyed_routes import Match, Unconfigured
+    from onefold.web.idempotency.policy import PolicyOptions, RoutePolicy
+
+
+class Passed:
+    """Pieces that are nobody's business any more, and what to call when they are over."""
+
+    def __init__(self, pieces: Iterator[bytes], close: Callable[[], None]) -> None:
+        """`close` is called once, though others may call ours more often."""
+        self._pieces = pieces
+        self._close: Callable[[], None] | None = close
+
+    def __iter__(self) -> Self:
+        """The pieces."""
+        return self
+
+    def __next__(self) -> bytes:
+        """The next piece."""
+        return next(self._pieces)
+
+    def close(self) -> None:
+        """They are over."""
+        close, self._close = self._close, None
+        if close is not None:
+            close()
+
+
+class Forwarded(Passed):
+    """Pieces that are stored when they have ended well."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        head: HttpResponse,
+        pieces: Iterator[bytes],
+        close: Callable[[], None],
+    ) -> None:
+        """`head` is the answer without its body."""
+        super().__init__(pieces, close)
+        self._attempt = attempt
+        self._head = head
+        self._seen: list[bytes] = []
+        self._sent = 0
+        self._is_over = False
+
+    def __next__(self) -> bytes:
+        """One piece is always kept back: it may be the last."""
+        while not self._is_over and len(self._seen) < self._sent + 2:
+            self._step()
+        if self._sent == len(self._seen):
+            raise StopIteration
+        self._sent += 1
+        return self._seen[self._sent - 1]
+
+    def close(self) -> None:
+        """A client that has left does not end what was begun: the rest is made, and stored."""
+        try:
+            while not self._is_over:
+                self._step()
+        finally:
+            super().close()
+
+    def _step(self) -> None:
+        try:
+            piece = next(self._pieces, None)
+        except BaseException as error:
+            self._is_over = True
+            self._attempt.fail(error)
+            raise
+        if piece is not None:
+            self._seen.append(piece)
+            return
+        self._is_over = True
+        answer = msgspec.structs.replace(self._head, body=b"".join(self._seen))
+        if self._attempt.finish(answer).status != answer.status:
+            # Half of an answer is with the client that must not be taken for a whole one.
+            raise LeaseLost("the key of this request", fence=0)
+
+
+if TYPE_CHECKING:
+    Caller: TypeAlias = Callable[[WSGIEnvironment], Any]
+
+BODY: Final = "onefold.body"
+ONCE: Final = "onefold.once"
+FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
+NOTHING: Final = digested(b"")
+
+log: logging.Logger = logging.getLogger("onefold.web")
+
+
+class WsgiRouteFinder(Protocol):
+    """Knows where requests go."""
+
+    def find(self, environ: WSGIEnvironment) -> Match | None:
+        """None where the application has nothing for it, and will say so."""
+        ...
+
+    def collect(self) -> None:
+        """Name the routes, for the report."""
+        ...
+
+
+class IdempotencyMiddleware:
+    """Checks keys and reads bodies; made by the `Idempotency` of a framework, or of this module."""
+
+    def __init__(self, app: WSGIApplication, desk: RouteRegistry, finder: WsgiRouteFinder) -> None:
+        """`finder` knows where requests go."""
+        self.app: WSGIApplication = app
+        self._desk = desk
+        self._finder = finder
+        self._names: frozenset[str] | None = None
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """WSGI."""
+        if environ["REQUEST_METHOD"] in SAFE:
+            return self.app(environ, start_response)
+        is_keyed = not self.check().isdisjoint(environ)
+        match = self._match(environ, is_keyed=is_keyed)
+        if match is None:
+            return self.app(environ, start_response)
+        request = request_of(environ, match.template)
+        try:
+            file, environ[BODY] = self._read(environ, request, match.route, is_keyed=is_keyed)
+        except Refused as refused:
+            link = None if match.route is None else match.route.policy.link
+            return sent(refused.problem.described_by(link).answer(request), start_response)
+        if isinstance(file, BytesIO):
+            return self._call(environ, start_response, request, match.route)
+        return self._call_with(file, environ, start_response, request, match.route)
+
+    def _call_with(self, file: IO[bytes], *call: *tuple[Any, Any, Any, Any]) -> Passed:
+        """With a body on disk, which goes when the answer is over."""
+        try:
+            answered = self._call(*call)
+        except BaseException:
+            file.close()
+            raise
+
+        def close() -> None:
+            with file:
+                getattr(answered, "close", _nothing)()
+
+        return Passed(iter(answered), close)
+
+    def _match(self, environ: WSGIEnvironment, *, is_keyed: bool) -> Match | None:
+        """Where a request goes that concerns us; a key may also be in a form's hidden field."""
+        if is_keyed or str(environ.get("CONTENT_TYPE", "")).startswith(FORMS):
+            return self._finder.find(environ)
+        return None
+
+    def _read(
+        self,
+        environ: WSGIEnvironment,
+        request: HttpRequest,
+        route: KeyedRoute | None,
+        *,
+        is_keyed: bool,
+    ) -> tuple[IO[bytes], Digested]:
+        """The body, once what can be refused before it has been."""
+        if route is None:
+            refuses = self._desk.unconfigured == "refuse" and request.method in KEYED
+            if is_keyed and refuses:
+                raise Refused(not_configured())
+            return BytesIO(), NOTHING
+        if not is_keyed and route.policy.form is None:
+            return BytesIO(), NOTHING
+        read_key(request, route.policy.key)
+        return read_body(environ, request, route.policy)
+
+    def _call(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        request: HttpRequest,
+        route: KeyedRoute | None,
+    ) -> Iterable[bytes]:
+        """The endpoint claims, when it begins."""
+        del request, route
+        return self.app(environ, start_response)
+
+    def check(self) -> frozenset[str]:
+        """Check and report the routes, once; answers with what headers of keys are called here."""
+        if self._names is None:
+            self._finder.collect()
+            self._desk.announce()
+            names = {name for route in self._desk.routes for name in route.policy.key.headers}
+            self._names = frozenset(
+                f"HTTP_{name.upper().replace('-', '_')}" for name in names | {"Idempotency-Key"}
+            )
+        return self._names
+
+
+def request_of(environ: WSGIEnvironment, template: str | None = None) -> HttpRequest:
+    """The request, as the rules see it; without what the application is mounted under."""
+    return HttpRequest(
+        method=environ["REQUEST_METHOD"],
+        path=quote(environ.get("PATH_INFO", "").encode("latin-1")) or "/",
+        query=environ.get("QUERY_STRING", ""),
+        route=template,
+        headers=tuple(headers_of(environ)),
+    )
+
+
+def headers_of(environ: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The headers of an environment, which has its own spelling for them."""
+    for name, value in environ.items():
+        if name.startswith("HTTP_"):
+            yield name[5:].replace("_", "-").lower(), value
+        elif name in {"CONTENT_TYPE", "CONTENT_LENGTH"} and value:
+            yield name.replace("_", "-").lower(), value
+
+
+def read_body(
+    environ: WSGIEnvironment, request: HttpRequest, policy: RoutePolicy
+) -> tuple[IO[bytes], Digested]:
+    """Read the body to its end, and put it where the application finds it."""
+    length = said_length(request)
+    if length is None and not environ.get("wsgi.input_terminated"):
+        # Nothing says where it ends: an application would not read it, either.
+        length = 0
+    file, body = spool(environ["wsgi.input"].read, request, policy, length=length)
+    environ["wsgi.input"] = file
+    environ["CONTENT_LENGTH"] = str(body.length)
+    return file, body
+
+
+def sent(answer: HttpResponse, start_response: StartResponse) -> list[bytes]:
+    """Send an answer of ours."""
+    start_response(status_line(answer.status), list(answer.headers))
+    return [answer.body]
+
+
+def status_line(status: int) -> str:
+    """A status with its words."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Unknown"
+
+
+# --- without a framework --------------------------------------------------------------------------
+
+
+class Idempotency:
+    """Routes of a plain WSGI application.
+
+    idempotency = Idempotency(onefold)
+    idempotency.add("POST", "/orders/{id}/pay", principal=who, takeover="refuse")
+    app = idempotency.wrap(app)
+
+    The application finds its attempt in `environ["onefold.once"]`.
+    """
+
+    def __init__(
+        self,
+        onefold: Onefold,
+        *,
+        unconfigured: Unconfigured = "refuse",
+        **defaults: Unpack[PolicyOptions],
+    ) -> None:
+        """`defaults` hold for every route that does not say otherwise."""
+        self.desk: RouteRegistry = RouteRegistry(
+            onefold, unconfigured=unconfigured, defaults=defaults
+        )
+        self._table = Table(self.desk)
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        *,
+        principal: Caller | None = None,
+        tenant: Caller | None = None,
+        **options: Unpack[PolicyOptions],
+    ) -> None:
+        """Say what holds for a route. `{name}` in a path is any text without a slash.
+
+        `principal` and `tenant` are given the environment.
+        """
+        self._table.add(method, path, options, principal=principal, tenant=tenant)
+
+    def wrap(self, app: WSGIApplication) -> IdempotencyMiddleware:
+        """The application, with its keys honoured. Add its routes before."""
+        middleware = _Outside(app, self.desk, self)
+        middleware.check()
+        return middleware
+
+    def find(self, environ: WSGIEnvironment) -> Match | None:
+        """The route of a request; the first that was added wins."""
+        path = environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace") or "/"
+        return self._table.find(environ["REQUEST_METHOD"], path)
+
+    def collect(self) -> None:
+        """They have names already."""
+
+    def report(self) -> list[str]:
+        """What is guaranteed, route by route."""
+        return self.desk.report()
+
+
+class _Outside(IdempotencyMiddleware):
+    """Claims before it calls the application: there is no endpoint to ask."""
+
+    def _match(self, environ: WSGIEnvironment, *, is_keyed: bool) -> Match | None:
+        """Also without a key: its route may ask for one, or have a transaction to give."""
+        del is_keyed
+        return self._finder.find(environ)
+
+    def _call(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        request: HttpRequest,
+        route: KeyedRoute | None,
+    ) -> Iterable[bytes]:
+        if route is None:
+            return self.app(environ, start_response)
+        attempt = Attempt(self._desk, route)
+        answer = attempt.begin(
+            request,
+            environ[BODY],
+            principal=None if route.principal is None else route.principal(environ),
+            tenant=None if route.tenant is None else route.tenant(environ),
+        )
+        if answer is not None:
+            return sent(answer, start_response)
+        environ[ONCE] = attempt.once
+        if not attempt.captures:
+            return self.app(environ, start_response)
+        return _Capture(attempt, start_response).run(self.app, environ)
+
+
+class _Capture:
+    """What an application answers, by the ways that PEP 3333 has for it."""
+
+    def __init__(self, attempt: Attempt, start_response: StartResponse) -> None:
+        self._attempt = attempt
+        self._start_response = start_response
+        self._head: HttpResponse | None = None
+        self._status = ""
+        self._written: list[bytes] = []
+        self._error: BaseException | None = None
+        self._is_sent = False
+
+    def run(self, app: WSGIApplication, environ: WSGIEnvironment) -> Iterable[bytes]:
+        """Call the application; answers with what the server is to send."""
+        try:
+            answered = app(environ, self.start)
+        except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
+            return self._failed(error)
+        close: Callable[[], None] = getattr(answered, "close", _nothing)
+        if self._attempt.route.policy.stream == "buffer":
+            return self._whole(answered, close)
+        return self._in_parts(answered, close)
+
+    def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        """`start_response`, as the application has it."""
+        if exc_info is not None:
+            try:
+                if self._is_sent:
+                    raise exc_info[1].with_traceback(exc_info[2])
+                self._error = exc_info[1]
+            finally:
+                exc_info = None
+        elif self._head is not None:
+            raise AssertionError("start_response was called before, and this is no error.")
+        self._status = status
+        self._head = HttpResponse(int(status[:3]), (*headers, *self._attempt.added))
+        return self._written.append
+
+    def _whole(self, answered: Iterable[bytes], close: Callable[[], None]) -> Iterable[bytes]:
+        """Kept back until it is stored."""
+        try:
+            try:
+                pieces = list(answered)
+            finally:
+                close()
+            body = b"".join([*self._written, *pieces])
+            answer = msgspec.structs.replace(self._started(), body=body)
+        except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
+            return self._failed(error)
+        told = self._finished(answer)
+        if told is not answer:
+            return sent(told, self._start_response)
+        self._start_response(self._status, list(answer.headers))
+        return [body]
+
+    def _in_parts(self, answered: Iterable[bytes], close: Callable[[], None]) -> Iterable[bytes]:
+        """Sent as it comes; what it is, is known with its first piece."""
+        pieces = iter(answered)
+        try:
+            first = [piece for piece in [next(pieces, None)] if piece is not None]
+            head = self._started()
+        except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
+            try:
+                return self._failed(error)
+            finally:
+                close()
+        rest = chain(self._written, first, pieces)
+        if self._attempt.route.policy.stream == "forward":
+            self._is_sent = True
+            self._start_response(self._status, list(head.headers))
+            return Forwarded(self._attempt, head, rest, close)
+        told = self._finished(head)
+        if told is not head:
+            close()
+            return sent(told, self._start_response)
+        self._is_sent = True
+        self._start_response(self._status, list(head.headers))
+        return Passed(rest, close)
+
+    def _failed(self, error: BaseException) -> Iterable[bytes]:
+        told = self._attempt.fail(error)
+        if told is None or not isinstance(error, Exception):
+            raise error
+        if not self._attempt.is_lost_by(error):
+            log.error("A keyed request failed.", exc_info=error)
+        return sent(told, self._start_response)
+
+    def _started(self) -> HttpResponse:
+        if self._head is None:
+            raise AssertionError("The application has answered without start_response.")
+        return self._head
+
+    def _finished(self, answer: HttpResponse) -> HttpResponse:
+        if self._error is not None:
+            self._attempt.undo(self._error)
+        return self._attempt.finish(answer)
+
+
+def _nothing() -> None:
+    """For iterables that have no `close`."""

@@ -1,0 +1,181 @@
+"""What follows when the database has accepted, or refused, what a worker said of a delivery."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from onefold.model.event import JobEnded, WriteFenced
+from onefold.model.json_text import decode_payload
+from onefold.model.lifecycle import Event
+from onefold.worker.job_log import Sample, job_fields, job_log, lasted
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from onefold.calls.hooks import Hooks
+    from onefold.model.event import JobOutcome
+    from onefold.model.job import Job, StateWord
+    from onefold.worker.delivery_outcome import DeliveryOutcome
+    from onefold.worker.handlers import BoundHandler
+    from onefold.worker.producer import HeldDelivery
+
+OUTCOMES: Final[dict[Event, JobOutcome]] = {
+    Event.FINISH: "completed",
+    Event.FAIL: "retried",
+    Event.DEFER: "deferred",
+    Event.BURY: "dead",
+    Event.CANCEL: "cancelled",
+    Event.HAND_BACK: "handed back",
+}
+
+STATES: Final[dict[JobOutcome, str]] = {
+    "completed": "completed",
+    "retried": "retrying",
+    "deferred": "scheduled",
+    "dead": "dead",
+    "cancelled": "cancelled",
+    "handed back": "ready",
+}
+"""The state in which an end leaves a job."""
+
+LEVELS: Final[dict[JobOutcome, int]] = {"dead": logging.ERROR, "retried": logging.WARNING}
+
+SHOWN: Final = 200
+"""Characters of an error's message, or of a reason, in a line of the log."""
+
+log: logging.Logger = logging.getLogger("onefold.worker")
+
+
+class Afterwards:
+    """Tells listeners, writes logs, and calls `on_dead`."""
+
+    def __init__(self, hooks: Hooks, read: Callable[[str, str], Awaitable[Job | None]]) -> None:
+        """`read` gives a job as it stands now, by tenant and id."""
+        self._hooks = hooks
+        self._read = read
+        self._calls: set[asyncio.Task[None]] = set()
+        self._sample = Sample()
+
+    def accepted(
+        self,
+        held: HeldDelivery,
+        word: DeliveryOutcome,
+        state: StateWord | None,
+        retry_in: timedelta | None = None,
+    ) -> None:
+        """The database has written it down."""
+        outcome = "dead" if state == "dead" else OUTCOMES[word.event]
+        if self._hooks.wanted:
+            self._tell(held, outcome, word.error_type)
+        level = LEVELS.get(outcome, logging.INFO)
+        if job_log.isEnabledFor(level) and (level > logging.INFO or self._sample.admits()):
+            self._log(level, held, outcome, word, retry_in)
+        if outcome == "dead":
+            self.dead(held.job.tenant, held.job.id, held.declared)
+
+    def fenced(self, held: HeldDelivery) -> None:
+        """Somebody else had the job by then: what we said was refused."""
+        job = held.job
+        log.warning(
+            "Job %s (%s) ended here after its lease was lost; its end was refused (fence %d).",
+            job.id, job.kind, job.fence, extra=_known(job),
+        )  # fmt: skip
+        if self._hooks.wanted:
+            self._hooks.tell(WriteFenced(job.id, job.kind, job.fence))
+        self.lost(held)
+
+    def lost(self, held: HeldDelivery) -> None:
+        """Nothing is said about it."""
+        if self._hooks.wanted:
+            self._tell(held, "lost", None)
+
+    def parked(self, held: HeldDelivery) -> None:
+        """Somebody else will say how it ended: the handler has seen to that."""
+        if job_log.isEnabledFor(logging.INFO) and self._sample.admits():
+            job = held.job
+            job_log.info(
+                "Job %s (%s) awaits its ack in attempt %d after %s.",
+                job.id, job.kind, job.attempt, lasted(held.duration),
+                extra={**job_fields(job), "state": "awaiting", "duration": held.duration},
+            )  # fmt: skip
+        if self._hooks.wanted:
+            self._tell(held, "awaiting", None)
+
+    def _tell(self, held: HeldDelivery, outcome: JobOutcome, error_type: str | None) -> None:
+        duration = timedelta(seconds=held.duration)
+        self._hooks.tell(JobEnded(held.job, outcome, duration, error_type))
+
+    def _log(
+        self,
+        level: int,
+        held: HeldDelivery,
+        outcome: JobOutcome,
+        word: DeliveryOutcome,
+        retry_in: timedelta | None,
+    ) -> None:
+        """One line: the kind, the id, the attempt, how it ended and after how long."""
+        job = held.job
+        error = None if word.error is None else decode_payload(word.error)
+        fields = _known(job, error) | {"state": STATES[outcome], "duration": held.duration}
+        line = (
+            f"Job {job.id} ({job.kind}) was {'buried' if outcome == 'dead' else outcome} in attempt"
+            f" {job.attempt} after {lasted(held.duration)}"
+        )
+        if retry_in is not None and outcome in {"retried", "deferred"}:
+            fields["retry_in"] = retry_in.total_seconds()
+            line += f", next try in {lasted(retry_in.total_seconds())}"
+        why = "" if word.event is Event.FINISH else f": {_why(word, error)}"
+        job_log.log(level, "%s%s", line, why or ".", extra=fields)
+
+    def dead(self, tenant: str, job_id: str, declared: BoundHandler | None) -> None:
+        """Call the handler's `on_dead`, if it has one."""
+        if declared is not None and declared.on_dead is not None:
+            task = asyncio.create_task(self._call_on_dead(tenant, job_id, declared.on_dead))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def _call_on_dead(self, tenant: str, job_id: str, on_dead: Callable[[Job], Any]) -> None:
+        try:
+            job = await self._read(tenant, job_id)
+            if job is None:
+                log.warning("Job %s was removed before its on_dead could be called.", job_id)
+            elif inspect.iscoroutinefunction(on_dead):
+                await on_dead(job)
+            else:
+                await asyncio.to_thread(on_dead, job)
+        except Exception:
+            log.exception("on_dead failed for job %s.", job_id)
+
+    async def settle(self, seconds: float) -> None:
+        """Let what was begun end, in the time that is left for it."""
+        self._sample.tell()
+        if self._calls:
+            _, late = await asyncio.wait(self._calls, timeout=max(seconds, 0))
+            for call in late:
+                call.cancel()
+            if late:
+                log.error("%d calls of on_dead have not ended in time: given up.", len(late))
+
+
+def _known(job: Job, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a record says of its job beside the sentence, for logs that programs read."""
+    known = job_fields(job)
+    if error is not None and error.get("traceback"):
+        # Not exc_info: the handler may have run in another process.
+        known["exception"] = f"{error['traceback']}{error.get('type')}: {error.get('message')}"
+    return known
+
+
+def _why(word: DeliveryOutcome, error: Mapping[str, Any] | None) -> str:
+    message = _line(str((error or {}).get("message") or ""))
+    parts = [part for part in (word.error_type, message) if part]
+    return ": ".join(parts) or _line(word.reason or "") or "as asked"
+
+
+def _line(text: str) -> str:
+    """The first line of a text, as much of it as is shown."""
+    return "".join(text.splitlines()[:1])[:SHOWN]
