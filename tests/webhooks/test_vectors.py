@@ -24,8 +24,8 @@ from onefold.web.webhooks import (
     sign,
     verify,
 )
+from onefold.web.webhooks.ed25519 import private_key, public_key
 from onefold.web.webhooks.provider import mac
-from onefold.web.webhooks.signing import private_key, public_key
 from tests.webhooks.senders import FORM, WHPK, WHSEC, WHSK, accepted, request
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

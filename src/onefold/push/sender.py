@@ -29,6 +29,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
 from onefold.errors import Needs
+
+with Needs("onefold[server]"):
+    import aiohttp
+    from aiohttp.abc import AbstractResolver, ResolveResult
+    from yarl import URL
+
+
 from onefold.push.address import AddressRefused
 from onefold.push.response_policy import EXCERPT_BYTES, PushAnswered, Unanswered, excerpt_of, told
 
@@ -39,10 +46,6 @@ if TYPE_CHECKING:
 
     from onefold.push.address import AddressPolicy, Endpoint
     from onefold.push.response_policy import PushExchange
-
-
-with Needs("onefold[server]"):
-    import aiohttp
 
 
 _used: Final[WeakSet[object]] = WeakSet()
@@ -83,10 +86,6 @@ def _has_ended(connection: Connection) -> bool:
     poll = select.poll()
     poll.register(transport.get_extra_info("socket"), select.POLLIN | select.POLLPRI)
     return bool(poll.poll(0))
-
-
-with Needs("onefold[server]"):
-    from aiohttp.abc import AbstractResolver, ResolveResult
 
 
 Lookup: TypeAlias = Callable[[str], Awaitable[list[str]]]
@@ -148,11 +147,6 @@ def _answer(host: str, address: str, port: int, *, version: int) -> ResolveResul
         proto=socket.IPPROTO_TCP,
         flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
     )
-
-
-with Needs("onefold[server]"):
-    import aiohttp
-    from yarl import URL
 
 
 KEPT_ALIVE: Final = 1.5

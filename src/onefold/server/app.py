@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onefold.errors import InvalidInput, Needs
+from onefold.errors import Needs
+
+with Needs("onefold[server]"):
+    from starlette.routing import Route as Path
+    from starlette.routing import Router
+
+
+from onefold.errors import InvalidInput
 from onefold.server import problems
 from onefold.server.asgi_io import problem_response, request_id_of, send_response
 from onefold.server.auth import Authority
@@ -147,11 +154,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *events.ROUTES,
     *keys.ROUTES,
 )
-
-
-with Needs("onefold[server]"):
-    from starlette.routing import Route as Path
-    from starlette.routing import Router
 
 
 NOWHERE: Final = "-"

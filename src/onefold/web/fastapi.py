@@ -23,8 +23,16 @@ from functools import partial, wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Never, TypeVar, get_type_hints
 
+from onefold.errors import Needs
+
+with Needs("onefold[fastapi]"):
+    from fastapi import Depends, Request, params, routing
+    from starlette.responses import Response
+    from starlette.routing import compile_path
+
+
 from onefold.databases.handler_transaction import Given
-from onefold.errors import ConflictingOptions, InvalidInput, Needs
+from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.web import starlette
 from onefold.web.asgi import conversation_of
 from onefold.web.idempotency.keyed_routes import note_decorated, refuse_bare
@@ -51,11 +59,6 @@ if TYPE_CHECKING:
     from onefold.web.idempotency.keyed_routes import KeyedRoute
     from onefold.web.idempotency.policy import PolicyOptions
     from onefold.web.webhooks.webhook_apps import Receives
-
-
-with Needs("onefold[fastapi]"):
-    from fastapi import Depends, Request, params, routing
-    from starlette.routing import compile_path
 
 
 __all__ = ["Idempotency", "Once", "once_of"]
@@ -230,11 +233,6 @@ def _signature(
     # FastAPI takes None for no body, and NoneType for a body that is null.
     returns = None if returns is NoneType else returns
     return signature.replace(parameters=[*kept, *more], return_annotation=returns)
-
-
-with Needs("onefold[fastapi]"):
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 
 if TYPE_CHECKING:

@@ -17,7 +17,15 @@ import sys
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
-from onefold.errors import InvalidInput, Needs, UsageError
+from onefold.errors import Needs
+
+with Needs("onefold[flask]"):
+    import flask
+    from werkzeug.exceptions import HTTPException
+    from werkzeug.routing import RequestRedirect
+
+
+from onefold.errors import InvalidInput, UsageError
 from onefold.web.http import HttpResponse
 from onefold.web.idempotency.attempt import Attempt
 from onefold.web.idempotency.keyed_routes import (
@@ -41,12 +49,6 @@ if TYPE_CHECKING:
     from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured
     from onefold.web.idempotency.policy import PolicyOptions
     from onefold.web.webhooks.webhook import Webhook
-
-
-with Needs("onefold[flask]"):
-    import flask
-    from werkzeug.exceptions import HTTPException
-    from werkzeug.routing import RequestRedirect
 
 
 __all__ = ["Idempotency", "Once", "once_of"]
@@ -283,10 +285,6 @@ def _of_method(view: Any, method: str) -> Any:
     if found is None or hasattr(view, MARK):
         return view
     return getattr(found, method.lower(), None)
-
-
-with Needs("onefold[flask]"):
-    import flask
 
 
 def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Callable[..., flask.Response]]:

@@ -15,7 +15,17 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Never, TypeAlias, TypeVar
 
-from onefold.errors import InvalidInput, Needs, UsageError
+from onefold.errors import Needs
+
+with Needs("onefold[starlette]"):
+    from starlette.background import BackgroundTask
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Host, Match, Mount
+
+
+from onefold.errors import InvalidInput, UsageError
 from onefold.web.asgi import IdempotencyMiddleware, conversation_of
 from onefold.web.http import asgi_headers
 from onefold.web.idempotency import keyed_routes
@@ -34,7 +44,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from starlette.applications import Starlette
-    from starlette.requests import Request
 
     from onefold.app import Onefold
     from onefold.web.asgi import Conversation, Scope
@@ -42,13 +51,6 @@ if TYPE_CHECKING:
     from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured
     from onefold.web.idempotency.policy import PolicyOptions
     from onefold.web.webhooks.webhook_apps import Receives
-
-
-with Needs("onefold[starlette]"):
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Host, Match, Mount
 
 
 __all__ = ["Idempotency", "Once", "once_of"]
@@ -285,11 +287,6 @@ def _mounted(route: Any) -> Routes | None:
     """The routes of what is mounted; None where nothing is."""
     found = getattr(route, "original_route", route)
     return found.routes if isinstance(found, Mount | Host) else None
-
-
-with Needs("onefold[starlette]"):
-    from starlette.background import BackgroundTask
-    from starlette.responses import Response
 
 
 if TYPE_CHECKING:

@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.errors import InvalidInput, Needs
+from onefold.errors import Needs
+
+with Needs("onefold[http]"):
+    from itsdangerous import BadSignature, Signer, TimestampSigner
+
+
+from onefold.errors import InvalidInput
 from onefold.web.forms.no_store import note_key
 
 if TYPE_CHECKING:
@@ -44,10 +50,6 @@ def hidden_input(name: str, value: str) -> Markup:
     return Markup(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}" autocomplete="off">'
     )
-
-
-with Needs("onefold[http]"):
-    from itsdangerous import BadSignature, Signer, TimestampSigner
 
 
 FIELD: Final = "onefold_key"

@@ -2,8 +2,6 @@
 
 A delivery has one id over all its tries, and a new timestamp for each of them. While secrets are
 rotated it has a signature by each, so that a receiver may change over when it likes.
-
-Ed25519 keys of Standard Webhooks: `whpk_…` verifies, `whsk_…` signs. Needs onefold[webhooks].
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from onefold.errors import InvalidInput, Needs
+from onefold.errors import InvalidInput
 from onefold.model.retry import parse_retry_after
 from onefold.model.timestamps import EPOCH, to_micros
 from onefold.web.webhooks.provider import keyring
@@ -121,40 +119,3 @@ def _retry_after(headers: list[Header], now: datetime) -> timedelta | None:
     said = {name.lower(): value for name, value in reversed(headers)}
     text = said.get("retry-after")
     return None if text is None else parse_retry_after(text, now=now, date=said.get("date"))
-
-
-with Needs("onefold[webhooks]"):
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-        Ed25519PrivateKey,
-        Ed25519PublicKey,
-    )
-
-
-HALF: Final = 32
-
-
-def public_key(key: bytes) -> Ed25519PublicKey:
-    """A key that verifies."""
-    if len(key) != HALF:
-        raise InvalidInput("secret", f"whpk_ must have {HALF} bytes, got {len(key)}")
-    return Ed25519PublicKey.from_public_bytes(key)
-
-
-def private_key(key: bytes) -> Ed25519PrivateKey:
-    """A key that signs: the private half alone, or with the public one behind it."""
-    if len(key) not in (HALF, 2 * HALF):
-        raise InvalidInput("secret", f"whsk_ must have {HALF} or {2 * HALF} bytes, got {len(key)}")
-    made = Ed25519PrivateKey.from_private_bytes(key[:HALF])
-    if key[HALF:] not in (b"", made.public_key().public_bytes_raw()):
-        raise InvalidInput("secret", "whsk_ must end with the public half of its own private one")
-    return made
-
-
-def is_signed(key: Ed25519PublicKey, signature: bytes, content: bytes) -> bool:
-    """Whether a signature is of this key and this content."""
-    try:
-        key.verify(signature, content)
-    except InvalidSignature:
-        return False
-    return True

@@ -49,25 +49,25 @@ class Key(msgspec.Struct, frozen=True):
         """Whether a signature of this key's version is of this key."""
         if self.kind == "whsec":
             return provider.is_base64(provider.mac(self.value, content), signature)
-        from onefold.web.webhooks import signing
+        from onefold.web.webhooks import ed25519
 
         given = provider.strict_base64(signature)
         if given is None:
             return False
         if self.kind == "whpk":
-            public = signing.public_key(self.value)
+            public = ed25519.public_key(self.value)
         else:
-            public = signing.private_key(self.value).public_key()
-        return signing.is_signed(public, given, content)
+            public = ed25519.private_key(self.value).public_key()
+        return ed25519.is_signed(public, given, content)
 
     def sign(self, content: bytes) -> str:
         """A signature with its version; only of keys that can."""
         if self.kind == "whsec":
             made = provider.mac(self.value, content)
         else:
-            from onefold.web.webhooks import signing
+            from onefold.web.webhooks import ed25519
 
-            made = signing.private_key(self.value).sign(content)
+            made = ed25519.private_key(self.value).sign(content)
         return f"{self.signs_as()},{base64.b64encode(made).decode()}"
 
 
@@ -81,12 +81,12 @@ def read_key(secret: Secret) -> Key:
     if kind == "whsec":
         _warn_of_length(secret, len(key.value))
     else:
-        from onefold.web.webhooks import signing
+        from onefold.web.webhooks import ed25519
 
         if kind == "whpk":
-            signing.public_key(key.value)
+            ed25519.public_key(key.value)
         else:
-            signing.private_key(key.value)
+            ed25519.private_key(key.value)
     return key
 
 
