@@ -75,7 +75,7 @@ def test_an_operation_never_catches_what_a_database_says() -> None:
     """In PostgreSQL the error has already killed the caller's transaction."""
     # Our own verdicts about keys; `run` passes on what went wrong to whom it concerns.
     allowed = {
-        "run": {"StopIteration", "Exception"},
+        "statement": {"StopIteration", "Exception"},
         "enqueue": {"(AlreadyEnqueued, KeyReused, NeverSettled)"},
     }
     caught = [
