@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.docs.pages import DOCS, PAGES, ROOT, name_of
+from tests.docs.pages import PAGES, ROOT, name_of
 
 BANNED = re.compile(
     r"\b(nobody|somebody|whoever|(?:is|was|are) told|is said|a word about)\b", re.IGNORECASE
@@ -11,8 +11,6 @@ BANNED = re.compile(
 # The text of the command line is not the text of a page.
 CONSOLE = re.compile(r"^```console\n.*?^```$", re.MULTILINE | re.DOTALL)
 CHECKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
-# Its tables follow the methods of `Onefold`.
-CHECKED.remove(DOCS / "reference/api.md")
 
 
 def lines_of(page: Path) -> list[str]:
