@@ -8,8 +8,7 @@ import pytest
 from onefold import Onefold
 from tests.faults.callers import Caller, Colour
 from tests.faults.proxy import Proxy
-from tests.fixtures.migrated import new_schema
-from tests.fixtures.place import postgres_place
+from tests.fixtures.place import new_schema, postgres_place
 from tests.fixtures.shards import empty
 
 __all__ = [

@@ -1,7 +1,6 @@
 """Real worker processes on real databases, and their deaths."""
 
-from tests.fixtures.migrated import new_schema
-from tests.fixtures.place import place, postgres_place
+from tests.fixtures.place import new_schema, place, postgres_place
 from tests.fixtures.shards import empty
 from tests.kill.workers import postgres_shop, shop, sqlite_shop
 
