@@ -6,7 +6,8 @@ What the server says about itself: its health, its metrics, its API.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from onefold import __version__
 from onefold.errors import OnefoldError
@@ -58,11 +59,22 @@ HTML: Final = "text/html; charset=utf-8"
 
 def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> tuple[Route, ...]:
     """The routes that every server has, whatever else."""
-    described = document(routes, version=__version__)
-    text, html = wire.encode(described), page(described).encode()
+
+    @cache  # The first request makes it, not the start of every process.
+    def described() -> dict[str, Any]:
+        return document(routes, version=__version__)
+
+    @cache
+    def text() -> bytes:
+        return wire.encode(described())
+
+    @cache
+    def html() -> bytes:
+        return page(described()).encode()
 
     async def openapi(asking: RequestContext) -> Reply:
-        body = wire.encode(described | {"servers": servers(asking.root)}) if asking.root else text
+        root = asking.root
+        body = wire.encode(described() | {"servers": servers(root)}) if root else text()
         return Reply(200, body, (("content-type", "application/json"),))
 
     async def reference(asking: RequestContext) -> Reply:
@@ -71,7 +83,7 @@ def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> tuple[
             ("content-type", HTML),
             ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
         )
-        return Reply(200, html, headers)
+        return Reply(200, html(), headers)
 
     found = [
         _open("/healthz", "health", "Does the process live?", healthz, {200: Health}),
