@@ -195,8 +195,11 @@ def advisory_lock_key(*parts: str) -> int:
 
 def length_prefixed(*parts: str) -> bytes:
     """The parts as one sequence of bytes from which each could be told apart again."""
-    if "".join(parts).isascii():
-        return "".join([f"{len(part)}:{part}" for part in parts]).encode()
-    # Digests must be total: text that is not valid Unicode is refused elsewhere, with its field.
+    text = ""
+    for part in parts:
+        text += f"{len(part)}:{part}"
+    if text.isascii():
+        return text.encode()
+    # A digest never fails: text that is not valid Unicode is rejected elsewhere, with its field.
     encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
     return b"".join(b"%d:%b" % (len(part), part) for part in encoded)

@@ -1,4 +1,4 @@
-"""The settings that few jobs have: checked, and kept as one JSON text beside the job."""
+"""The options that few jobs have: checked, and stored as one JSON text in the job's row."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ METADATA_BYTES: Final = 64 * 1024
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """As they are stored. Times are microseconds."""
+    """The stored options. Times are microseconds."""
 
     backoff: dict[str, Any] | None = None
     keep: dict[str, int] | None = None
-    """How long the record stays, by outcome, as in `Retention`."""
+    """How long the record is kept, by outcome, as in `Retention`."""
     timeout: int | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] | None = None
     result: bool | None = None
-    """Whether what the handler returns is kept; None leaves it to the kind."""
+    """Whether the handler's return value is stored; None: the kind decides."""
     trace: dict[str, str] | None = None
     tick: int | None = None
     published: str | None = None
-    """The publish key that the job was made with, to be shown. What decides is its claim."""
+    """The publish key of the job, for display. Its claim decides."""
 
 
 _decoder = msgspec.json.Decoder(Options)
@@ -46,7 +46,7 @@ _NO_OPTIONS: Final = Options()
 
 
 def read_options(text: str | None) -> Options:
-    """The stored settings of a job."""
+    """Decode the stored options of a job."""
     return _NO_OPTIONS if text is None else _decoder.decode(text)
 
 
@@ -57,12 +57,9 @@ def backoff_of(options: Options) -> Backoff:
 
 def has_options(job: NewJob) -> bool:
     """Whether any of them is given; most jobs of a large batch have none."""
-    return job.idempotency_key is not None or _has_settings(job)
-
-
-def _has_settings(job: NewJob) -> bool:
     return not (
-        job.backoff is None
+        job.idempotency_key is None
+        and job.backoff is None
         and job.retention is None
         and job.timeout is None
         and job.metadata is None
@@ -74,10 +71,7 @@ def _has_settings(job: NewJob) -> bool:
 
 
 def encode_options(job: NewJob, *, exists: bool) -> str:
-    """Check the settings and write them down; `exists` says that the record holds a key."""
-    if not _has_settings(job):
-        # What most publishes come to, told without further ado.
-        return _encode(Options(published=job.idempotency_key)).decode()
+    """Check and encode the options; `exists`: the record holds a key after the job has ended."""
     options = Options(
         backoff=stored_backoff(job.backoff),
         keep=stored_keep(job.retention, exists=exists),
@@ -97,7 +91,7 @@ def _timeout(timeout: object) -> int:
 
 
 def stored_backoff(backoff: object) -> dict[str, Any] | None:
-    """A backoff as it is stored."""
+    """A backoff in its stored form."""
     if backoff is None:
         return None
     if not isinstance(backoff, Exponential | Fixed):
@@ -106,7 +100,7 @@ def stored_backoff(backoff: object) -> dict[str, Any] | None:
 
 
 def stored_keep(retention: object, *, exists: bool = False) -> dict[str, int] | None:
-    """How long records stay, in microseconds by outcome, as it is stored."""
+    """How long records are kept, by outcome, in microseconds: the stored form."""
     if retention is None:
         return None
     if not isinstance(retention, Retention):

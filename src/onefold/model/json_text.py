@@ -1,13 +1,12 @@
-"""Payloads as text: how they are stored, and the spellings of a value that digests are made of.
+"""JSON text: payloads as they are stored, and as they are hashed; application values to JSON.
 
-One value has three spellings. The *stored* one (`encode_payload`) is the caller's: values are made
-compact, and JSON that came as bytes (`msgspec.Raw`) stays as it is, with its numbers as written.
-The *sorted* one (`sorted_payload`) is for our own digests: fast, with members in order. The
-*canonical* one (`canonical_json`) is shared with other languages: slower, and exact to the byte.
+A payload has three forms. The *stored* form (`encode_payload`) is compact; JSON that arrives as
+bytes (`msgspec.Raw`) is stored unchanged. The *sorted* form (`sorted_payload`) has its members in
+order, for our own digests. The *canonical* form (`canonical_json`) is equal in all languages, byte
+for byte; it is slower.
 
-Values of an application as plain JSON, and back: what msgspec knows, and models of pydantic.
-
-Pydantic need not be installed: its models are known by their methods.
+`to_json` and `from_json` convert what msgspec knows, and pydantic models. Pydantic does not have to
+be installed: a model is recognised by its methods.
 """
 
 from __future__ import annotations
@@ -35,6 +34,8 @@ _SHORTEST_TOO_DEEP: Final = 2 * (MAX_DEPTH + 1)
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _NOT_A_BRACKET: Final = bytes(set(range(256)) - set(b"[]{}"))
 
+_WORD: Final = 2**63
+
 # Numbers from 1e-6 up to 1e21 are written without an exponent.
 _PLAIN_DIGITS: Final = 21
 _PLAIN_ZEROS: Final = 6
@@ -43,29 +44,27 @@ _PLAIN_ZEROS: Final = 6
 def encode_payload(value: Any) -> str:
     """The JSON text that is stored for a payload.
 
-    Datetimes, UUIDs, dataclasses and msgspec structs are written as msgspec writes them, and
-    numbers that are keys of a dictionary become text. A `msgspec.Raw` is stored as it is. What is
-    no JSON, or what JSON cannot hold, is an `InvalidInput`.
+    Datetimes, UUIDs, dataclasses and msgspec structs are written as msgspec writes them. Numbers
+    that are keys of a dictionary become text. A `msgspec.Raw` is stored unchanged. A value that is
+    not JSON is an `InvalidInput`.
     """
     if not isinstance(value, msgspec.Raw):
         return _encode(_stored, value)
     text = _text(value)
     decode_payload(text)
-    return _shallow(text)
+    _check_depth(text)
+    return text
 
 
 def sorted_payload(value: Any) -> str:
     """The payload's JSON with its members, and the elements of its sets, in sorted order."""
+    if isinstance(value, msgspec.Raw):
+        value = decode_payload(_text(value))
     try:
-        return _encode(_sorted, _read(value))
+        return _encode(_sorted, value)
     except InvalidInput:
-        # msgspec sorts text only. The stored form has only text for names, and only lists.
+        # msgspec sorts text only. In the stored form, all names are text and all sets are lists.
         return _encode(_sorted, decode_payload(encode_payload(value)))
-
-
-def _read(value: Any) -> Any:
-    """The value of a `msgspec.Raw`, which may be no JSON at all."""
-    return decode_payload(_text(value)) if isinstance(value, msgspec.Raw) else value
 
 
 def _text(raw: msgspec.Raw) -> str:
@@ -88,14 +87,16 @@ def decode_payload(text: str) -> Any:
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one spelling of a plain JSON value (what `decode_payload` gives), in UTF-8.
+    """The canonical form of a plain JSON value (as `decode_payload` returns it), in UTF-8.
 
-    As RFC 8785, but with a comma after every member and element, the last included (the form that
-    other implementations hash), and with integers of any size written exactly.
+    RFC 8785 with two differences: a comma follows every member and element, the last one too (other
+    implementations hash this form), and integers of any size are exact.
     """
+    if is_object(value) and (flat := _canonical_flat(value)) is not None:
+        return flat
     pieces: list[str] = []
-    # A stack of our own, since no payload may exhaust Python's. What is left to write is a value
-    # with the depth it is at, or text that is ready, marked by a depth of -1.
+    # An explicit stack, so that a deep payload does not exhaust Python's. An entry is a value and
+    # its depth, or finished text with the depth -1.
     left: list[tuple[Any, int]] = [(value, 0)]
     while left:
         item, depth = left.pop()
@@ -115,6 +116,31 @@ def canonical_json(value: Any) -> bytes:
         raise _not_text() from error
 
 
+def _canonical_flat(members: dict[str, Any]) -> bytes | None:
+    """The canonical form of a small object, which most keys are made from; None if it is not one.
+
+    Small: names in ASCII, and values that are text, booleans, null or integers below 2**63.
+    """
+    try:
+        if not "".join(members).isascii():
+            return None
+        text = "{"
+        for name in sorted(members):
+            value: object = members[name]
+            kind = type(value)
+            if isinstance(value, str):
+                text += f"{_quoted(name)}:{_quoted(value)},"
+            elif isinstance(value, int) and kind is int and -_WORD <= value < _WORD:
+                text += f"{_quoted(name)}:{value},"
+            elif value is None or kind is bool:
+                text += f"{_quoted(name)}:{'null' if value is None else str(value).lower()},"
+            else:
+                return None
+        return f"{text}}}".encode()
+    except (TypeError, UnicodeEncodeError):
+        return None
+
+
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a plain JSON value is an object."""
     return isinstance(value, dict)
@@ -126,7 +152,7 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 
 
 def _array(elements: list[Any], depth: int) -> list[tuple[Any, int]]:
-    """What is to be written for an array whose elements are at that depth."""
+    """The stack entries of an array whose elements have that depth."""
     parts: list[tuple[Any, int]] = [("[", -1)]
     for element in elements:
         parts += ((element, depth), (",", -1))
@@ -135,7 +161,7 @@ def _array(elements: list[Any], depth: int) -> list[tuple[Any, int]]:
 
 
 def _object(members: dict[str, Any], depth: int) -> list[tuple[Any, int]]:
-    """What is to be written for an object whose members are at that depth."""
+    """The stack entries of an object whose members have that depth."""
     parts: list[tuple[Any, int]] = [("{", -1)]
     for name in _in_order(members):
         parts += ((_quoted(name) + ":", -1), (members[name], depth), (",", -1))
@@ -173,7 +199,7 @@ def _digits(value: int) -> str:
     try:
         return int.__repr__(value)
     except ValueError:
-        # Python refuses to spell more than 4300 digits at once; Decimal has no such limit.
+        # Python does not write more than 4300 digits at once; Decimal has no limit.
         return str(Decimal(int(value)))
 
 
@@ -202,10 +228,16 @@ def _ecmascript(value: float) -> str:
 
 def _encode(encoder: msgspec.json.Encoder, value: Any) -> str:
     try:
-        text = _dump(encoder, value).decode()
-        # What a msgspec.Raw deep inside says has been copied unread. Skimming costs less than that.
+        try:
+            text = encoder.encode(value).decode()
+        except UnicodeError:
+            raise
+        except ValueError:
+            # An integer of more than 4300 digits. If it was not, the same error is raised again.
+            text = encoder.encode(_with_digits(_to_builtins(value))).decode()
+        # msgspec copies a Raw inside of the value without reading it. This reads all of the text.
         _skimmer.decode(text)
-        # msgspec writes null for NaN and the infinities: a null is the only sign of them.
+        # msgspec writes null for NaN and the infinities.
         if "null" in text and _has_non_finite(value):
             raise _not_finite()
     except RecursionError as error:
@@ -214,25 +246,17 @@ def _encode(encoder: msgspec.json.Encoder, value: Any) -> str:
         raise _not_text() from error
     except (TypeError, ValueError, msgspec.DecodeError) as error:
         raise InvalidInput("payload", f"cannot be written as JSON: {error}") from error
-    return _shallow(text)
+    if len(text) >= _SHORTEST_TOO_DEEP:
+        _check_depth(text)
+    return text
 
 
-def _dump(encoder: msgspec.json.Encoder, value: Any) -> bytes:
-    try:
-        return encoder.encode(value)
-    except UnicodeError:
-        raise
-    except ValueError:
-        # An integer of more than 4300 digits. If it was not, the same error comes again.
-        return encoder.encode(_spelled_out(_to_builtins(value)))
-
-
-def _spelled_out(value: Any) -> Any:
-    """The value with its integers already spelled."""
+def _with_digits(value: Any) -> Any:
+    """The value with its integers as text."""
     if is_object(value):
-        return {name: _spelled_out(member) for name, member in value.items()}
+        return {name: _with_digits(member) for name, member in value.items()}
     if _is_sequence(value):
-        return [_spelled_out(element) for element in value]
+        return [_with_digits(element) for element in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return msgspec.Raw(_digits(value).encode())
     return value
@@ -251,29 +275,23 @@ def _has_non_finite(value: Any) -> bool:
     return False
 
 
-def _shallow(text: str) -> str:
-    """The same text, unless it nests too deeply."""
-    if len(text) >= _SHORTEST_TOO_DEEP and _is_too_deep(text):
-        raise _too_deep()
-    return text
-
-
-def _is_too_deep(text: str) -> bool:
+def _check_depth(text: str) -> None:
+    """Reject text that nests too deeply."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return False
-    # Keep the brackets outside strings and take away the innermost pairs, level by level: a few
-    # passes at the speed of C, where a walk in Python would cost more than the encoding itself.
+        return
+    # Keep the brackets outside strings and remove the innermost pairs, level by level: a few passes
+    # at the speed of C. A walk in Python would cost more than the encoding itself.
     outside = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]
     brackets = "".join(outside).encode().translate(_SQUARE, _NOT_A_BRACKET)
     for _ in range(MAX_DEPTH):
         brackets = brackets.replace(b"[]", b"")
         if not brackets:
-            return False
-    return True
+            return
+    raise _too_deep()
 
 
 def _decode_wide(text: str) -> Any:
-    """Read what msgspec finds out of range: integers of more than 4300 digits."""
+    """Read integers of more than 4300 digits, which msgspec rejects."""
     try:
         return json.loads(text, parse_int=_wide, parse_float=_finite, parse_constant=_finite)
     except RecursionError as error:
@@ -294,9 +312,9 @@ def _finite(digits: str) -> float:
 
 
 def plain(value: object) -> object:
-    """The base value of what msgspec knows only by its exact type (Django's SafeString, say)."""
+    """The base value of a subclass that msgspec does not encode, such as Django's SafeString."""
     if value is None or isinstance(value, bool | tuple | frozenset):
-        # As a value it would be written; what msgspec asks about is a key.
+        # msgspec encodes such values. It calls this function only if one is a key.
         raise InvalidInput("payload", f"must have text or numbers for keys, got {value!r}")
     if isinstance(value, str):
         return str.__str__(value)
@@ -348,10 +366,10 @@ MASK: Final = "**********"
 
 
 def to_json(value: Any, field: str, *, sorts: bool = False) -> Any:
-    """A value as plain JSON; what cannot be is an `InvalidInput` of `field`.
+    """A value as plain JSON; an `InvalidInput` of `field` if that is not possible.
 
-    Sets have another order in every process, and keys are made of what is stored: a set is sorted,
-    and `sorts` says so of those inside of other values.
+    The order of a set differs between processes, and keys are derived from stored values. So a set
+    is sorted; `sorts` also sorts the sets inside of other values.
     """
     try:
         if isinstance(value, set | frozenset):
@@ -369,17 +387,17 @@ def to_json(value: Any, field: str, *, sorts: bool = False) -> Any:
 
 
 def from_json(value: Any, kind: Any) -> Any:
-    """Plain JSON in a type of its own; `msgspec.ValidationError` where it does not fit."""
+    """Plain JSON as a value of the type `kind`; `msgspec.ValidationError` if it does not match."""
     return msgspec.convert(value, kind, str_keys=True, dec_hook=_validated)
 
 
 def is_model(value: object) -> bool:
-    """Whether a class, or an object, is one of pydantic's."""
+    """Whether a class, or an object, is a pydantic model."""
     return hasattr(value, "model_validate_json") and hasattr(value, "model_dump")
 
 
 def dumped(value: Any) -> Any:
-    """A model as the JSON that becomes it again: without what it computes from the rest."""
+    """A pydantic model as JSON that can be read back: without computed fields."""
     found = value.model_dump(mode="json", round_trip=True)
     if _holds(found, lambda one: one == MASK):
         written = value.model_dump(round_trip=True)

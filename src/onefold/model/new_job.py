@@ -1,7 +1,6 @@
-"""A `NewJob` made ready to be stored: checked, keyed, encoded. Pure; nothing is stored yet.
+"""From a `NewJob` to the row that is inserted: checks, keys, encoding. Pure.
 
-Every rule about what may be asked for is here and nowhere else. A bad value is an `InvalidInput`
-that names the field.
+All rules about the options of a job are here. A bad value is an `InvalidInput` with its field.
 """
 
 from __future__ import annotations
@@ -18,14 +17,12 @@ from onefold.model.claim import ClaimKey
 from onefold.model.ids import fresh_ids, hash12, new_id, shard_of
 from onefold.model.job import NewJob
 from onefold.model.job_options import encode_options, has_options
-from onefold.model.json_text import encode_payload
+from onefold.model.json_text import encode_payload, sorted_payload
 from onefold.model.timestamps import from_micros, span, to_micros
-from onefold.model.unique import Unique, request_fingerprint
+from onefold.model.unique import Unique, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from onefold.model.job import Json
 
 PAYLOAD_BYTES: Final = 1024 * 1024
 ATTEMPTS: Final = range(1, 101)
@@ -57,7 +54,7 @@ class NewJobRow(msgspec.Struct, frozen=True, gc=False):
     options: str | None
     group_key: str | None = None
     unique_until: int | None = None
-    """Of a successor: how long the key was promised by the job that it follows."""
+    """For a successor: until when the job before it holds the key."""
 
     @property
     def row(self) -> tuple[Any, ...]:
@@ -66,7 +63,7 @@ class NewJobRow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def unique(self) -> tuple[int, str, str, str] | None:
-        """The key's place in the unique index; tuples of them sort in lock order."""
+        """The key's values in the unique index; these tuples sort in lock order."""
         if self.unique_key is None or self.unique_kind is None:
             return None
         return (self.shard, self.tenant, self.unique_kind, self.unique_key)
@@ -85,7 +82,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """One item of an enqueue: the job, its publish key, and what to log of a duplicate."""
+    """One item of an enqueue: the job, its publish key, and an id for the duplicate log."""
 
     request: NewJobRow
     publish: Publish | None = None
@@ -93,9 +90,9 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 
 
 def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: int) -> list[Prepared]:
-    """Check and encode a whole batch; the error names the item that cannot be accepted.
+    """Check and encode a batch; an error names the item.
 
-    `now` decides the buckets of derived keys, and nothing that is compared across machines.
+    `now` decides only the buckets of derived keys.
     """
     prepared: list[Prepared] = []
     ids = fresh_ids()
@@ -108,26 +105,23 @@ def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: int) -> list[Prepar
 
 
 def prepare(job: NewJob, tenant: str, *, now: int, ids: Iterator[str] | None = None) -> Prepared:
-    """Check and encode one job; `ids` are for those of a batch that have no key."""
+    """Check and encode one job; `ids` are for jobs of a batch that have no key."""
     if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput("job", f"must be a NewJob, got {job!r}")
     kind, queue = job.kind, job.queue
     try:
         _check(kind, queue, job.priority, job.max_attempts)
-    except TypeError:  # something that cannot be remembered, and that will not do either
+    except TypeError:  # not hashable, so not cached, and not valid either
         _check.__wrapped__(kind, queue, job.priority, job.max_attempts)
-    payload = _payload(job.payload)
-    unique_key = unique_kind = unique_for = publish_key = None
-    states = 0
-    if _wants_a_key(job):
-        unique_key = _unique_key(job, kind, now)
-        unique_kind = None if unique_key is None else "" if job.across_kinds else kind
-        states, unique_for = _scope(job, unique_key)
-        publish_key = _publish_key(job, tenant, queue)
+    payload = encode_payload(job.payload)
+    if len(payload) > PAYLOAD_BYTES // 4 and (size := len(payload.encode())) > PAYLOAD_BYTES:
+        raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES} bytes, got {size}")
+    keys = _keys(job, tenant, now) if _has_keys(job) else _NO_KEYS
+    job_id = keys.job_id or (new_id() if ids is None else next(ids))
 
     # By position: names cost a bulk enqueue a tenth of its time.
     request = NewJobRow(
-        _new_id(tenant, unique_kind, unique_key, publish_key, ids),
+        job_id,
         0,
         tenant,
         queue,
@@ -137,31 +131,31 @@ def prepare(job: NewJob, tenant: str, *, now: int, ids: Iterator[str] | None = N
         0 if job.delay is None else _delay(job, job.delay),
         job.max_attempts,
         payload,
-        None if unique_key is None else request_fingerprint(kind, payload=job.payload),
-        unique_kind,
-        unique_key,
-        states,
-        unique_for,
+        keys.fingerprint,
+        keys.unique_kind,
+        keys.unique_key,
+        keys.states,
+        keys.unique_for,
         None if job.expires_at is None else to_micros(job.expires_at, "expires_at"),
-        encode_options(job, exists=states == SCOPES["exists"]) if has_options(job) else None,
+        encode_options(job, exists=keys.states == SCOPES["exists"]) if has_options(job) else None,
         None if job.group_key is None else checks.key(job.group_key, "group_key"),
     )
-    if publish_key is None and job.request_id is None:
-        return Prepared(request)
-    return Prepared(request, _publish(job, request, publish_key), _request_id(job.request_id))
+    if job.request_id is None:
+        return Prepared(request, keys.publish)
+    return Prepared(request, keys.publish, checks.text(job.request_id, "request_id"))
 
 
 @lru_cache(maxsize=1024, typed=True)
 def _check(kind: object, queue: object, priority: object, max_attempts: object) -> None:
-    """What the jobs of a large batch mostly have in common, checked once."""
+    """Check what most jobs of a large batch have in common, once."""
     checks.name(kind, "kind")
     checks.queue(queue, "queue")
     _whole(priority, "priority", PRIORITIES)
     attempts(max_attempts)
 
 
-def _wants_a_key(job: NewJob) -> bool:
-    """Whether anything is said about keys; most jobs of a large batch say nothing."""
+def _has_keys(job: NewJob) -> bool:
+    """Whether an option about keys is given; most jobs of a large batch have none."""
     return not (
         job.unique_key is None
         and job.unique is None
@@ -170,6 +164,45 @@ def _wants_a_key(job: NewJob) -> bool:
         and job.unique_for is None
         and not job.across_kinds
     )
+
+
+class _Keys(msgspec.Struct, frozen=True, gc=False):
+    """The keys of a job, and the id that follows from them."""
+
+    job_id: str | None = None
+    fingerprint: str | None = None
+    unique_kind: str | None = None
+    unique_key: str | None = None
+    states: int = 0
+    unique_for: int | None = None
+    publish: Publish | None = None
+
+
+_NO_KEYS: Final = _Keys()
+
+
+def _keys(job: NewJob, tenant: str, now: int) -> _Keys:
+    """Check the options about keys, and derive what follows from the payload.
+
+    The id carries the hash that decides the shard: of the unique key, since the constraint must see
+    all rows with that key, or of the publish key.
+    """
+    hashed = sorted_payload(job.payload)
+    unique_key = _unique_key(job, hashed, now)
+    states, unique_for = _scope(job, unique_key)
+    job_id = unique_kind = mark = publish = None
+    if job.idempotency_key is not None:
+        text = checks.key(job.idempotency_key, "idempotency_key")
+        publish_key = ClaimKey(tenant, "publish", job.queue, text)
+        keep = span(job.idempotency_for, "idempotency_for", least=timedelta(microseconds=1))
+        publish = Publish(publish_key, fingerprint(job.kind, job.queue, hashed), keep)
+        if unique_key is None:
+            job_id = new_id(publish_key.hash)
+    if unique_key is not None:
+        unique_kind = "" if job.across_kinds else job.kind
+        job_id = new_id(hash12(tenant, unique_kind, unique_key))
+        mark = fingerprint(job.kind, hashed)
+    return _Keys(job_id, mark, unique_kind, unique_key, states, unique_for, publish)
 
 
 def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
@@ -185,46 +218,24 @@ def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
     ]
 
 
-def _new_id(
-    tenant: str,
-    unique_kind: str | None,
-    unique_key: str | None,
-    publish_key: ClaimKey | None,
-    ids: Iterator[str] | None,
-) -> str:
-    """The id carries the hash that decides its shard.
-
-    The unique key's, since that constraint must see all its rivals; else the publish key's; else a
-    random one.
-    """
-    if unique_kind is not None and unique_key is not None:
-        return new_id(hash12(tenant, unique_kind, unique_key))
-    if publish_key is not None:
-        return new_id(publish_key.hash)
-    return new_id() if ids is None else next(ids)
-
-
-def _payload(payload: Json) -> str:
-    text = encode_payload(payload)
-    if len(text) > PAYLOAD_BYTES // 4 and (size := len(text.encode())) > PAYLOAD_BYTES:
-        raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES} bytes, got {size}")
-    return text
-
-
-def _unique_key(job: NewJob, kind: str, now: int) -> str | None:
+def _unique_key(job: NewJob, hashed: str, now: int) -> str | None:
     if job.unique_key is not None:
         return checks.key(job.unique_key, "unique_key")
     if job.unique is None:
         return None
-    if isinstance(job.unique, Unique):
-        return checks.key(job.unique.key(kind, job.payload, now=from_micros(now)), "unique")
-    if not callable(job.unique):
-        raise InvalidInput("unique", f"must be Unique or a function, got {job.unique!r}")
-    return checks.key(job.unique(kind, job.payload), "unique")
+    rule = job.unique
+    if isinstance(rule, Unique):
+        if rule.rule is None:
+            moment = None if rule.bucket is None else from_micros(now)
+            return checks.key(rule.key_of_text(job.kind, hashed, now=moment), "unique")
+        rule = rule.rule
+    if not callable(rule):
+        raise InvalidInput("unique", f"must be Unique or a function, got {rule!r}")
+    return checks.key(rule(job.kind, job.payload), "unique")
 
 
 def _scope(job: NewJob, unique_key: str | None) -> tuple[int, int | None]:
-    """The mask of states that hold the key, and the window in microseconds."""
+    """The states that hold the key, as bits, and the window in microseconds."""
     if unique_key is None:
         for field in ("unique_while", "unique_for"):
             if getattr(job, field) is not None:
@@ -237,9 +248,9 @@ def _scope(job: NewJob, unique_key: str | None) -> tuple[int, int | None]:
         window = span(job.unique_for, "unique_for", least=timedelta(microseconds=1))
     word = job.unique_while
     if word is None:
-        # A window alone holds by time and by nothing else.
+        # With a window alone, only time holds the key.
         return (0 if window is not None else SCOPES["active"]), window
-    if word not in list(SCOPES):  # a list: an unhashable word must be refused, not crash
+    if word not in list(SCOPES):  # a list: the word may not be hashable
         raise InvalidInput("unique_while", f"must be queued, active or exists, got {word!r}")
     return SCOPES[word], window
 
@@ -267,23 +278,3 @@ def attempts(value: object) -> int:
             " attempt counts: 1 means no retry",
         )
     return value
-
-
-def _publish_key(job: NewJob, tenant: str, queue: str) -> ClaimKey | None:
-    if job.idempotency_key is None:
-        return None
-    return ClaimKey(tenant, "publish", queue, checks.key(job.idempotency_key, "idempotency_key"))
-
-
-def _publish(job: NewJob, request: NewJobRow, key: ClaimKey | None) -> Publish | None:
-    if key is None:
-        return None
-    return Publish(
-        key,
-        request_fingerprint(request.kind, request.queue, payload=job.payload),
-        span(job.idempotency_for, "idempotency_for", least=timedelta(microseconds=1)),
-    )
-
-
-def _request_id(value: object) -> str | None:
-    return None if value is None else checks.text(value, "request_id")

@@ -69,6 +69,8 @@ class Unique:
     missing: Literal["error", "ignore"]
     _picks: tuple[Path, ...] = field(compare=False)
     _drops: tuple[Path, ...] = field(compare=False)
+    _flat: frozenset[str] = field(compare=False)
+    """The fields, if all of them are plain names."""
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class Unique:
             ("missing", missing),
             ("_picks", tuple(_parse(path, "unique") for path in fields)),
             ("_drops", tuple(_parse(path, "exclude") for path in excluded)),
+            ("_flat", frozenset(() if any(set(path) & set('.["') for path in fields) else fields)),
         ):
             object.__setattr__(self, name, value)
 
@@ -123,14 +126,22 @@ class Unique:
             raise InvalidInput("kind", "must not be empty")
         if self.rule is not None:
             return checks.key(self.rule(kind, payload), "unique")
-        # As it is stored, so that a datetime and its text are the same field. Sorted, because the
-        # order of a set differs between processes.
-        hashed = self._select(kind, decode_payload(sorted_payload(payload)))
+        return self.key_of_text(kind, sorted_payload(payload), now=now)
+
+    def key_of_text(self, kind: str, payload: str, *, now: datetime | None = None) -> str:
+        """The key of a payload that is sorted text.
+
+        Text, so that a datetime and its text are the same field. Sorted, because the order of a set
+        differs between processes.
+        """
+        hashed = self._select(kind, decode_payload(payload))
         if self.bucket is not None:
             hashed = _with_bucket(hashed, self.bucket, now)
         return f"{kind}:{sha256(canonical_json(hashed)).hexdigest()}"
 
     def _select(self, kind: str, payload: Any) -> Any:
+        if self._flat and is_object(payload) and payload.keys() >= self._flat:
+            return {name: payload[name] for name in self._flat}
         for path in self._drops:
             payload = _without(payload, path)
         if not self._picks:
