@@ -62,7 +62,14 @@ from onefold.model.job import (
 from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit, Rate
 from onefold.model.outcome import Bury, Cancel, Defer, Retry
-from onefold.model.queue import Outlook, QueueConfiguration, QueueCounts, QueueSettings, ServedQueue
+from onefold.model.queue import (
+    Outlook,
+    QueueConfiguration,
+    QueueCounts,
+    QueueSettings,
+    ServedQueue,
+    SigningSecret,
+)
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.schedule import Schedule, Tick, Ticked
 from onefold.model.step import Step
@@ -149,6 +156,7 @@ __all__ = [
     "SerializationConflict",
     "ServedQueue",
     "ShardsDiffer",
+    "SigningSecret",
     "Step",
     "StepFailed",
     "StepsChanged",

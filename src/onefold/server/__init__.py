@@ -4,6 +4,7 @@
 mounted in your application.
 """
 
+from onefold.push.push_worker import PushSettings, PushWorker
 from onefold.server.app import ServerApp, ServerSettings, create_app
 
-__all__ = ["ServerApp", "ServerSettings", "create_app"]
+__all__ = ["PushSettings", "PushWorker", "ServerApp", "ServerSettings", "create_app"]
