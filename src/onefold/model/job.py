@@ -329,7 +329,7 @@ class JobPage(msgspec.Struct, frozen=True):
         return len(self.jobs)
 
 
-class Duplicates(msgspec.Struct, frozen=True):
+class Duplicates(msgspec.Struct, frozen=True, rename="camel"):
     """What a key has suppressed."""
 
     count: int
@@ -339,7 +339,7 @@ class Duplicates(msgspec.Struct, frozen=True):
     """The last ones, newest first; bounded."""
 
 
-class Suppressed(msgspec.Struct, frozen=True):
+class Suppressed(msgspec.Struct, frozen=True, rename="camel"):
     """One request that came to nothing, because a key was held."""
 
     at: datetime

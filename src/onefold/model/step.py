@@ -146,10 +146,12 @@ class StepRow(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.result, type=Notes)
 
 
-class Step(msgspec.Struct, frozen=True):
-    """A step as its reader sees it."""
+class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A step of a job, as it is stored."""
 
     name: str
+    label: str
+    """`charge`, `charge#2` or `charge[o-7]`."""
     occurrence: int
     """1 for the first step of this name."""
     key: str | None
@@ -166,11 +168,6 @@ class Step(msgspec.Struct, frozen=True):
     """The last failure: type and message."""
 
     @property
-    def label(self) -> str:
-        """`charge`, `charge#2` or `charge[o-7]`."""
-        return StepName(self.name, self.occurrence, self.key).label
-
-    @property
     def duration(self) -> timedelta | None:
         """How long the run took that ended it; None while it has not."""
         return None if self.ended_at is None else self.ended_at - self.started_at
@@ -182,6 +179,7 @@ def shown(row: StepRow, *, state: int | None, fence: int | None, results: bool) 
     failure = None if notes.failure is None else bytes(notes.failure.error).decode()
     return Step(
         name=name.name,
+        label=name.label,
         occurrence=name.occurrence,
         key=name.key,
         generation=name.generation,

@@ -30,7 +30,7 @@ KEY_STATES: Final[tuple[KeyState, ...]] = (
 )  # fmt: skip
 
 
-class StoredKey(msgspec.Struct, frozen=True):
+class StoredKey(msgspec.Struct, frozen=True, rename="camel"):
     """A key, who has it and since when, and what became of it."""
 
     tenant: str
@@ -87,7 +87,7 @@ def _moment(micros: int | None) -> datetime | None:
 class KeyPage(msgspec.Struct, frozen=True):
     """Some keys, and the cursor that continues after them."""
 
-    keys: tuple[StoredKey, ...]
+    keys: tuple[StoredKey, ...] = msgspec.field(name="items")
     next: str | None = None
     """Give it as `after=` for the next page; None on the last."""
 
@@ -133,7 +133,7 @@ _WHILE: Final[dict[int, UniqueWhile]] = {
 NOTHING_SUPPRESSED: Final = Duplicates(count=0, first_at=None, last_at=None, recent=())
 
 
-class HeldJob(msgspec.Struct, frozen=True):
+class HeldJob(msgspec.Struct, frozen=True, rename="camel"):
     """The job that stands for a key."""
 
     id: str
@@ -207,7 +207,7 @@ class HolderRow(msgspec.Struct, frozen=True):
         return "unknown" if TAKEOVERS[self.rule] == "refuse" else "abandoned"
 
 
-class KeyHolder(msgspec.Struct, frozen=True, kw_only=True):
+class KeyHolder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Who has a key on one surface, in one scope."""
 
     surface: str

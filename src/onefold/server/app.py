@@ -26,6 +26,7 @@ with Needs("onefold[server]"):
 
 
 from onefold.errors import InvalidInput
+from onefold.model.wire import headers_of
 from onefold.server import problems
 from onefold.server.asgi_io import problem_response, request_id_of, send_response
 from onefold.server.auth import Authority
@@ -51,7 +52,6 @@ from onefold.server.routes import claims as locks
 from onefold.server.routes import publish as batch
 from onefold.server.routes.meta import about_routes
 from onefold.server.unread_responses import Unread
-from onefold.server.wire import headers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -18,8 +18,10 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 
-from onefold.server import problems, wire
-from onefold.server.problems import BadBody, document
+from onefold.model import wire
+from onefold.model.wire import BadBody
+from onefold.server import problems
+from onefold.server.problems import document
 from onefold.web.http import HttpRequest, asgi_headers
 
 if TYPE_CHECKING:

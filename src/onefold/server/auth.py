@@ -21,8 +21,9 @@ import msgspec
 
 from onefold.calls.procedure import once_through
 from onefold.model.api_key import SCOPES, proven, read_text
+from onefold.model.wire import BadBody
 from onefold.operations import api_keys
-from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED, BadBody
+from onefold.server.problems import FORBIDDEN, RATE_LIMITED, UNAUTHENTICATED
 from onefold.web.problems import Refused, make
 
 if TYPE_CHECKING:

@@ -13,7 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.errors import DatabaseError
-from onefold.server import problems, wire
+from onefold.model import wire
+from onefold.model.wire import BadBody
+from onefold.server import problems
 from onefold.server.asgi_io import (
     Disconnected,
     Response,
@@ -29,7 +31,6 @@ from onefold.server.asgi_io import (
     send_stream,
 )
 from onefold.server.keyed import run_keyed
-from onefold.server.problems import BadBody
 from onefold.server.request_context import Reply, RequestContext
 from onefold.server.unread_responses import NotRead
 from onefold.web.idempotency.key import KeyRules, read_key

@@ -36,7 +36,7 @@ from onefold.model.event import (
     Redelivered,
 )
 from onefold.model.queue import shown
-from onefold.server.wire import iso, iso_or_none
+from onefold.model.wire import iso, iso_or_none
 
 if TYPE_CHECKING:
     from onefold.app import Tenant

@@ -31,6 +31,7 @@ from onefold.errors import (
     UsageError,
     WrongState,
 )
+from onefold.model.wire import BadBody, camel
 from onefold.web.problems import (
     KEY_REUSED,
     LEASE_LOST,
@@ -75,15 +76,6 @@ KINDS: Final[tuple[ProblemKind, ...]] = (
     TOOK_TOO_LONG,
 )  # fmt: skip
 """The server's own, beside those of the surfaces."""
-
-
-class BadBody(InvalidInput):
-    """A body or a query that cannot be accepted; `field` is the place: `items[3].delay`."""
-
-    def __init__(self, field: str, reason: str, *, of: str = "body") -> None:
-        """`of` says where the field is."""
-        super().__init__(field, reason)
-        self.of: str = of
 
 
 class QueueNotFound(OnefoldError):
@@ -169,12 +161,6 @@ def _input(error: Any) -> Problem:
         "The body" if place == "$" else f"{place} (item {error.item})" if "item" in extra else place
     )
     return make(kind, f"{where} {error.reason}. Nothing was stored.", extra=extra)
-
-
-def camel(field: str) -> str:
-    """The name of a field as the wire has it."""
-    head, *rest = field.split("_")
-    return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def _plainly(kind: ProblemKind) -> Callable[[Any], Problem]:

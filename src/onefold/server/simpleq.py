@@ -17,7 +17,7 @@ from onefold.model.job import Status
 from onefold.model.json_text import is_object
 from onefold.model.queue import shown
 from onefold.model.timestamps import Iso
-from onefold.server.wire import Answer, iso, iso_of, iso_or_none
+from onefold.model.wire import Answer, iso, iso_of, iso_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold.model.job import Job
-from onefold.server.wire import iso
+from onefold.model.wire import iso
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api, Reply
 

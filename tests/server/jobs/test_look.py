@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from onefold.model.ids import made_at
-from onefold.server.wire import iso
+from onefold.model.wire import iso
 from tests.fixtures.colours import Clock
 from tests.fixtures.served import Api
 

@@ -8,7 +8,7 @@ import pytest
 
 from onefold import Onefold
 from onefold.model.ids import made_at
-from onefold.server.wire import iso
+from onefold.model.wire import iso
 from tests.fixtures.colours import Clock, Store
 from tests.fixtures.served import Api
 

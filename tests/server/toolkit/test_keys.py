@@ -83,7 +83,7 @@ async def test_the_queue_of_a_publish_key_has_the_name_that_the_tenant_knows(api
     for query in queries:
         listed = await asked_as_acme(api, keys.list_keys, keys.KeysQuery(**query))
         told = await asked_as_acme(api, keys.why, keys.WhyQuery(key="k", **query))
-        assert [key.scope for key in listed.items] == ["payments"]
+        assert [key.scope for key in listed.keys] == ["payments"]
         assert [(one.scope, one.job.queue) for one in told.holders] == [("payments", "payments")]
 
 

@@ -11,17 +11,10 @@ from onefold.client import wire
 from onefold.client.flow import get, place, post
 from onefold.model import checks
 from onefold.model.json_text import encode_payload
-from onefold.model.stored_key import KeyPage, StoredKey, Why
+from onefold.model.stored_key import KeyPage, Why
 
 if TYPE_CHECKING:
     from onefold.client.flow import Ask, Flow
-
-
-class ToldKeys(wire.Said, frozen=True, kw_only=True):
-    """A page of keys."""
-
-    items: tuple[dict[str, Any], ...] = ()
-    next: str | None = None
 
 
 class ToldForced(wire.Said, frozen=True, kw_only=True):
@@ -36,9 +29,7 @@ def keys(ask: Ask, filters: KeyFilters, *, limit: int, after: str | None) -> Flo
     checks.options(filters, KeyFilters.__optional_keys__)
     query = {**filters, "limit": limit, "after": after}
     reply = yield from ask(get(place("keys"), query))
-    told = wire.read(reply, ToldKeys)
-    found = [{**wire.snaked(item), "tenant": ""} for item in told.items]
-    return KeyPage(msgspec.convert(found, tuple[StoredKey, ...]), told.next)
+    return wire.read(reply, KeyPage)
 
 
 def why(
@@ -59,7 +50,7 @@ def why(
         "payload": None if payload is msgspec.UNSET else encode_payload(payload),
     }
     reply = yield from ask(get("/v1/why", query))
-    return msgspec.convert(wire.snaked(wire.read(reply, dict[str, Any])), Why)
+    return wire.read(reply, Why)
 
 
 def force_release(ask: Ask, scope: str, key: str, *, surface: str, step: str | None) -> Flow[bool]:

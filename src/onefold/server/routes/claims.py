@@ -30,11 +30,7 @@ from onefold.model.claim import (
 )
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.model.timestamps import Iso
-from onefold.operations import claims
-from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
-from onefold.server.problems import BUSY
-from onefold.server.request_context import Reply, Route
-from onefold.server.wire import (
+from onefold.model.wire import (
     Answer,
     Body,
     Fence,
@@ -44,6 +40,10 @@ from onefold.server.wire import (
     iso_or_none,
     optional_duration,
 )
+from onefold.operations import claims
+from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
+from onefold.server.problems import BUSY
+from onefold.server.request_context import Reply, Route
 from onefold.web.problems import KEY_REUSED, OUTCOME_UNKNOWN, Refused, make
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from msgspec import Meta
 
 from onefold.model import checks
 from onefold.model.queue import qualified
+from onefold.model.wire import Answer, Body, Moment
 from onefold.server.request_context import Reply, Route
 from onefold.server.routes.jobs import job_id_of
 from onefold.server.simpleq import JobAnswer, StoredWord, said_of
-from onefold.server.wire import Answer, Body, Moment
 
 if TYPE_CHECKING:
     from onefold.calls.jobs import FindOptions

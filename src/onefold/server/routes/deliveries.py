@@ -9,10 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from onefold.errors import ConflictingOptions
-from onefold.server.problems import BadBody
+from onefold.model.wire import (
+    Answer,
+    BadBody,
+    Body,
+    Fence,
+    Seconds,
+    Yes,
+    duration,
+    optional_duration,
+)
 from onefold.server.request_context import FENCE, Reply, Route
 from onefold.server.routes.jobs import job_id_of
-from onefold.server.wire import Answer, Body, Fence, Seconds, Yes, duration, optional_duration
 
 if TYPE_CHECKING:
     from onefold.model.delivery import Ended

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from onefold.errors import DatabaseError
+from onefold.model.wire import BadBody, Query
 from onefold.server.auth import still_counts
 from onefold.server.events import NAMES, End, watch_queues
-from onefold.server.problems import BadBody
 from onefold.server.request_context import Reply, Route
-from onefold.server.wire import Query
 from onefold.web.problems import UNAVAILABLE, Refused, make
 
 if TYPE_CHECKING:

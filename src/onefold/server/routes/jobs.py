@@ -10,10 +10,10 @@ from onefold.calls.procedure import once_through
 from onefold.errors import InvalidInput, JobNotFound
 from onefold.model.ids import parse_id
 from onefold.model.queue import qualified
+from onefold.model.wire import Answer, Body, Moment, Query, Yes
 from onefold.operations import attempts as history
 from onefold.server.request_context import Reply, Route
 from onefold.server.simpleq import JobAnswer, JobWithHistory, said_of, said_with_history
-from onefold.server.wire import Answer, Body, Moment, Query, Yes
 
 if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext

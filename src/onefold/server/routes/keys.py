@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model.claim import Takeover
-from onefold.model.job import StateWord, UniqueWhile
 from onefold.model.queue import qualified, shown
-from onefold.model.stored_key import JOB, PUBLISH, HolderState, KeyState
-from onefold.model.timestamps import Iso
+from onefold.model.stored_key import JOB, PUBLISH, KeyHolder, KeyPage, KeyState, StoredKey, Why
+from onefold.model.wire import Answer, Body
 from onefold.server.request_context import Reply, Route
-from onefold.server.wire import Answer, Body, iso, iso_or_none
 from onefold.web import http as stored
 
 if TYPE_CHECKING:
-    from onefold.model.stored_key import KeyHolder, StoredKey, Why
     from onefold.server.request_context import RequestContext
+
+K = TypeVar("K", StoredKey, KeyHolder)
 
 PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 Status: TypeAlias = Annotated[int, msgspec.Meta(ge=200, le=599)]
@@ -61,84 +60,6 @@ class HoldersQuery(Body):
     scope: str | None = None
     fingerprint: str | None = None
     payload: str | None = None
-
-
-class KeyAnswer(Answer):
-    """A stored key. What is stored with it is not shown."""
-
-    surface: str
-    scope: str
-    key: str
-    state: KeyState
-    fence: int
-    takeover: Takeover
-    since: Iso
-    lease_until: Iso | None
-    settled_at: Iso | None
-    expires_at: Iso | None
-
-
-class KeyList(Answer):
-    """A page of keys, by surface, scope and key."""
-
-    items: list[KeyAnswer]
-    next: str | None
-
-
-class HolderJob(Answer):
-    """The job that a key stands for."""
-
-    id: str
-    kind: str | None
-    """None where the job is gone, and only the key remembers it."""
-    queue: str | None
-    state: StateWord | None
-
-
-class SuppressedAnswer(Answer):
-    """One request that was kept away."""
-
-    at: Iso
-    request_id: str | None
-
-
-class SuppressedCount(Answer):
-    """Whom a key has kept away."""
-
-    count: int
-    first_at: Iso | None
-    last_at: Iso | None
-    recent: list[SuppressedAnswer]
-    """The last ones, newest first; bounded."""
-
-
-class HolderAnswer(Answer):
-    """Who has the key, on one surface and in one scope."""
-
-    surface: str
-    """`job` for a unique key; else the surface of the claim."""
-    scope: str
-    """The kind of a unique key, the queue of a publish key; else whose it is, or what for."""
-    key: str
-    state: HolderState
-    since: Iso
-    until: Iso | None
-    """When time frees it; of `held`, when its lease ends."""
-    unique_while: UniqueWhile | None
-    takeover: Takeover | None
-    fence: int
-    fingerprint: str | None
-    matches: bool | None
-    """Whether the request asked about is the one it stands for; null where that is not known."""
-    job: HolderJob | None
-    suppressed: SuppressedCount
-
-
-class WhyAnswer(Answer):
-    """Everybody who has a key. Nobody: it is free."""
-
-    key: str
-    holders: list[HolderAnswer]
 
 
 class ReleaseKeyBody(Body):
@@ -185,8 +106,7 @@ async def list_keys(asking: RequestContext) -> Reply:
         key=query.key,
         state=query.state,
     )
-    items = [_key(asking, key) for key in page]
-    return Reply(200, KeyList(items=items, next=page.next))
+    return Reply(200, replace(page, keys=tuple(_shown(asking, key) for key in page)))
 
 
 async def why(asking: RequestContext) -> Reply:
@@ -211,11 +131,7 @@ async def _why(
         fingerprint=query.fingerprint,
         **more,
     )
-    return Reply(200, _answer(asking, found))
-
-
-def _answer(asking: RequestContext, found: Why) -> WhyAnswer:
-    return WhyAnswer(key=found.key, holders=[_holder(asking, one) for one in found])
+    return Reply(200, replace(found, holders=tuple(_holder(asking, one) for one in found)))
 
 
 async def release(asking: RequestContext) -> Reply:
@@ -273,54 +189,19 @@ def _stored(asking: RequestContext, surface: str | None, scope: str | None) -> s
     return scope
 
 
-def _shown(asking: RequestContext, surface: str, scope: str) -> str:
-    return shown(asking.tenant, scope) if surface == PUBLISH else scope
+def _shown(asking: RequestContext, found: K) -> K:
+    """The same, with the queue of a publish key by the name that the tenant has for it."""
+    if found.surface != PUBLISH:
+        return found
+    return replace(found, scope=shown(asking.tenant, found.scope))
 
 
-def _key(asking: RequestContext, key: StoredKey) -> KeyAnswer:
-    return KeyAnswer(
-        surface=key.surface,
-        scope=_shown(asking, key.surface, key.scope),
-        key=key.key,
-        state=key.state,
-        fence=key.fence,
-        takeover=key.takeover,
-        since=iso(key.since),
-        lease_until=iso_or_none(key.lease_until),
-        settled_at=iso_or_none(key.settled_at),
-        expires_at=iso_or_none(key.expires_at),
-    )
-
-
-def _holder(asking: RequestContext, one: KeyHolder) -> HolderAnswer:
-    job = one.job
-    queue = None if job is None or job.queue is None else shown(asking.tenant, job.queue)
-    suppressed = one.suppressed
-    return HolderAnswer(
-        surface=one.surface,
-        scope=_shown(asking, one.surface, one.scope),
-        key=one.key,
-        state=one.state,
-        since=iso(one.since),
-        until=iso_or_none(one.until),
-        unique_while=one.unique_while,
-        takeover=one.takeover,
-        fence=one.fence,
-        fingerprint=one.fingerprint,
-        matches=one.matches,
-        job=None
-        if job is None
-        else HolderJob(id=job.id, kind=job.kind, queue=queue, state=job.state),
-        suppressed=SuppressedCount(
-            count=suppressed.count,
-            first_at=iso_or_none(suppressed.first_at),
-            last_at=iso_or_none(suppressed.last_at),
-            recent=[
-                SuppressedAnswer(at=iso(note.at), request_id=note.request_id)
-                for note in suppressed.recent
-            ],
-        ),
-    )
+def _holder(asking: RequestContext, found: KeyHolder) -> KeyHolder:
+    job = found.job
+    if job is not None and job.queue is not None:
+        job = replace(job, queue=shown(asking.tenant, job.queue))
+        found = replace(found, job=job)
+    return _shown(asking, found)
 
 
 ROUTES: Final = (
@@ -333,7 +214,7 @@ ROUTES: Final = (
         scope="admin",
         endpoint=list_keys,
         query=KeysQuery,
-        answers={200: KeyList},
+        answers={200: KeyPage},
     ),
     Route(
         method="GET",
@@ -347,7 +228,7 @@ ROUTES: Final = (
         scope="admin",
         endpoint=why,
         query=WhyQuery,
-        answers={200: WhyAnswer},
+        answers={200: Why},
     ),
     Route(
         method="GET",
@@ -360,7 +241,7 @@ ROUTES: Final = (
         scope="admin",
         endpoint=holders,
         query=HoldersQuery,
-        answers={200: WhyAnswer},
+        answers={200: Why},
     ),
     Route(
         method="POST",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onefold import __version__
 from onefold.errors import OnefoldError
-from onefold.server import wire
+from onefold.model import wire
 from onefold.server.openapi import document, page, servers
 from onefold.server.request_context import Reply, Route
 

@@ -16,21 +16,22 @@ from onefold.model.job_options import TAGS
 from onefold.model.lifecycle import Retention
 from onefold.model.queue import qualified
 from onefold.model.timestamps import Iso
-from onefold.operations.enqueue import policy
-from onefold.server.problems import BadBody, camel
-from onefold.server.request_context import Reply, Route
-from onefold.server.routes.queues import BackoffBody, RetentionBody, backoff_of, retention_of
-from onefold.server.simpleq import WORDS, Word, created_at, word_of
-from onefold.server.wire import (
+from onefold.model.wire import (
     Answer,
     Attempts,
+    BadBody,
     Body,
     Moment,
     Priority,
     Seconds,
+    camel,
     duration,
     optional_duration,
 )
+from onefold.operations.enqueue import policy
+from onefold.server.request_context import Reply, Route
+from onefold.server.routes.queues import BackoffBody, RetentionBody, backoff_of, retention_of
+from onefold.server.simpleq import WORDS, Word, created_at, word_of
 
 if TYPE_CHECKING:
     from onefold.calls.jobs import CallOptions

@@ -26,10 +26,7 @@ from onefold.model.queue import (
 )
 from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed
 from onefold.model.timestamps import Iso
-from onefold.push.address import AddressPolicy, endpoint
-from onefold.server.problems import QueueNotFound
-from onefold.server.request_context import Reply, Route
-from onefold.server.wire import (
+from onefold.model.wire import (
     Answer,
     Attempts,
     Body,
@@ -40,6 +37,9 @@ from onefold.server.wire import (
     iso_or_none,
     optional_duration,
 )
+from onefold.push.address import AddressPolicy, endpoint
+from onefold.server.problems import QueueNotFound
+from onefold.server.request_context import Reply, Route
 
 if TYPE_CHECKING:
     from datetime import timedelta

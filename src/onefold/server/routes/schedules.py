@@ -14,9 +14,7 @@ from onefold.model.new_job import SCOPES
 from onefold.model.queue import qualified, shown
 from onefold.model.schedule import CatchUp, Template
 from onefold.model.timestamps import Iso
-from onefold.server.problems import NOT_INSTALLED
-from onefold.server.request_context import Reply, Route
-from onefold.server.wire import (
+from onefold.model.wire import (
     Answer,
     Attempts,
     Body,
@@ -26,6 +24,8 @@ from onefold.server.wire import (
     iso_or_none,
     optional_duration,
 )
+from onefold.server.problems import NOT_INSTALLED
+from onefold.server.request_context import Reply, Route
 from onefold.web.problems import Refused, make
 
 if TYPE_CHECKING:

@@ -16,18 +16,16 @@ from onefold.effects.step_store import RemoteStep
 from onefold.errors import ConflictingOptions, InvalidInput, JobNotFound
 from onefold.model import checks
 from onefold.model.claim import Holding
-from onefold.model.step import StepState
-from onefold.model.timestamps import Iso
+from onefold.model.step import Step
+from onefold.model.wire import Answer, Body, Fence
 from onefold.server.problems import NOT_FOUND
 from onefold.server.request_context import Reply, Route
 from onefold.server.routes.deliveries import fence_of
 from onefold.server.routes.jobs import job_id_of
-from onefold.server.wire import Answer, Body, Fence, iso, iso_or_none
 from onefold.web.problems import Refused, make
 
 if TYPE_CHECKING:
     from onefold.model.claim import Takeover
-    from onefold.model.step import Step
     from onefold.server.request_context import RequestContext
 
 Outcome: TypeAlias = Literal["finished", "failed", "retrying", "unknown"]
@@ -96,27 +94,10 @@ class StepOver(Answer):
     result: Any
 
 
-class StepAnswer(Answer):
-    """A step as it is stored."""
-
-    name: str
-    label: str
-    key: str | None
-    occurrence: int
-    generation: int
-    """Grows with every fresh replay of the job; the steps of older ones are not used again."""
-    state: StepState
-    attempts: int
-    started_at: Iso
-    ended_at: Iso | None
-    result: Any
-    error: Any
-
-
 class StepList(Answer):
     """The steps of a job, in the order in which they began."""
 
-    items: list[StepAnswer]
+    items: list[Step]
 
 
 class StepQuery(Body):
@@ -222,7 +203,7 @@ def _finished(begun: step_store.StepStart) -> Reply:
 
 async def list_steps(asking: RequestContext) -> Reply:
     """All steps of a job."""
-    return Reply(200, StepList(items=[_shown(step) for step in await _steps(asking)]))
+    return Reply(200, StepList(items=await _steps(asking)))
 
 
 async def get_step(asking: RequestContext) -> Reply:
@@ -236,7 +217,7 @@ async def get_step(asking: RequestContext) -> Reply:
         raise Refused(
             make(NOT_FOUND, f"The job has no step {place[0]!r} that has begun, or is over.")
         )
-    return Reply(200, _shown(max(found, key=lambda step: step.generation)))
+    return Reply(200, max(found, key=lambda step: step.generation))
 
 
 async def _steps(asking: RequestContext) -> list[Step]:
@@ -245,22 +226,6 @@ async def _steps(asking: RequestContext) -> list[Step]:
     if not found and await asking.calls.aget(job_id) is None:
         raise JobNotFound(job_id)
     return found
-
-
-def _shown(step: Step) -> StepAnswer:
-    return StepAnswer(
-        name=step.name,
-        label=step.label,
-        key=step.key,
-        occurrence=step.occurrence,
-        generation=step.generation,
-        state=step.state,
-        attempts=step.attempts,
-        started_at=iso(step.started_at),
-        ended_at=iso_or_none(step.ended_at),
-        result=step.result,
-        error=step.error,
-    )
 
 
 ROUTES: Final = (
@@ -305,7 +270,7 @@ ROUTES: Final = (
         scope="work",
         endpoint=get_step,
         query=StepQuery,
-        answers={200: StepAnswer},
+        answers={200: Step},
         problems=(404,),
     ),
 )

@@ -1,10 +1,7 @@
-"""The wire: JSON in camelCase, seconds, ISO times; strict about what comes in.
+"""JSON on the wire: camelCase, seconds, ISO times; errors that name the field.
 
-A body is refused before anything is stored, and the refusal names the place.
-
-Durations on the wire: seconds, as a number.
-
-Values that bodies and queries have in common, with their bounds.
+The server encodes values with this module and decodes bodies and queries with it. A body that
+cannot be accepted raises `BadBody`, and nothing is stored.
 """
 
 from __future__ import annotations
@@ -21,40 +18,54 @@ from msgspec import Meta
 from onefold.errors import InvalidInput
 from onefold.model.new_job import ATTEMPTS, PRIORITIES
 from onefold.model.timestamps import span
-from onefold.server.problems import BadBody
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+class BadBody(InvalidInput):
+    """A body, query, path or header that cannot be accepted; `field` is as in `items[3].delay`."""
+
+    def __init__(self, field: str, reason: str, *, of: str = "body") -> None:
+        """`of` is the part of the request that contains the field."""
+        super().__init__(field, reason)
+        self.of: str = of
+
+
 class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What a client sends. A member that nobody knows is refused, never ignored."""
+    """What a client sends. A member that is not declared is rejected."""
 
 
 class Answer(msgspec.Struct, rename="camel", kw_only=True):
-    """What a client is told."""
+    """What the server returns where no value of the model fits."""
 
 
 Query = Body
-"""What stands behind the question mark, in the same words."""
+"""The query of a URL, by the same rules."""
+
+
+def camel(field: str) -> str:
+    """The name of a field on the wire."""
+    head, *rest = field.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def encode(value: object) -> bytes:
-    """An answer as bytes."""
+    """A value as JSON."""
     return _encoder.encode(value)
 
 
 def _encode_hook(value: object) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
-    raise NotImplementedError(f"a {type(value).__name__} has no place on the wire")
+    raise NotImplementedError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_encode_hook)
 
 
 def iso(moment: datetime) -> str:
-    """A moment on the wire: UTC, milliseconds, Z."""
+    """A time as SimpleQ has it: UTC, milliseconds, Z."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -66,12 +77,12 @@ def iso_of(milliseconds: int) -> str:
 
 @lru_cache(maxsize=64)
 def _second_of(seconds: int) -> str:
-    """Many answers are about the same few seconds."""
+    """Cached: most responses of a busy server name the same few seconds."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def iso_or_none(moment: datetime | None) -> str | None:
-    """The same, where there may be none."""
+    """The same, or None."""
     return None if moment is None else iso(moment)
 
 
@@ -84,8 +95,8 @@ def decode(body: bytes, kind: Any) -> Any:
     """A body as a value of `kind`; raises `BadBody`, which names the place."""
     try:
         value = _decoder(kind).decode(body)
-        # No place is known twice: two readers would understand such a body in two ways.
-        _second.decode(body.decode())
+        # A repeated member is rejected: two parsers could read such a body in two ways.
+        _strict.decode(body.decode())
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from error
     except msgspec.DecodeError as error:
@@ -93,11 +104,11 @@ def decode(body: bytes, kind: Any) -> Any:
     except RecursionError as error:
         raise BadBody("$", "is nested too deeply to be read") from error
     except UnicodeDecodeError as error:
-        # The decoder counts from the beginning of the text that it was at.
+        # The position in this error counts from the start of a string, not of the body.
         raise BadBody("$", _malformed(body, str(error))) from error
     except ValueError as error:
-        # What only the second reader refuses: its own limits.
-        raise BadBody("$", f"is no JSON that can be read: {error}") from error
+        # The limits of the json module, such as the number of digits.
+        raise BadBody("$", f"cannot be read as JSON: {error}") from error
     return value
 
 
@@ -106,22 +117,22 @@ def _members(pairs: list[tuple[str, Any]]) -> None:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise BadBody(name, "is there twice")
+                raise BadBody(name, "is given twice")
             seen.add(name)
 
 
-_second: Final = json.JSONDecoder(object_pairs_hook=_members)
+_strict: Final = json.JSONDecoder(object_pairs_hook=_members)
 
 _PLACE: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<where>[^`]*)`)?$", re.DOTALL)
 
 
 def _invalid(message: str) -> BadBody:
-    """The decoder's words: `Expected `int`, got `str` - at `$.delay``."""
+    """From the decoder's message: `Expected `int`, got `str` - at `$.delay``."""
     found = _PLACE.match(message)
     assert found is not None
     what, where = found["what"], found["where"] or "$"
     if unknown := re.match(r"Object contains unknown field `(.*)`$", what, re.DOTALL):
-        return BadBody(_plain(f"{where}.{unknown[1]}"), "is no member that is known here")
+        return BadBody(_plain(f"{where}.{unknown[1]}"), "is not a known member")
     if missing := re.match(r"Object missing required field `(.*)`$", what, re.DOTALL):
         return BadBody(_plain(f"{where}.{missing[1]}"), "is missing")
     if bound := re.match(r"Expected `(?:int|float)` (>=|<=) (.*)$", what):
@@ -132,7 +143,7 @@ def _invalid(message: str) -> BadBody:
 
 
 def _plain(place: str) -> str:
-    """A place as we say it ourselves, `items[3].delay`; the dollar alone is the whole body."""
+    """`$.items[3].delay` without the dollar; `$` alone is the whole body."""
     plain = place.removeprefix("$.")
     return place if plain == "$" else plain
 
@@ -152,14 +163,14 @@ def _malformed(body: bytes, message: str) -> str:
 
 
 def convert_query(pairs: Sequence[tuple[str, str]], kind: Any) -> Any:
-    """The query as a value of `kind`; a name that is there twice is refused unless it is a list."""
+    """The query as a value of `kind`; only a list may have its name repeated."""
     lists = _lists(kind)
     given: dict[str, Any] = {}
     for name, value in pairs:
         if name in lists:
             given.setdefault(name, []).append(value)
         elif name in given:
-            raise BadBody(name, "is there twice", of="query")
+            raise BadBody(name, "is given twice", of="query")
         else:
             given[name] = value
     try:
@@ -183,17 +194,17 @@ def _is_list(kind: msgspec.inspect.Type) -> bool:
 
 
 def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
-    """Names in lower case; of repeated ones the values are joined, as HTTP has it."""
+    """Headers by name in lower case; the values of repeated ones are joined with commas."""
     headers: dict[str, str] = {}
     for name, value in raw:
         text = name.decode("latin-1")
-        said = value.decode("latin-1")
-        headers[text] = f"{headers[text]}, {said}" if text in headers else said
+        one = value.decode("latin-1")
+        headers[text] = f"{headers[text]}, {one}" if text in headers else one
     return headers
 
 
 def duration(seconds: float, field: str, *, least: timedelta = timedelta(0)) -> timedelta:
-    """So many seconds; refused by the name of the field where they are none."""
+    """Seconds as a timedelta; the error names the field."""
     try:
         length = timedelta(seconds=seconds)
     except (OverflowError, ValueError) as error:
@@ -203,7 +214,7 @@ def duration(seconds: float, field: str, *, least: timedelta = timedelta(0)) -> 
 
 
 def optional_duration(seconds: float | None, field: str) -> timedelta | None:
-    """The same, where it may be left out."""
+    """The same, or None."""
     return None if seconds is None else duration(seconds, field)
 
 
@@ -213,5 +224,5 @@ Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 Attempts: TypeAlias = Annotated[int, Meta(ge=ATTEMPTS[0], le=ATTEMPTS[-1])]
 Priority: TypeAlias = Annotated[int, Meta(ge=PRIORITIES[0], le=PRIORITIES[-1])]
 Yes: TypeAlias = Annotated[bool, Meta(extra_json_schema={"const": True})]
-"""True, always. An answer has it because SimpleQ's SDK reads it."""
+"""Always true: SimpleQ's SDK reads it."""
 Fence: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]
