@@ -13,9 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from onefold.databases.gathering import FLIGHTS, Lanes
-from onefold.databases.gathering.threads import GatheredThreads, WaitingThread
-from onefold.databases.sqlite_errands import ThreadsErrand
+from onefold.databases.batching import AT_ONCE, Gate, ThreadGroup
 from tests.faults.proxy import Proxy
 from tests.fixtures.colours import Coloured
 from tests.fixtures.place import Place
@@ -26,8 +24,8 @@ Call: TypeAlias = Callable[[Coloured], Coroutine[Any, Any, Any]]
 
 Meanwhile: TypeAlias = Callable[[list[Any]], Awaitable[None]]
 
-FLYING = {GatheredThreads._fly.__code__, GatheredThreads._fly_alone.__code__}
-WAITING = {WaitingThread.wait.__code__, ThreadsErrand.result.__code__}
+INLINE = ThreadGroup._run_inline.__code__
+WAITING = Gate.wait.__code__
 
 
 class Crowd:
@@ -41,11 +39,18 @@ class Crowd:
 
     @property
     def leaders(self) -> int:
-        """How many are on their way alone before the others can gather behind them."""
+        """How many calls run alone before the others are queued."""
         if not self.place.on_postgres:
             return 0
-        # Whoever meets nobody leaves at once; tasks that ask in one turn of the loop are the next.
-        return FLIGHTS if self.onefold.colour == "sync" else 1
+        return AT_ONCE if self.onefold.colour == "sync" else 1
+
+    @property
+    def most_commits(self) -> int:
+        """Of a crowd that makes one call each, all in one group."""
+        if not self.place.on_postgres or self.onefold.colour == "async":
+            return self.leaders + 1
+        # Two threads of ours take what is queued while the crowd arrives, and the rest afterwards.
+        return self.leaders + AT_ONCE + 1
 
     @property
     def wire(self) -> Proxy:
@@ -132,13 +137,12 @@ class Crowd:
         return writer is None or writer._queue.empty()
 
     async def is_idle(self) -> None:
-        """Come back when nobody is in any lane."""
-        if not self.place.on_postgres:
-            return
-        state = self.onefold.target._conductor.database._state
-        for gathered in state.tasks.values():
-            await asyncio.gather(*gathered._flights)
-        until(lambda: not lanes_of(self.onefold.target), "for all lanes to be empty")
+        """Come back when no call is queued, waiting or running."""
+        if self.place.on_postgres:
+            for groups in self.onefold.target._conductor.database._state.task_groups.values():
+                for group in groups._groups.values():
+                    await asyncio.gather(*group._running)
+        until(lambda: is_idle(self.onefold.target), "for all calls to end")
 
 
 async def _nothing(callers: list[Any]) -> None:
@@ -173,11 +177,11 @@ def goes_on(caller: Any) -> bool:
 
 
 def has_asked(thread: threading.Thread) -> bool:
-    """Whether a thread waits for others to write for it, leads a flight, or was refused."""
+    """Whether a thread waits for its answer, runs its own transaction, or was refused."""
     frame = sys._current_frames().get(thread.ident or 0)
-    if frame is not None and frame.f_code in WAITING:
+    if frame is not None and frame.f_code is WAITING:
         return True
-    while frame is not None and frame.f_code not in FLYING:
+    while frame is not None and frame.f_code is not INLINE:
         frame = frame.f_back
     return frame is not None or not thread.is_alive()
 
@@ -249,14 +253,10 @@ def _commits_in(wal: Path) -> Iterator[int]:
             yield place
 
 
-def lanes_of(onefold: Any) -> dict[Any, Any]:
-    """Who waits for a flight, in all lanes of an Onefold; SQLite has none."""
+def is_idle(onefold: Any) -> bool:
+    """Whether no call is queued, waiting or running."""
     state = onefold._conductor.database._state
-    gathered: list[Any] = [*state.tasks.values()]
-    if state.threads is not None:
-        gathered.append(state.threads)
-    found: dict[Any, Any] = {}
-    for one in gathered:
-        lanes: Lanes[Any] = one._lanes
-        found.update(lanes._lanes)
-    return found
+    if not hasattr(state, "thread_groups"):
+        return state._writer is None or state._writer.is_idle
+    groups = [*state.task_groups.values(), state.thread_groups]
+    return all(each is None or each.is_idle for each in groups)

@@ -11,7 +11,7 @@ from tests.fixtures.colours import Coloured
 from tests.gathering.crowd import Call, Commits, Crowd, enqueue, settle
 from tests.race.crew import values
 
-SIZE = 12
+SIZE = 24
 HOUR = timedelta(hours=1)
 
 
@@ -31,7 +31,7 @@ class TestCommits:
 
         answers = values(await crowd.at_once(*(enqueue(payload=n) for n in range(SIZE))))
 
-        assert commits.count() == crowd.leaders + 1
+        assert commits.count() <= crowd.most_commits
         jobs = await stored(crowd)
         assert [jobs[answer.id].payload for answer in answers] == list(range(SIZE))
         assert all(answer.inserted for answer in answers)
@@ -46,7 +46,7 @@ class TestCommits:
             )
         )
 
-        assert commits.count() == crowd.leaders + 1
+        assert commits.count() <= crowd.most_commits
         assert len(await stored(crowd)) == SIZE
 
     async def test_tenants_share_one(self, crowd: Crowd) -> None:
@@ -60,7 +60,7 @@ class TestCommits:
 
         answers = values(await crowd.at_once(*(of(f"tenant {n}") for n in range(SIZE))))
 
-        assert commits.count() == crowd.leaders + 1
+        assert commits.count() <= crowd.most_commits
         assert all(answer.inserted for answer in answers)
         for number, answer in enumerate(answers):
             job = await crowd.onefold.tenant(f"tenant {number}").get(answer.id)
@@ -72,7 +72,7 @@ class TestCommits:
 
         values(await crowd.at_once(*(settle(claim, n) for n, claim in enumerate(claims))))
 
-        assert commits.count() == crowd.leaders + 1
+        assert commits.count() <= crowd.most_commits
         for number in range(SIZE):
             assert (await crowd.onefold.claim("crowd", str(number))).result == number
 
@@ -87,7 +87,7 @@ class TestCommits:
 
         values(await crowd.at_once(*map(end, entered)))
 
-        assert commits.count() == crowd.leaders + 1
+        assert commits.count() <= crowd.most_commits
         for number in range(SIZE):
             assert (await crowd.onefold.claim("crowd", str(number))).result == number
 

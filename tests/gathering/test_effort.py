@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from onefold import DatabaseBusy
-from onefold.databases.gathering import HeldUp
+from onefold.databases.batching import KeyHeld
 from onefold.databases.postgres.transaction import Effort
 
 HOUR = timedelta(hours=1)
@@ -20,7 +20,7 @@ def test_a_crowd_whose_keys_keep_changing_hands_is_parted_soon(
 ) -> None:
     monkeypatch.setattr("onefold.databases.postgres.transaction.IMPATIENCE", timedelta(0))
 
-    with pytest.raises(HeldUp):
+    with pytest.raises(KeyHeld):
         Effort("db", HOUR, busy, patient=False).restart()
 
 

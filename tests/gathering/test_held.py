@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onefold import DatabaseBusy
-from onefold.databases.gathering import PATIENT_FLIGHTS
+from onefold.databases.batching import HELD_KEYS
 from onefold.databases.postgres.pool import CONNECTIONS
 from tests.gathering.crowd import Crowd, ended, enqueue, goes_on, holding, settle
 from tests.race.crew import values
@@ -67,7 +67,7 @@ async def test_more_held_keys_than_connections_leave_some_for_the_others(
     postgres_crowd: Crowd,
 ) -> None:
     crowd = postgres_crowd
-    keys = [f"held {number}" for number in range(CONNECTIONS + PATIENT_FLIGHTS)]
+    keys = [f"held {number}" for number in range(CONNECTIONS + HELD_KEYS)]
 
     with holding(crowd.place, *keys) as connection:
 

@@ -1,4 +1,4 @@
-"""Threads that a signal interrupts, while they lead others or wait for them: others go on."""
+"""Threads that a signal interrupts: only the interrupted caller is affected."""
 
 import random
 import signal
@@ -11,20 +11,21 @@ from functools import partial
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
+from typing import Any
 
 import coverage
 import pytest
 
 from onefold import Closed, Onefold, WouldDeadlock
-from onefold.databases.gathering.threads import GatheredThreads
+from onefold.databases.batching import KeyHeld, ThreadGroup
 from tests.fixtures.soak import repetitions
-from tests.gathering.crowd import Crowd, has_asked, lanes_of
+from tests.gathering.crowd import Crowd, has_asked, is_idle
 from tests.race.crew import DEADLINE
 from tests.race.waiting import until
-from tests.unit.test_gathering import SETTINGS, Weather, shared
+from tests.unit.test_batching import answered, item, listed, threads_of
 
 SIZE = 6
-INTERRUPTS = repetitions(200, soak=5_000)
+INTERRUPTS = repetitions(200, soak=2_000)
 LOOK = 0.05
 """Seconds after which somebody asks for its turn, come what may.
 
@@ -66,9 +67,9 @@ class Others:
         return [self._inserted[number] for number in range(SIZE)]
 
 
-@pytest.mark.parametrize("leads", [True, False], ids=["leads", "waits"])
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
 def test_an_interrupted_thread_leaves_the_others_their_answers(
-    crowd: Crowd, *, leads: bool
+    crowd: Crowd, *, first: bool
 ) -> None:
     onefold: Onefold = crowd.onefold.target
     others = Others(onefold)
@@ -76,7 +77,7 @@ def test_an_interrupted_thread_leaves_the_others_their_answers(
 
     def interrupt() -> None:
         until(lambda: has_asked(main), "for the main thread to have asked")
-        if leads:
+        if first:
             others.ask()
         signal.pthread_kill(main.ident or 0, signal.SIGINT)
         if crowd.place.on_postgres:
@@ -85,7 +86,7 @@ def test_an_interrupted_thread_leaves_the_others_their_answers(
 
     interrupter = threading.Thread(target=interrupt, daemon=True)
     with crowd.bar():
-        if not leads:
+        if not first:
             others.ask()
         interrupter.start()
         with pytest.raises(KeyboardInterrupt):
@@ -93,8 +94,7 @@ def test_an_interrupted_thread_leaves_the_others_their_answers(
 
     assert others.inserted() == [True] * SIZE
     interrupter.join(DEADLINE)
-    if crowd.place.on_postgres:
-        assert lanes_of(onefold) == {}
+    until(lambda: is_idle(onefold), "for all calls to end")
     # Whoever was interrupted may ask again.
     onefold.enqueue("mail", "main", unique_key="main")
     assert len(onefold.find()) == SIZE + 1
@@ -141,30 +141,41 @@ def ring() -> Iterator[Callable[[], None]]:
     signal.signal(signal.SIGUSR1, before)
 
 
-def work_until_interrupted(gathered: GatheredThreads, ring: Callable[[], None]) -> None:
+def held_until_patient(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
+    """A database in which other transactions hold the key "held" for a short time."""
+    del deadline
+    answers = answered(build)
+    if "held" in listed(answers) and not patient:
+        raise KeyHeld
+    return answers
+
+
+def work_until_interrupted(group: ThreadGroup, ring: Callable[[], None]) -> None:
     with suppress(Alarm):
         ring()
         while True:
-            gathered.run(shared(("main", 0)))
+            group.run(item("main"))
+            group.run(item("held"))
 
 
-def test_a_thread_that_is_interrupted_anywhere_leaves_nobody_behind(
+def test_a_thread_that_is_interrupted_anywhere_affects_only_itself(
     ring: Callable[[], None],
 ) -> None:
-    gathered = GatheredThreads(Weather(set()).transact, **SETTINGS)
-    stop, done = threading.Event(), [0, 0, 0]
+    group = threads_of(held_until_patient)
+    stop, done = threading.Event(), [0, 0, 0, 0]
+    wanted = ["held", "held", "a", "b"]
 
     def work(rank: int) -> None:
         while not stop.is_set():
-            gathered.run(shared((rank, rank)))
+            assert group.run(item(wanted[rank])) == wanted[rank]
             done[rank] += 1
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(3)]
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(4)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(INTERRUPTS):
-            work_until_interrupted(gathered, ring)
+            work_until_interrupted(group, ring)
             goals = [number + 1 for number in done]
             until(partial(all_reach, done, goals), "for the others to go on")
     finally:
@@ -173,9 +184,8 @@ def test_a_thread_that_is_interrupted_anywhere_leaves_nobody_behind(
         thread.join(DEADLINE)
 
     assert not any(thread.is_alive() for thread in threads)
-    # What the last interrupt may have left behind, the next call tidies up.
-    gathered.run(shared(("last", 0)))
-    assert gathered._lanes._lanes == {}
+    until(lambda: group.is_idle, "for all calls to end")
+    assert not group._held
 
 
 def all_reach(numbers: list[int], goals: list[int]) -> bool:

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from onefold import Closed, DatabaseBusy, DatabaseUnavailable, Onefold, WouldDeadlock
-from onefold.databases.sqlite_errands import ThreadsErrand, by_itself
-from onefold.databases.sqlite_writer import Writer
+from onefold.databases.sqlite.writer import SqliteWriter, single
 from onefold.operations.statement import Operation, Sql
 from tests.faults.callers import run
 from tests.fixtures.place import Place
@@ -44,7 +43,7 @@ def onefold(file: Place) -> Iterator[Onefold]:
 @pytest.fixture
 def restless(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that ends as soon as it has nothing to do."""
-    monkeypatch.setattr("onefold.databases.sqlite_writer.IDLE", 0.001)
+    monkeypatch.setattr("onefold.databases.batching.IDLE", 0.001)
 
 
 def writers() -> list[threading.Thread]:
@@ -182,6 +181,7 @@ class BrokenFile:
     def __init__(self, path: Path, *coming: str) -> None:
         self.sql = Sql("sqlite")
         self.clock: Callable[[], int | None] = lambda: None
+        self.patience = DEADLINE
         self._path = path
         self._coming = list(coming)
 
@@ -209,14 +209,12 @@ def nothing(sql: Sql) -> Operation[str]:
 
 
 def test_those_who_came_while_it_waited_are_told_of_what_failed_then(tmp_path: Path) -> None:
-    writer = Writer(BrokenFile(tmp_path / "x.db", *["busy"] * 20, "disk"))
+    writer = SqliteWriter(BrokenFile(tmp_path / "x.db", *["busy"] * 20, "disk"))
     answers: list[Any] = []
 
     def ask() -> None:
-        errand = ThreadsErrand(by_itself(nothing), float("inf"))
-        writer.submit(errand)
         try:
-            answers.append(errand.result())
+            answers.append(writer.run(single(nothing)))
         except DatabaseUnavailable as error:
             answers.append(error)
 

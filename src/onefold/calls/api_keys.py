@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
-from onefold.databases.gathering import Shared
-from onefold.databases.gathering.tasks import GatheredTasks
+from onefold.databases.batching import HeldKeys, Item, TaskGroup
 from onefold.errors import DatabaseBusy
 from onefold.model import api_key
 from onefold.model.api_key import Admission, ApiKey, NewApiKey, Scope, StoredApiKey
@@ -160,7 +159,7 @@ def _admit(key: ApiKey | None) -> Procedure[Admission]:
     """Charge a key that counts. One that was not proven is never charged: ids are no secrets."""
     if key is None or key.rate is None:
         return Admission(key)
-    wait: int = yield Gather(Shared(api_keys.charge, key.id, "charge", key.id))
+    wait: int = yield Gather(Item(api_keys.charge, key.id, "charge", key.id))
     return Admission(key, wait * MICROSECOND)
 
 
@@ -170,7 +169,7 @@ class _Doorman:
     def __init__(self, conductor: Conductor) -> None:
         """On the database of `conductor`."""
         self._conductor = conductor
-        self._lookups: WeakKeyDictionary[AbstractEventLoop, GatheredTasks] = WeakKeyDictionary()
+        self._lookups: WeakKeyDictionary[AbstractEventLoop, TaskGroup] = WeakKeyDictionary()
         self.some = False
         """True once there is a key: none is ever deleted."""
         self._none_until = 0.0
@@ -181,7 +180,7 @@ class _Doorman:
         if shown is None:
             return Admission(None)
         known: StoredApiKey | None = await self._gathered().run(
-            Shared(api_keys.read, shown.id, "api_key", shown.id)
+            Item(api_keys.read, shown.id, "api_key", shown.id)
         )
         return await self._conductor.arun(_admit(api_key.proven(shown, known)))
 
@@ -198,12 +197,12 @@ class _Doorman:
         # Not what was read: one may have been made here since.
         return self.some
 
-    def _gathered(self) -> GatheredTasks:
+    def _gathered(self) -> TaskGroup:
         loop = asyncio.get_running_loop()
         lookups = self._lookups.get(loop)
         if lookups is None:
-            lookups = self._lookups[loop] = GatheredTasks(
-                self._read, patience=MEMORY, busy=_never_held
+            lookups = self._lookups[loop] = TaskGroup(
+                self._read, timeout=MEMORY, busy=_never_held, held=HeldKeys()
             )
         return lookups
 

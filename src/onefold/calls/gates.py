@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from onefold.calls.procedure import Gather, Procedure, once_through
-from onefold.databases.gathering import Shared
+from onefold.databases.batching import Item
 from onefold.errors import InvalidInput
 from onefold.model import checks
 from onefold.model.delivery import Delivery, Ended, deliveries
@@ -210,5 +210,5 @@ def _park(
         checks.flag(dead, "dead"),
         None if exchange is None else checks.text(exchange, "exchange", longest=EXCHANGE_BYTES),
     )
-    ended: Ended = yield Gather(Shared(park, parking, "park", named.id))
+    ended: Ended = yield Gather(Item(park, parking, "park", named.id))
     return ended

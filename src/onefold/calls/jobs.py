@@ -8,7 +8,7 @@ from onefold.calls.history import HistoryCalls
 from onefold.calls.outside import warn_if_inside
 from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
 from onefold.calls.results import JobResults
-from onefold.databases.gathering import Shared
+from onefold.databases.batching import Item
 from onefold.databases.handler_transaction import innermost
 from onefold.errors import InvalidInput, JobNotFound, WrongState
 from onefold.model import checks
@@ -420,7 +420,7 @@ def _filter(filters: FindOptions) -> jobs.JobFilter:
     return jobs.job_filter(**filters)
 
 
-def _shared(item: Prepared, policy: DuplicatePolicy) -> Shared[Prepared, Enqueued]:
+def _shared(item: Prepared, policy: DuplicatePolicy) -> Item[Prepared, Enqueued]:
     """An enqueue that can be run together with others of the same policy, whoever's they are."""
 
     def many(sql: Sql, items: Sequence[Prepared]) -> Operation[list[Enqueued]]:
@@ -429,7 +429,7 @@ def _shared(item: Prepared, policy: DuplicatePolicy) -> Shared[Prepared, Enqueue
     request, publish = item.request, item.publish
     # A publish key is mostly the caller's own. Of the two, the unique key is what others hold.
     key = request.unique or (request.id if publish is None else publish.key)
-    return Shared(many, item, ("enqueue", policy), key)
+    return Item(many, item, ("enqueue", policy), key)
 
 
 def _replay_page(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onefold.calls.procedure import Gather
-from onefold.databases.gathering import Shared
+from onefold.databases.batching import Item
 from onefold.operations import claims
 
 if TYPE_CHECKING:
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 
 def settle(claim: Claim, result: str | None) -> Gather[None]:
     """In one commit with what others settle now."""
-    return Gather(Shared(claims.settle, claims.Settlement(claim, result), "settle", claim.key))
+    return Gather(Item(claims.settle, claims.Settlement(claim, result), "settle", claim.key))

@@ -22,6 +22,7 @@ import time
 import weakref
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -31,13 +32,13 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases import raise_translated
-from onefold.databases.gathering.tasks import GatheredTasks
-from onefold.databases.gathering.threads import GatheredThreads
+from onefold.databases.batching import TaskGroup, ThreadGroup
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.databases.postgres.notify import PostgresBell, SilentBell
 from onefold.databases.postgres.pool import (
     CONNECTIONS,
     AsyncPool,
+    Groups,
     Pool,
     Process,
     is_full,
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onefold.databases import Build, Clock, Database
-    from onefold.databases.gathering import Shared
+    from onefold.databases.batching import Item
 
 
 SECRETS: Final = (
@@ -248,26 +249,26 @@ class PostgresDatabase:
             if lost:
                 await pool.check()
 
-    def batch(self, item: Shared[Any, T]) -> T:
-        """Run an item in a transaction of our own, together with those of other threads."""
+    def batch(self, item: Item[Any, T]) -> T:
+        """Run one item, in one commit with the items of other threads."""
         state = self._current()
-        if state.threads is None:
-            with state.opening:
-                if state.threads is None:
-                    state.threads = GatheredThreads(self._transact, **self._gathering())
-        return state.threads.run(item)
+        if state.thread_groups is None:
+            # Two threads may do so at once. Their calls are not batched together, then.
+            state.thread_groups = Groups(partial(ThreadGroup, self._transact, **self._batching()))
+        return state.thread_groups.of(item).run(item)
 
-    async def abatch(self, item: Shared[Any, T]) -> T:
-        """`batch`, with the other tasks of this event loop."""
+    async def abatch(self, item: Item[Any, T]) -> T:
+        """Run one item, in one commit with the items of other tasks of this event loop."""
         state, loop = self._current(), asyncio.get_running_loop()
-        tasks = state.tasks.get(loop)
-        if tasks is None:
-            tasks = state.tasks[loop] = GatheredTasks(self._atransact, **self._gathering())
-        return await tasks.run(item)
+        groups = state.task_groups.get(loop)
+        if groups is None:
+            make = partial(TaskGroup, self._atransact, **self._batching())
+            groups = state.task_groups[loop] = Groups(make)
+        return await groups.of(item).run(item)
 
-    def _gathering(self) -> dict[str, Any]:
+    def _batching(self) -> dict[str, Any]:
         return {
-            "patience": self.busy_timeout.total_seconds(),
+            "timeout": self.busy_timeout.total_seconds(),
             "busy": lambda: self.busy(self.busy_timeout),
         }
 

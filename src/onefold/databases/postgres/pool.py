@@ -17,17 +17,17 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import psycopg_pool
 
+from onefold.databases.batching import HeldKeys
 from onefold.databases.postgres.transaction import AsyncSession, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Hashable
 
-    from onefold.databases.gathering.tasks import GatheredTasks
-    from onefold.databases.gathering.threads import GatheredThreads
+    from onefold.databases.batching import Item, TaskGroup, ThreadGroup
     from onefold.operations.migrations import Identity
 
 
@@ -35,11 +35,39 @@ Pool: TypeAlias = psycopg_pool.ConnectionPool[Session]
 AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[AsyncSession]
 
 CONNECTIONS: Final = 10
+MOST_GROUPS: Final = 100
+
+G = TypeVar("G", bound="ThreadGroup | TaskGroup")
 
 
 def is_full(pool: Pool | AsyncPool) -> bool:
     """True where every connection that the pool may have is in use, or on its way."""
     return pool.get_stats()["pool_size"] >= CONNECTIONS
+
+
+class Groups(Generic[G]):
+    """The groups of a process or of an event loop."""
+
+    def __init__(self, make: Callable[..., G]) -> None:
+        self._make = make
+        self._groups: dict[Hashable, G] = {}
+        self.held = HeldKeys()
+
+    def of(self, item: Item[Any, Any]) -> G:
+        """The group of an item."""
+        group = self._groups.get(item.group)
+        if group is None:
+            if len(self._groups) >= MOST_GROUPS:  # options like `max_wait` have many values
+                for name, other in list(self._groups.items()):
+                    if other.is_idle:
+                        self._groups.pop(name, None)
+            group = self._groups.setdefault(item.group, self._make(held=self.held))
+        return group
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call of any group is queued, waiting or running."""
+        return not self.held and all(group.is_idle for group in list(self._groups.values()))
 
 
 class Process:
@@ -54,10 +82,8 @@ class Process:
         self.pools: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
         self._failure: tuple[float, Exception] | None = None
-        self.threads: GatheredThreads | None = None
-        """Those that make single calls."""
-        self.tasks: dict[asyncio.AbstractEventLoop, GatheredTasks] = {}
-        """Those of each event loop that make single calls."""
+        self.thread_groups: Groups[ThreadGroup] | None = None
+        self.task_groups: dict[asyncio.AbstractEventLoop, Groups[TaskGroup]] = {}
 
     @contextmanager
     def outcome(self, asked: float) -> Generator[None]:
@@ -82,7 +108,7 @@ class Process:
         """
         for loop in [loop for loop in list(self._opening) if loop.is_closed()]:
             self._opening.pop(loop, None)
-            self.tasks.pop(loop, None)
+            self.task_groups.pop(loop, None)
         for loop, pool in list(self.pools.items()):
             if loop.is_closed() and self.pools.pop(loop, None) is not None:
                 # The pool's own close would need the loop.

@@ -23,7 +23,7 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from onefold.databases import raise_translated
-from onefold.databases.gathering import HeldUp
+from onefold.databases.batching import KeyHeld
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.errors import DatabaseBusy, DatabaseUnavailable
 from onefold.operations.statement import compiled, run, run_async
@@ -126,7 +126,7 @@ class Effort:
     ) -> None:
         """`busy` makes the error for a lock that was not given up in time.
 
-        One that is not `patient` raises `HeldUp` at the first lock, and soon where keys keep
+        One that is not `patient` raises `KeyHeld` at the first lock, and soon where keys keep
         changing hands.
         """
         self._label = label
@@ -145,7 +145,7 @@ class Effort:
         waited = timedelta(seconds=time.monotonic() - self._started)
         if waited >= IMPATIENCE and not self.patient:
             # Alone, each would only have to ask again for its own key.
-            raise HeldUp
+            raise KeyHeld
         if waited >= self._patience:
             raise DatabaseBusy("the keys of this call kept changing hands.", waited=waited)
         # What was neither stored nor found by its key may be our own, from a call that was
@@ -173,7 +173,7 @@ class Effort:
         waited = timedelta(seconds=time.monotonic() - self._started)
         meaning = verdict(error, connection_lost=connection_lost)
         if meaning == "waited" and not self.patient:
-            raise HeldUp from error
+            raise KeyHeld from error
         final = meaning == "final" or (meaning == "stored" and self.resends)
         if final or waited >= self._patience:
             raise_translated(translated(error, self._label, self._busy(waited)), error)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote
 from weakref import ref
 
@@ -27,8 +27,7 @@ from onefold.databases import raise_translated
 from onefold.databases.sqlite import execute as sqlite_errors
 from onefold.databases.sqlite.execute import apply_pending, execute, read
 from onefold.databases.sqlite.notify import SqliteBell
-from onefold.databases.sqlite_errands import TasksErrand, ThreadsErrand, by_itself
-from onefold.databases.sqlite_writer import POLL, File, Writer
+from onefold.databases.sqlite.writer import POLL, File, SqliteWriter, single
 from onefold.errors import Closed, DatabaseBusy, DatabaseUnavailable, InvalidInput, WouldDeadlock
 from onefold.operations.migrations import latest
 from onefold.operations.statement import Sql, run
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onefold.databases import Build, Clock
-    from onefold.databases.gathering import Shared
+    from onefold.databases.batching import Item
     from onefold.operations.migrations import Identity, Migration
 
 
@@ -147,31 +146,23 @@ class SqliteDatabase:
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in a transaction."""
-        return self.batch(by_itself(build)) if write else self._read(build)
+        return self.batch(single(build)) if write else self._read(build)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """The whole operation in one hop to a thread: a hop per statement costs twice as much."""
         if write:
-            return await self.abatch(by_itself(build))
+            return await self.abatch(single(build))
         return await self._hop(lambda: self._read(build))
 
-    def batch(self, item: Shared[Any, T]) -> T:
-        """Write an item where nobody else does; else hand it to the writer, and wait for it."""
+    def batch(self, item: Item[Any, T]) -> T:
+        """Write one item, in one commit with the items of other callers."""
         self.identity()
-        writer = self._current().writer(self)
-        if (answers := writer.stand_in(item)) is not None:
-            return cast("T", answers[0])
-        errand = ThreadsErrand(item, time.monotonic() + self.patience)
-        writer.submit(errand)
-        return cast("T", errand.result())
+        return self._current().writer(self).run(item)
 
-    async def abatch(self, item: Shared[Any, T]) -> T:
+    async def abatch(self, item: Item[Any, T]) -> T:
         """`batch`, awaited."""
         await self.aidentity()
-        errand = TasksErrand(item, time.monotonic() + self.patience)
-        self._current().writer(self).submit(errand)
-        answer: T = await errand.future
-        return answer
+        return await self._current().writer(self).arun(item)
 
     async def _hop(self, work: Callable[[], T]) -> T:
         executor = self._current().executor
@@ -429,15 +420,15 @@ class _State:
         self.async_shelf: Shelf[Any] = Shelf()
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
-        self._writer: Writer | None = None
+        self._writer: SqliteWriter | None = None
 
-    def writer(self, file: File) -> Writer:
+    def writer(self, file: File) -> SqliteWriter:
         if self._writer is None:
             with self.opening:
                 if self._closed:
                     raise Closed
                 if self._writer is None:
-                    self._writer = Writer(file)
+                    self._writer = SqliteWriter(file)
         return self._writer
 
     @property

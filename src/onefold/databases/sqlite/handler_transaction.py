@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onefold.databases import raise_translated
 from onefold.databases.sqlite import execute as sqlite_errors
 from onefold.databases.sqlite.database import SqliteDatabase
-from onefold.databases.sqlite_writer import POLL
+from onefold.databases.sqlite.writer import POLL
 from onefold.errors import UsageError, WrongConnection
 
 if TYPE_CHECKING:

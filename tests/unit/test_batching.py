@@ -1,10 +1,11 @@
-"""Flights and lanes: whatever fails, everybody is answered exactly once, with its own answer."""
+"""Batches: whatever fails, each caller is answered exactly once, with its own answer or error."""
 
 import asyncio
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -12,20 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onefold.databases import gathering
-from onefold.databases.gathering import (
+from onefold.databases import batching
+from onefold.databases.batching import (
     CROWD,
-    LARGEST_FLIGHT,
-    HeldUp,
-    Lane,
-    Lanes,
-    Shared,
-    Waiting,
-    flight,
+    HELD_KEYS,
+    Entry,
+    HeldKeys,
+    Item,
+    KeyHeld,
+    TaskGroup,
+    ThreadGroup,
+    run_entries,
 )
-from onefold.databases.gathering import tasks as tasks_of_gathering
-from onefold.databases.gathering.tasks import GatheredTasks
-from onefold.databases.gathering.threads import GatheredThreads
+from onefold.databases.postgres.pool import MOST_GROUPS, Groups
 from onefold.errors import (
     AlreadyEnqueued,
     DatabaseBusy,
@@ -37,7 +37,23 @@ from onefold.operations.statement import Operation, Sql
 from tests.race.waiting import until
 
 SQL = Sql("sqlite")
-SETTINGS: Any = {"patience": 60.0, "busy": lambda: busy(60)}
+
+
+def threads_of(transact: Any) -> ThreadGroup:
+    return ThreadGroup(transact, timeout=60.0, busy=lambda: busy(60), held=HeldKeys())
+
+
+def groups_of(transact: Any) -> Groups[ThreadGroup]:
+    return Groups(partial(ThreadGroup, transact, timeout=60.0, busy=lambda: busy(60)))
+
+
+def tasks_in(group: TaskGroup) -> list[asyncio.Task[None]]:
+    """The tasks that run the batches of a group."""
+    return [task for task in group._running if isinstance(task, asyncio.Task)]
+
+
+def tasks_of(transact: Any) -> TaskGroup:
+    return TaskGroup(transact, timeout=60.0, busy=lambda: busy(60), held=HeldKeys())
 
 
 def busy(seconds: int) -> DatabaseBusy:
@@ -53,44 +69,48 @@ def many(sql: Sql, items: Sequence[Any]) -> Operation[list[Any]]:
     return list(items)
 
 
-def shared(item: object, key: object = None) -> Shared[Any, Any]:
-    return Shared(many, item, "mates", item if key is None else key)
+def item(value: object, key: object = None) -> Item[Any, Any]:
+    return Item(many, value, "group", value if key is None else key)
 
 
-class Told(Waiting):
-    """Remembers what it was told."""
+class Told(Entry):
+    """Remembers what its caller was told."""
 
-    def __init__(self, item: object, key: object = None) -> None:
-        super().__init__(shared(item, key), deadline=60.0)
+    def __init__(self, value: object, key: object = None) -> None:
+        super().__init__(item(value, key), deadline=60.0)
         self.told: list[tuple[object, BaseException | None]] = []
 
-    def _tell(self, answer: object, error: BaseException | None) -> None:
-        self.told.append((answer, error))
+    @property
+    def is_abandoned(self) -> bool:
+        return False
+
+    def wake(self) -> None:
+        self.told.append((self.answer, self.error))
 
 
-def fly(waiting: Sequence[Told], transact: Any) -> list[int]:
-    """Let a flight take place; answers with the sizes of its transactions."""
+def run_all(waiting: Sequence[Told], transact: Any) -> list[int]:
+    """Run a batch; returns the sizes of its transactions."""
     sizes: list[int] = []
-    flying = flight(waiting)
+    running = run_entries(waiting, Told.wake)
     with suppress(StopIteration):
-        some = next(flying)
+        some = next(running)
         while True:
             sizes.append(len(some))
             try:
                 answers = transact(some)
-            except Exception as error:  # noqa: BLE001 - the flight's to answer
-                some = flying.throw(error)
+            except Exception as error:  # noqa: BLE001 - for the batch
+                some = running.throw(error)
             else:
-                some = flying.send(answers)
+                some = running.send(answers)
     return sizes
 
 
-def transact(some: Sequence[Waiting]) -> list[Any]:
+def transact(some: Sequence[Entry]) -> list[Any]:
     """All or nothing: the first bad item fails the transaction."""
     for each in some:
-        if isinstance(each.shared.value, Exception):
-            raise each.shared.value
-    return [each.shared.value for each in some]
+        if isinstance(each.item.value, Exception):
+            raise each.item.value
+    return [each.item.value for each in some]
 
 
 ERRORS = st.sampled_from(
@@ -99,33 +119,33 @@ ERRORS = st.sampled_from(
         KeyReused(key="k"),
         busy(0),
         ValueError("somebody's own"),
-        HeldUp(),
+        KeyHeld(),
     ]
 )
 
 
-def nothing(some: Sequence[Waiting]) -> list[Any]:
+def nothing(some: Sequence[Entry]) -> list[Any]:
     """An operation that forgets its answers."""
     del some
     return []
 
 
-class TestFlight:
+class TestBatch:
     def test_all_go_in_one_transaction(self) -> None:
         waiting = [Told(number) for number in range(5)]
 
-        assert fly(waiting, transact) == [5]
+        assert run_all(waiting, transact) == [5]
         assert [one.told for one in waiting] == [[(number, None)] for number in range(5)]
 
     @given(st.lists(st.integers() | ERRORS, min_size=1))
     def test_each_is_told_once_what_became_of_its_own(self, items: list[object]) -> None:
         waiting = [Told(item, key=number) for number, item in enumerate(items)]
 
-        fly(waiting, transact)
+        run_all(waiting, transact)
 
         for one, item in zip(waiting, items, strict=True):
             ((answer, error),) = one.told
-            assert one.answered
+            assert one.is_answered
             if isinstance(item, Exception):
                 assert type(error) is type(item)
                 assert str(error) == str(item)
@@ -142,23 +162,23 @@ class TestFlight:
         waiting = [Told(item) for item in items]
         coming = iter(weather)
 
-        def transact_in(some: Sequence[Waiting]) -> list[Any]:
+        def transact_in(some: Sequence[Entry]) -> list[Any]:
             if (error := next(coming, None)) is not None:
                 raise error
             return transact(some)
 
-        fly(waiting, transact_in)
+        run_all(waiting, transact_in)
 
         assert all(len(one.told) == 1 for one in waiting)
 
     @pytest.mark.parametrize("error", [DatabaseUnavailable("db", "is away."), busy(5)], ids=str)
     @pytest.mark.parametrize("first", [0, 1, 3])
     def test_nobody_waits_again_for_what_befalls_all(self, error: OnefoldError, first: int) -> None:
-        """`first` good single transactions after a flight that failed; 0: the flight itself."""
+        """`first` good single transactions after a batch that failed; 0: the batch itself."""
         waiting = [Told(number) for number in range(6)]
         tries: list[int] = []
 
-        def transact_in(some: Sequence[Waiting]) -> list[Any]:
+        def transact_in(some: Sequence[Entry]) -> list[Any]:
             tries.append(len(some))
             if first and len(tries) == 1:
                 raise ValueError
@@ -166,7 +186,7 @@ class TestFlight:
                 raise error
             return transact(some)
 
-        fly(waiting, transact_in)
+        run_all(waiting, transact_in)
 
         assert len(tries) == first + 1
         failed = [one.told[0][1] for one in waiting if one.told[0][1] is not None]
@@ -175,57 +195,59 @@ class TestFlight:
         assert len({id(one) for one in failed}) == len(failed)
 
     def test_a_held_key_is_asked_for_once(self) -> None:
-        waiting = [Told("a"), Told(HeldUp(), key="k"), Told("b", key="k"), Told("c")]
+        waiting = [Told("a"), Told(KeyHeld(), key="k"), Told("b", key="k"), Told("c")]
 
-        sizes = fly(waiting, transact)
+        sizes = run_all(waiting, transact)
 
         assert sizes == [4, 1, 1, 1]
         assert [type(one.told[0][1]) for one in waiting] == [
-            type(None), HeldUp, HeldUp, type(None),
+            type(None), KeyHeld, KeyHeld, type(None),
         ]  # fmt: skip
 
     def test_too_few_answers_are_an_error_for_everybody(self) -> None:
         waiting = [Told(1), Told(2)]
 
-        fly(waiting, nothing)
+        run_all(waiting, nothing)
 
         assert [type(one.told[0][1]) for one in waiting] == [ValueError, ValueError]
 
 
-class TestLanes:
-    def test_a_held_key_has_a_lane_of_its_own_until_nobody_is_in_it(self) -> None:
-        lanes: Lanes[Told] = Lanes()
-        common = lanes.of(shared("a"), held=False)
-        common.pending.append(Told("a"))
-        own = lanes.of(shared("b"), held=True)
-        own.pending.append(Told("b"))
+class TestHeldKeys:
+    def test_the_first_caller_of_each_key_has_its_turn(self) -> None:
+        held, waiters = HeldKeys(), [asyncio.Event() for _ in range(2 * HELD_KEYS)]
+        for number, waiter in enumerate(waiters):
+            held[waiter] = ("group", number // 2)
 
-        assert own.patient
-        assert not common.patient
-        assert lanes.of(shared("b"), held=False) is own
-        assert lanes.of(shared("c"), held=False) is common
-        own.board()
-        lanes.leave(shared("b"), own)
-        assert lanes.of(shared("b"), held=False) is common
+        assert held.have_turn() == waiters[::2]
+        assert held.waits_for(item("any", key=0))
+        assert not held.waits_for(item("any", key=HELD_KEYS))
 
-    def test_a_lane_with_somebody_in_it_is_not_forgotten(self) -> None:
-        lanes: Lanes[Told] = Lanes()
-        lane = lanes.of(shared("a"), held=True)
-        lane.pending.append(Told("a"))
+    def test_few_keys_at_a_time_have_their_turn(self) -> None:
+        held, waiters = HeldKeys(), [asyncio.Event() for _ in range(HELD_KEYS + 2)]
+        for number, waiter in enumerate(waiters):
+            held[waiter] = ("group", number)
 
-        lanes.leave(shared("a"), lane)
+        assert held.have_turn() == waiters[:HELD_KEYS]
+        del held[waiters[1]]
+        held.wake()
+        assert [waiter.is_set() for waiter in waiters] == [
+            number not in {1, HELD_KEYS + 1} for number in range(HELD_KEYS + 2)
+        ]
 
-        assert lanes.of(shared("a"), held=False) is lane
 
-    def test_a_flight_takes_no_more_than_it_can(self) -> None:
-        lane: Lane[Told] = Lane(patient=False)
-        lane.pending += [Told(number) for number in range(LARGEST_FLIGHT + 3)]
+class TestGroups:
+    def test_a_group_is_made_once(self) -> None:
+        groups = groups_of(Weather(set()).transact)
 
-        assert len(lane.board()) == LARGEST_FLIGHT
-        assert [one.shared.value for one in lane.board()] == [
-            LARGEST_FLIGHT, LARGEST_FLIGHT + 1, LARGEST_FLIGHT + 2,
-        ]  # fmt: skip
-        assert lane.board() == []
+        assert groups.of(item(1)) is groups.of(item(2))
+        assert groups.of(item(1)) is not groups.of(Item(many, 1, "another", 1))
+
+    def test_idle_groups_are_forgotten(self) -> None:
+        groups = groups_of(Weather(set()).transact)
+        for number in range(3 * MOST_GROUPS):
+            groups.of(Item(many, 1, number, 1))
+
+        assert len(groups._groups) <= MOST_GROUPS
 
 
 class Slow:
@@ -237,13 +259,13 @@ class Slow:
 
     async def transact(self, build: Any, *, patient: bool, deadline: float | None = None) -> Any:
         answers = answered(build)
-        self.sizes.append(len(answers))
+        self.sizes.append(len(listed(answers)))
         await self.go.wait()
         return answers
 
-    async def ask(self, gathered: GatheredTasks, *numbers: int) -> list[asyncio.Task[Any]]:
+    async def ask(self, group: TaskGroup, *numbers: int) -> list[asyncio.Task[Any]]:
         """Ask for these at once, and come back when whoever may leave has left."""
-        tasks = [asyncio.create_task(gathered.run(shared(number))) for number in numbers]
+        tasks = [asyncio.create_task(group.run(item(number))) for number in numbers]
         for _ in range(3):
             await asyncio.wait(tasks, timeout=0)
         return tasks
@@ -251,20 +273,19 @@ class Slow:
 
 def never_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long this machine is busy with something else."""
-    monkeypatch.setattr(gathering, "LATE", 3600)
-    monkeypatch.setattr(tasks_of_gathering, "LATE", 3600)
+    monkeypatch.setattr(batching, "LATE", 3600)
 
 
 class TestCrowds:
-    def test_a_few_tasks_wait_for_the_flight_that_is_on_its_way(
+    def test_a_few_tasks_wait_for_the_transaction_under_way(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         never_late(monkeypatch)
 
         async def play() -> list[int]:
             slow = Slow()
-            gathered = GatheredTasks(slow.transact, **SETTINGS)
-            tasks = [*await slow.ask(gathered, 0), *await slow.ask(gathered, *range(1, CROWD))]
+            group = tasks_of(slow.transact)
+            tasks = [*await slow.ask(group, 0), *await slow.ask(group, *range(1, CROWD))]
             assert slow.sizes == [1]
             slow.go.set()
             assert await asyncio.gather(*tasks) == list(range(CROWD))
@@ -277,11 +298,11 @@ class TestCrowds:
 
         async def play() -> list[int]:
             slow = Slow()
-            gathered = GatheredTasks(slow.transact, **SETTINGS)
-            tasks = [*await slow.ask(gathered, 0), *await slow.ask(gathered, *range(1, CROWD + 1))]
+            group = tasks_of(slow.transact)
+            tasks = [*await slow.ask(group, 0), *await slow.ask(group, *range(1, CROWD + 1))]
             assert slow.sizes == [1, CROWD]
             # Two are enough.
-            tasks += await slow.ask(gathered, *range(CROWD + 1, 3 * CROWD))
+            tasks += await slow.ask(group, *range(CROWD + 1, 3 * CROWD))
             assert slow.sizes == [1, CROWD]
             slow.go.set()
             assert await asyncio.gather(*tasks) == list(range(3 * CROWD))
@@ -289,18 +310,18 @@ class TestCrowds:
 
         assert sum(asyncio.run(play())) == 3 * CROWD
 
-    def test_nobody_waits_for_a_flight_that_is_late(self) -> None:
+    def test_a_late_transaction_is_not_waited_for(self) -> None:
         async def play() -> None:
             hangs, works = Slow(), Slow()
             works.go.set()
-            flights = iter([hangs.transact, works.transact])
+            transactions = iter([hangs.transact, works.transact])
 
             async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
-                return await next(flights)(build, patient=patient, deadline=deadline)
+                return await next(transactions)(build, patient=patient, deadline=deadline)
 
-            gathered = GatheredTasks(transact, **SETTINGS)
-            (first,) = await hangs.ask(gathered, 0)
-            (second,) = await hangs.ask(gathered, 1)
+            group = tasks_of(transact)
+            (first,) = await hangs.ask(group, 0)
+            (second,) = await hangs.ask(group, 1)
             assert await second == 1
             assert not first.done()
             hangs.go.set()
@@ -308,22 +329,22 @@ class TestCrowds:
 
         asyncio.run(play())
 
-    def test_nor_does_anybody_who_comes_after_it_was(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nor_is_it_by_calls_that_come_later(self) -> None:
         async def play() -> None:
             hangs, works = Slow(), Slow()
             works.go.set()
-            flights = chain([hangs.transact], repeat(works.transact))
+            transactions = chain([hangs.transact], repeat(works.transact))
 
             async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
-                return await next(flights)(build, patient=patient, deadline=deadline)
+                return await next(transactions)(build, patient=patient, deadline=deadline)
 
-            gathered = GatheredTasks(transact, **SETTINGS)
-            (first,) = await hangs.ask(gathered, 0)
-            assert await gathered.run(shared(1)) == 1
-            # Whoever waited for it again would wait until the test is given up.
-            monkeypatch.setattr(tasks_of_gathering, "LATE", 60)
-            async with asyncio.timeout(30):
-                assert [await gathered.run(shared(number)) for number in (2, 3)] == [2, 3]
+            group = tasks_of(transact)
+            (first,) = await hangs.ask(group, 0)
+            assert await group.run(item(1)) == 1
+            for number in (2, 3):
+                (later,) = await works.ask(group, number)
+                assert later.done()
+                assert await later == number
             assert not first.done()
             hangs.go.set()
             assert await first == 0
@@ -340,6 +361,11 @@ def answered(build: Any) -> Any:
     except StopIteration as finished:
         return finished.value
     raise AssertionError
+
+
+def listed(answers: Any) -> list[Any]:
+    """The answers of a batch, or the one of a call that runs alone."""
+    return [*answers] if type(answers) is list else [answers]
 
 
 KEYS = st.integers(0, 3)
@@ -359,16 +385,16 @@ class Weather:
             answers = answered(build)
         except KeyReused as error:
             raise KeyReused(key=str(error)) from None
-        wanted = {key for key, _ in answers}
+        wanted = {key for key, _ in listed(answers)}
         if wanted & self.held:
             if not patient:
-                raise HeldUp
+                raise KeyHeld
             self.held -= wanted
         return answers
 
 
-def call(key: int, number: int, *, bad: bool) -> Shared[Any, Any]:
-    return shared(KeyReused(key=str(number)) if bad else (key, number), key=key)
+def call(key: int, number: int, *, bad: bool) -> Item[Any, Any]:
+    return item(KeyReused(key=str(number)) if bad else (key, number), key=key)
 
 
 @given(CALLS, st.sets(KEYS))
@@ -376,12 +402,12 @@ def test_threads_are_all_answered_and_leave_nothing_behind(
     calls: list[tuple[int, bool]], held: set[int]
 ) -> None:
     weather = Weather(held)
-    gathered = GatheredThreads(weather.transact, **SETTINGS)
+    group = threads_of(weather.transact)
     answers: list[Any] = [None] * len(calls)
 
     def work(number: int, key: int, *, bad: bool) -> None:
         try:
-            answers[number] = gathered.run(call(key, number, bad=bad))
+            answers[number] = group.run(call(key, number, bad=bad))
         except KeyReused as error:
             answers[number] = error
 
@@ -395,7 +421,8 @@ def test_threads_are_all_answered_and_leave_nothing_behind(
         thread.join()
 
     check(calls, answers)
-    assert gathered._lanes._lanes == {}
+    until(lambda: group.is_idle, "for the group to be idle")
+    assert not group._held
 
 
 @given(CALLS, st.sets(KEYS), st.sets(st.integers(0, 11)))
@@ -409,17 +436,18 @@ def test_tasks_are_all_answered_and_leave_nothing_behind(
         return weather.transact(build, patient=patient)
 
     async def main() -> list[Any]:
-        gathered = GatheredTasks(transact, **SETTINGS)
+        group = tasks_of(transact)
         tasks = [
-            asyncio.create_task(gathered.run(call(key, number, bad=bad)))
+            asyncio.create_task(group.run(call(key, number, bad=bad)))
             for number, (key, bad) in enumerate(calls)
         ]
         await asyncio.sleep(0)
         for number in cancelled & set(range(len(tasks))):
             tasks[number].cancel()
         found = await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*gathered._flights)
-        assert gathered._lanes._lanes == {}
+        await asyncio.gather(*tasks_in(group))
+        assert group.is_idle
+        assert not group._held
         return found
 
     answers = asyncio.run(main())
@@ -442,69 +470,60 @@ def check(calls: list[tuple[int, bool]], answers: list[Any], numbers: Any = None
             assert answer == (key, number)
 
 
-def pending(gathered: GatheredThreads) -> int:
-    return sum(len(lane.pending) for lane in list(gathered._lanes._lanes.values()))
-
-
 class TestInterrupted:
-    def test_a_leading_thread_that_is_interrupted_leaves_the_others_to_the_next(self) -> None:
-        blocked, interrupted = threading.Event(), threading.Event()
-        tries: list[int] = []
+    def test_an_interrupted_caller_affects_only_itself(self) -> None:
+        """It runs its own transaction, while the others are queued."""
+        blocked = threading.Event()
 
         def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
             del patient
-            tries.append(1)
-            if len(tries) <= 2:
-                # The two flights that leave at once: the others wait behind them.
+            answers = answered(build)
+            if answers == 0:
                 blocked.wait()
-            elif len(tries) == 3:
-                interrupted.set()
                 raise KeyboardInterrupt
-            return answered(build)
+            return answers
 
-        gathered = GatheredThreads(transact, **SETTINGS)
+        group = threads_of(transact)
         answers: dict[int, Any] = {}
 
         def work(number: int) -> None:
             try:
-                answers[number] = gathered.run(shared(number))
+                answers[number] = group.run(item(number))
             except KeyboardInterrupt as error:
                 answers[number] = error
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
         for thread in threads:
             thread.start()
-        until(lambda: pending(gathered) == 4, "for four to wait behind two flights")
-        blocked.set()
-        for thread in threads:
+        for thread in threads[1:]:
             thread.join()
+        blocked.set()
+        threads[0].join()
 
-        assert interrupted.is_set()
-        wrong = [number for number, answer in answers.items() if answer != number]
-        assert len(wrong) == 1
-        assert isinstance(answers[wrong[0]], KeyboardInterrupt)
-        assert gathered._lanes._lanes == {}
+        assert isinstance(answers.pop(0), KeyboardInterrupt)
+        assert answers == {number: number for number in range(1, 6)}
+        assert group.is_idle
 
-    def test_a_flight_that_is_cancelled_before_it_began_is_called_for_again(self) -> None:
+    def test_a_batch_that_is_cancelled_before_it_began_begins_again(self) -> None:
         async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
             del patient
             return answered(build)
 
         async def main() -> list[Any]:
-            gathered = GatheredTasks(transact, **SETTINGS)
-            tasks = [asyncio.create_task(gathered.run(shared(number))) for number in range(3)]
-            # Each has asked; the flight has not left yet.
+            group = tasks_of(transact)
+            tasks = [asyncio.create_task(group.run(item(number))) for number in range(3)]
+            # Each has asked; the batch has not begun yet.
             await asyncio.sleep(0)
-            for flying in gathered._flights:
-                flying.cancel()
+            for task in tasks_in(group):
+                task.cancel()
             answers = await asyncio.gather(*tasks)
-            await asyncio.gather(*gathered._flights)
-            assert gathered._lanes._lanes == {}
+            await asyncio.gather(*tasks_in(group))
+            assert group.is_idle
             return list(answers)
 
         assert asyncio.run(main()) == [0, 1, 2]
 
-    def test_a_flight_that_is_cancelled_on_its_way_is_called_for_again(self) -> None:
+    def test_a_batch_that_is_cancelled_under_way_begins_again(self) -> None:
         async def main() -> list[Any]:
             on_its_way = asyncio.Event()
             tries: list[int] = []
@@ -513,17 +532,17 @@ class TestInterrupted:
                 del patient
                 tries.append(1)
                 await asyncio.sleep(0)
-                # The first goes alone; this is the flight of those who came after.
+                # The first runs alone; this is the batch of the others.
                 if len(tries) == 2:
                     on_its_way.set()
                     await asyncio.Event().wait()
                 return answered(build)
 
-            gathered = GatheredTasks(transact, **SETTINGS)
-            tasks = [asyncio.create_task(gathered.run(shared(number))) for number in range(3)]
+            group = tasks_of(transact)
+            tasks = [asyncio.create_task(group.run(item(number))) for number in range(3)]
             await on_its_way.wait()
-            for flying in gathered._flights:
-                flying.cancel()
+            for task in tasks_in(group):
+                task.cancel()
             return list(await asyncio.gather(*tasks))
 
         assert asyncio.run(main()) == [0, 1, 2]
@@ -535,20 +554,20 @@ class TestInterrupted:
         async def transact(build: Any, *, patient: bool, deadline: float | None = None) -> Any:
             del patient
             answers = answered(build)
-            if "first" in answers:
+            if answers == "first" or "first" in answers:
                 await asyncio.Event().wait()
             return answers
 
-        async def caller(gathered: GatheredTasks) -> None:
+        async def caller(group: TaskGroup) -> None:
             try:
-                await gathered.run(shared("first"))
+                await group.run(item("first"))
             except asyncio.CancelledError:
-                asked.append(await gathered.run(shared("last words")))
+                asked.append(await group.run(item("last words")))
                 raise
 
         async def main() -> None:
-            gathered = GatheredTasks(transact, **SETTINGS)
-            asked_for = [asyncio.create_task(caller(gathered)) for _ in range(3)]
+            group = tasks_of(transact)
+            asked_for = [asyncio.create_task(caller(group)) for _ in range(3)]
             await asyncio.wait(asked_for, timeout=0)
 
         asyncio.run(main())
@@ -556,18 +575,18 @@ class TestInterrupted:
         assert asked == ["last words"] * 3
 
 
-def test_a_thread_that_leads_more_than_a_flight_can_take_still_gets_its_answer(
+def test_more_calls_than_a_batch_can_take_are_all_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onefold.databases.gathering.LARGEST_FLIGHT", 2)
+    monkeypatch.setattr(ThreadGroup, "largest", 2)
     start = threading.Barrier(16)
-    gathered = GatheredThreads(Weather(set()).transact, **SETTINGS)
+    group = threads_of(Weather(set()).transact)
     answers: list[Any] = [None] * 16
 
     def work(number: int) -> None:
         start.wait()
         for _ in range(20):
-            answers[number] = gathered.run(call(number, number, bad=False))
+            answers[number] = group.run(call(number, number, bad=False))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
     for thread in threads:

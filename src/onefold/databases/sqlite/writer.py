@@ -1,0 +1,348 @@
+"""The writer: all writes of a process to a SQLite file, one transaction at a time.
+
+1. A call that finds no other runs in its own thread: two switches of threads would cost as much as
+   the commit. The others are queued, and the writer thread commits them together.
+2. Each group of a batch has a savepoint of its own, so the error of one caller undoes nothing of
+   the others.
+3. The writer asks for the file's lock every millisecond, until the deadlines of its callers:
+   SQLite's own busy handler sleeps up to 100 ms, and the present holder would keep the lock.
+4. After some time of commits back to back, the writer lets other processes have the lock.
+5. A fork waits for the end of the transaction under way: SQLite's list of locks is copied with the
+   process, and the child would find the file locked for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from copy import copy
+from threading import RLock, get_ident
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from weakref import WeakSet
+
+from onefold.databases import raise_translated
+from onefold.databases.batching import Item, TaskEntry, ThreadQueue, run_entries, together
+from onefold.databases.sqlite.execute import execute, is_busy
+from onefold.errors import Closed, DatabaseBusy, OnefoldError, WouldDeadlock
+from onefold.operations.statement import run
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Hashable, Sequence
+    from contextlib import AbstractContextManager
+
+    from onefold.databases import Build, Clock
+    from onefold.databases.batching import Entry
+    from onefold.operations.statement import Operation, Rows, Sql, Statement
+
+T = TypeVar("T")
+
+POLL: Final = 0.001
+LONGEST_RUN: Final = 0.020
+"""Seconds of commits back to back, after which the writer leaves the lock alone for one poll."""
+
+
+class Undone(BaseException):
+    """SQLite has undone the whole transaction, as it does when the disk is full."""
+
+
+class File(Protocol):
+    """The database of a writer."""
+
+    sql: Sql
+    clock: Clock
+    patience: float
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection in autocommit mode, which does not wait for locks by itself."""
+        ...
+
+    def busy(self) -> DatabaseBusy:
+        """The error for a lock that was held too long."""
+        ...
+
+    def translated(self, error: sqlite3.Error) -> Exception:
+        """SQLite's error as ours."""
+        ...
+
+    def refuse_own_lock(self, thread: int) -> None:
+        """Raise if a thread would wait for its own open transaction."""
+        ...
+
+
+def single(build: Build[T]) -> Item[None, T]:
+    """An operation as an item. It shares a commit with others, but no statement."""
+
+    def many(sql: Sql, values: Sequence[None]) -> Operation[list[T]]:
+        del values
+        answer = yield from build(sql)
+        return [answer]
+
+    return Item(many, None, object(), None)
+
+
+class SqliteWriter(ThreadQueue):
+    """The writes of one process to one file."""
+
+    largest: ClassVar[int] = 500
+    at_once: ClassVar[int] = 1
+    name: ClassVar[str] = "onefold-writer"
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file.patience)
+        self._file = file
+        self._connection: sqlite3.Connection | None = None
+        self._fairness = LockFairness()
+        self._closed = False
+        self._closes_later = False
+        # Reentrant: a signal handler may fork in the middle of a write.
+        self.in_transaction: AbstractContextManager[Any] = RLock()
+        _forks.writers.add(self)
+
+    def run(self, item: Item[Any, T]) -> T:
+        """Write an item, and wait until it is committed."""
+        if get_ident() in self._running:
+            # A signal handler, in the middle of a write of this thread.
+            raise WouldDeadlock
+        try:
+            return super().run(item)
+        finally:
+            if self._closes_later:
+                self.close()
+
+    async def arun(self, item: Item[Any, T]) -> T:
+        """`run`, awaited. It never blocks the event loop."""
+        entry = TaskEntry(item, time.monotonic() + self._timeout)
+        self.put(entry)
+        answer: T = await entry.future
+        return answer
+
+    def put(self, entry: Entry) -> None:
+        """Queue a call."""
+        with self._lock:
+            if self._closed:
+                raise Closed
+            super().put(entry)
+
+    def close(self) -> None:
+        """Finish what is queued, and close the connection."""
+        with self._lock:
+            self._closed, self._idle = True, 0
+            threads = list(self._threads)
+        if get_ident() in self._running:
+            self._closes_later = True  # a signal handler: its thread closes after its write
+            return
+        self._queue.put(None)
+        for thread in threads:
+            thread.join()
+        with self.in_transaction:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _run_inline(self, item: Item[Any, T]) -> list[T] | None:
+        self._fairness.wait()
+        with self.in_transaction:
+            if self._closed:
+                raise Closed
+            if not self._begin():
+                return None
+            try:
+                answer = run(item.alone(self._file.sql), self._execute)
+                self._connected().execute("commit")
+            except sqlite3.Error as error:
+                raise_translated(self._file.translated(error), error)
+            finally:
+                self._undo()
+        self._fairness.committed()
+        return [answer]
+
+    def _run_batch(self, entries: list[Entry]) -> None:
+        """Write a batch in one transaction; if SQLite undoes that, each entry in its own."""
+        try:
+            self._fairness.wait()
+            while entries and not self._write(entries):
+                self._wait_for_lock(entries)
+        except BaseException as error:  # noqa: BLE001 - the callers receive it
+            if len(entries) > 1 and isinstance(error, sqlite3.Error | Undone):
+                for entry in entries:
+                    entry.is_answered = False
+                    self._run_batch([entry])
+                return
+            for entry in entries:
+                entry.set(None, self._own(error))
+        wake(entries)
+
+    def _own(self, error: BaseException) -> BaseException:
+        """The error for one of several callers."""
+        cause = error.__cause__ if isinstance(error, Undone) else error
+        if isinstance(cause, sqlite3.Error):
+            cause = self._file.translated(cause)
+        return copy(cause) if isinstance(cause, OnefoldError) else cause or error
+
+    def _write(self, entries: list[Entry]) -> bool:
+        """Write a batch in one transaction; False if another connection has the lock."""
+        with self.in_transaction:
+            if not self._begin():
+                return False
+            try:
+                self._run_all(entries)
+            finally:
+                self._undo()
+        return True
+
+    def _begin(self) -> bool:
+        """Ask for the lock; False if another connection has it."""
+        # A caller may have been interrupted before it undid its transaction.
+        self._undo()
+        try:
+            self._connected().execute("begin immediate")
+        except sqlite3.Error as error:
+            if is_busy(error):
+                return False
+            raise_translated(self._file.translated(error), error)
+        return True
+
+    def _wait_for_lock(self, entries: list[Entry]) -> None:
+        """Wait for one poll. Callers that give up leave the batch, and new ones join it."""
+        gone = [entry for entry in entries if self._gives_up(entry)]
+        wake(gone)
+        time.sleep(POLL)
+        entries[:] = [
+            entry
+            for entry in (*entries, *self._queued())
+            if not entry.is_answered and not entry.is_abandoned
+        ]
+
+    def _gives_up(self, entry: Entry) -> bool:
+        """Whether a call has waited until its deadline, or would wait for its own thread."""
+        try:
+            if not entry.is_checked:
+                entry.is_checked = True
+                self._file.refuse_own_lock(entry.thread)
+            if time.monotonic() >= entry.deadline:
+                raise self._file.busy()  # noqa: TRY301 - stored below, as the other error
+        except Exception as error:  # noqa: BLE001 - the caller's
+            entry.set(None, error)
+        return entry.is_answered
+
+    def _run_all(self, entries: list[Entry]) -> None:
+        nested = len(entries) > 1
+        groups: dict[Hashable, list[Entry]] = {}
+        for entry in entries:
+            groups.setdefault(entry.item.group, []).append(entry)
+        for group in groups.values():
+            run(run_entries(group, _stored), lambda some: self._attempt(some, nested=nested))
+        if not nested and entries[0].error is not None:
+            return
+        self._connected().execute("commit")
+        self._fairness.committed()
+
+    def _attempt(self, some: Sequence[Entry], *, nested: bool) -> list[Any]:
+        """Run entries so that they can be undone without the rest of the transaction."""
+        connection, first = self._connected(), some[0]
+        try:
+            if nested:
+                connection.execute("savepoint entry")
+            answers = first.context.run(run, together(some)(self._file.sql), self._execute)
+            if nested:
+                connection.execute("release entry")
+        except BaseException as error:
+            if not connection.in_transaction:
+                raise Undone from error
+            if nested:
+                connection.execute("rollback to entry")
+                connection.execute("release entry")
+            if isinstance(error, sqlite3.Error):
+                raise_translated(self._file.translated(error), error)
+            raise
+        return answers
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._file.connect()
+        return self._connection
+
+    def _execute(self, statement: Statement) -> Rows:
+        return execute(self._connected(), statement, self._file.clock)
+
+    def _undo(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("rollback")
+
+
+def _stored(entry: Entry) -> None:
+    """Its caller is woken after the commit."""
+
+
+def wake(entries: Sequence[Entry]) -> None:
+    """Give the callers their outcomes; those of one event loop all at once."""
+    loops: dict[asyncio.AbstractEventLoop, list[TaskEntry]] = {}
+    for entry in entries:
+        if isinstance(entry, TaskEntry):
+            loops.setdefault(entry.loop, []).append(entry)
+        else:
+            entry.wake()
+    for loop, tasks in loops.items():
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_wake_tasks, tasks)
+
+
+def _wake_tasks(entries: Sequence[TaskEntry]) -> None:
+    for entry in entries:
+        entry.wake()
+
+
+class _Forks:
+    """Lets a fork wait for open transactions."""
+
+    def __init__(self) -> None:
+        self.writers: WeakSet[SqliteWriter] = WeakSet()
+        self._lock = RLock()
+        self._paused: list[SqliteWriter] = []
+
+    def pause(self) -> None:
+        """Wait for the transactions under way, and let none begin."""
+        self._lock.acquire()
+        self._paused = list(self.writers)
+        for writer in self._paused:
+            writer.in_transaction.__enter__()
+
+    def go_on(self) -> None:
+        """In the parent and in the child, after the fork."""
+        while self._paused:
+            self._paused.pop().in_transaction.__exit__(None, None, None)
+        self._lock.release()
+
+
+_forks: Final = _Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_forks.pause, after_in_parent=_forks.go_on, after_in_child=_forks.go_on
+    )
+
+
+class LockFairness:
+    """Lets other processes have the lock once in a while."""
+
+    def __init__(self) -> None:
+        self._busy_since = 0.0
+        self._last_commit = 0.0
+
+    def committed(self) -> None:
+        """This process had the lock until now."""
+        now = time.monotonic()
+        if now - self._last_commit > POLL:
+            self._busy_since = now
+        self._last_commit = now
+
+    def wait(self) -> None:
+        """Leave the lock alone for a moment if other processes may have waited long."""
+        now = time.monotonic()
+        if now - self._last_commit <= POLL and now - self._busy_since >= LONGEST_RUN:
+            self._busy_since = now
+            time.sleep(POLL)
