@@ -36,7 +36,7 @@ SHARDLESS = {
     "empty_tables",  # lists the tables, and reads none of them
     "has_identity",  # asks for the installation, which is one
     "read_identity",  # the same
-    "ring",  # wakes workers, and reads no table
+    "notify",  # wakes workers, and reads no table
     "try_claim_lock",  # names a key by its number and reads no table: the lock is the coordinator's
 }
 SHARDLESS_ON_SQLITE = {

@@ -30,7 +30,7 @@ FOLDER = Path(onefold.sql.__file__).parent
 FILES = sorted(FOLDER.rglob("*.sql"))
 
 ONLY_POSTGRES = {
-    "ring",  # SQLite's workers look for themselves
+    "notify",  # SQLite's workers look for themselves
     "finish_plain_jobs",  # one statement where a round trip counts
     "try_claim_lock",  # SQLite's one writer is the lock
     "finish_unlocked_jobs",  # SQLite has no rows to pass over: its one writer is the lock

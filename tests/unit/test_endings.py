@@ -116,7 +116,7 @@ def test_every_word_of_a_batch_is_decided_by_itself() -> None:
     )
     rows = moved(run.answer("move_jobs"))
     noted = run.answer("insert_attempts")
-    bell = run.answer("ring")
+    bell = run.answer("notify")
 
     assert lock.rows == [(0, A), (0, B), (0, C)]
     assert [row[1] for row in noted.rows] == [A, B], "handed back unstarted is no delivery to tell"
@@ -268,7 +268,7 @@ def test_a_rescue_requeues_lapsed_deliveries_and_buries_the_expired() -> None:
     noted = run.answer("insert_attempts")
     # A full jitter may leave no delay at all.
     if rows[0]["run_at"] <= NOW:
-        run.answer("ring")
+        run.answer("notify")
     expired = run.answer("lock_expired_jobs", [locked_row(late, state=0)])
     (buried,) = moved(run.answer("move_jobs"))
 

@@ -325,7 +325,7 @@ def test_a_replay_wakes_the_workers_of_the_queue() -> None:
     run.answer("lock_deliveries", [locked_row(A, state=DEAD, queue="mail")])
     run.answer("move_jobs")
 
-    assert run.answer("ring").rows == [("mail",)]
+    assert run.answer("notify").rows == [("mail",)]
     assert run.result == [Enqueued(A)]
 
 

@@ -314,12 +314,6 @@ def test_what_is_no_new_job_is_refused() -> None:
 # --- shards ---------------------------------------------------------------------------------------
 
 
-def test_on_one_shard_items_stay_as_they_are() -> None:
-    items = [prepared(), prepared(unique_key="k")]
-
-    assert placed(items, 1) is items
-
-
 def test_on_several_shards_an_item_goes_where_its_id_says() -> None:
     items = [prepared(unique_key=f"k{number}") for number in range(20)]
 

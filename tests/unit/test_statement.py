@@ -234,9 +234,8 @@ def test_an_array_is_spelled_as_postgres_writes_it(
 
 
 def test_what_all_rows_have_in_common_is_sent_once() -> None:
-    statement = Sql("postgres").with_common(
-        "store_jobs", ("id", "queue"), [("a", "q"), ("b", "q")], frozenset({"queue"})
-    )
+    rows = [("a", "q"), ("b", "q")]
+    statement = Sql("postgres")("store_jobs", ("id", "queue"), rows, common=frozenset({"queue"}))
 
-    assert statement.literals() == {"id": '{"a","b"}', "queue": '{"q"}'}
+    assert statement.arrays(array_literal) == {"id": '{"a","b"}', "queue": '{"q"}'}
     assert statement.arrays() == {"id": ["a", "b"], "queue": ["q"]}

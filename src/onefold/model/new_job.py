@@ -207,8 +207,6 @@ def _keys(job: NewJob, tenant: str, now: int) -> _Keys:
 
 def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
     """The same items on the shards that their ids name."""
-    if shards == 1:
-        return items
     return [
         msgspec.structs.replace(
             item,

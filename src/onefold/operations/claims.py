@@ -41,9 +41,10 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer]:
     """Take the key, or say who has it: the insert decides, the look only explains."""
     new, shared = _new_row(sql, wanted), not wanted.joined
     for _ in range(ROUNDS):
-        statement = sql("insert_claims", INSERT_CLAIM_COLUMNS, [new], shared=shared)
-        # It waits for nobody: who has the key in an open transaction has its advisory lock, too.
-        rows = yield statement.but(alone=shared, waits=False)
+        # It does not wait: an open transaction that has the key has its advisory lock, too.
+        rows = yield sql(
+            "insert_claims", INSERT_CLAIM_COLUMNS, [new], alone=shared, waits=False, shared=shared
+        )
         if rows:
             return Won(_won(rows[0], wanted, wanted.id))
         found = yield from find(sql, wanted.key)
@@ -129,9 +130,9 @@ def settle(sql: Sql, settlements: Sequence[Settlement]) -> Operation[list[None]]
         words.setdefault(word.claim.owner, (*_held_row(sql, word.claim), word.result))
     settled: set[str] = set()
     for _, group in groupby(sorted(words.values()), key=itemgetter(0)):
-        statement = sql("settle_claims", (*HELD_COLUMNS, "result"), list(group))
         alone = len(words) == 1
-        found = yield statement.but(alone=alone, waits=not alone)
+        columns = (*HELD_COLUMNS, "result")
+        found = yield sql("settle_claims", columns, list(group), alone=alone, waits=not alone)
         settled.update(row[0] for row in found)
     for word in settlements:
         if word.claim.owner not in settled:

@@ -67,10 +67,13 @@ def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
 
 
 def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
-    statement = sql(
+    return sql(
         "take_jobs",
         ("queues", "limits"),
         list(order.queues.items()),
+        # Of several takes, the first must not be committed if the last one fails.
+        alone=sql.shards == 1,
+        waits=False,
         shard=shard,
         limit=order.limit,
         worker=order.worker,
@@ -78,8 +81,6 @@ def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
         lease=order.lease,
         unknown=list(order.unknown),
     )
-    # Of several takes, the first must not be kept where the last one fails.
-    return statement.but(alone=sql.shards == 1, waits=False)
 
 
 def _in_order(order: TakeOrder, jobs: Iterable[Job]) -> list[Job]:
@@ -158,16 +159,17 @@ def finish(
     skips = skip_locked and sql.skips_locked
     plain = skips and all(finish.plain for finish in finishes)
     name = "finish_plain_jobs" if plain else "finish_unlocked_jobs" if skips else "finish_jobs"
+    alone = plain and sql.shards == 1
     for shard, group in by_shard(sql, finishes, lambda finish: finish.delivery.id):
-        statement = sql(
+        rows = yield sql(
             name,
             ("shard", "id", "fence", "result"),
             [(shard, f.delivery.id, f.delivery.fence, f.result) for f in group],
+            alone=alone,
+            waits=not alone,
+            ahead=ahead if alone else (),
             keep=KEEP[State.COMPLETED],
         )
-        if plain and sql.shards == 1:
-            statement = statement.but(alone=True, waits=False).followed_by(ahead)
-        rows = yield statement
         for job_id, fence, *_ in rows:
             ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "completed")
         yield from _after_finish(sql, shard, rows)
@@ -195,15 +197,15 @@ def heartbeat(
     """
     leases: dict[Delivery, datetime] = {}
     for shard, group in by_shard(sql, deliveries, lambda delivery: delivery.id):
-        statement = sql(
+        rows = yield sql(
             "heartbeat_jobs",
             ("shard", "id", "fence"),
             [(shard, d.id, d.fence) for d in group],
+            # Committed by itself: a process that is stopped between a heartbeat and its commit
+            # would keep the rows locked, so that they cannot be rescued.
+            alone=True,
             lease=lease,
         )
-        # Committed by itself: a process that is stopped between a heartbeat and its commit would
-        # keep the rows locked, and nobody could rescue them.
-        rows = yield statement.but(alone=True, waits=True)
         for job_id, fence, until in rows:
             leases[Delivery(job_id, fence)] = from_micros(until)
         if sql.skips_locked and (silent := [(shard, d.id) for d in group if d not in leases]):

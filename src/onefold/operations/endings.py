@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Row, Sql
 
 
-def ring(sql: Sql, queues: Iterable[str]) -> Operation[None]:
-    """Wake the workers of these queues; SQLite's look for themselves."""
-    if rung := sql.rings(queues).get("rings"):
-        yield sql("ring", ("queue",), [(queue,) for queue in rung])
+def notify(sql: Sql, queues: Iterable[str]) -> Operation[None]:
+    """Wake the workers of these queues; on SQLite workers poll."""
+    if notified := sql.notify(queues).get("notify"):
+        yield sql("notify", ("queue",), [(queue,) for queue in notified])
 
 
 ENDS: Final[Mapping[Event, frozenset[State]]] = {
@@ -247,7 +247,7 @@ def apply(sql: Sql, shard: int, moves: Sequence[Move]) -> Operation[None]:
         yield from insert_successors(sql, waiting)
     if over := [m.id for m in moves if m.step.state.is_final and m.keep == 0]:
         yield from discard(sql, shard, over)
-    yield from ring(sql, [m.queue for m in moves if m.is_due and m.queue is not None])
+    yield from notify(sql, [m.queue for m in moves if m.is_due and m.queue is not None])
 
 
 def judge(

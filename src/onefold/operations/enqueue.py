@@ -91,11 +91,11 @@ def enqueue(
     a caller may catch it and commit. The error names the item, unless each is a call of its own
     (`singly`).
     """
-    items = placed(items, sql.shards)
+    if sql.shards > 1:
+        items = placed(items, sql.shards)
     published: dict[int, PublishKeyState] = {}
     tried = len(items) == 1 and items[0].publish is None
-    if tried and (yield insert_one(sql, items[0].request)):
-        # What most calls come to, told without further ado.
+    if tried and (yield insert_one(sql, items[0].request)):  # most calls end here
         return [Enqueued(items[0].request.id)]
     try:
         yield from claim_publish_keys(sql, items, published, rounds=ROUNDS)

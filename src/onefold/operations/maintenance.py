@@ -31,8 +31,9 @@ def begin_chore(sql: Sql, name: str, *, every: int) -> Operation[bool]:
     """Whether a chore is ours now; somebody else's turn comes when `every` is over."""
     owner = new_id()
     shard = hash12("chore", name) % sql.shards
-    statement = sql("begin_chore", shard=shard, chore=name, owner=owner, every=every)
-    rows = yield statement.but(alone=True, waits=False)
+    rows = yield sql(
+        "begin_chore", alone=True, waits=False, shard=shard, chore=name, owner=owner, every=every
+    )
     return bool(rows)
 
 

@@ -73,10 +73,11 @@ class Keyed(msgspec.Struct, frozen=True):
 
 
 def can_publish_at_once(sql: Sql, items: Sequence[Prepared]) -> bool:
-    """Whether keys and jobs can be stored by one statement: nothing else is to be asked for."""
+    """Whether one statement can store the keys and the jobs."""
     return (
         sql.stores_without_looking
         and sql.shards == 1
+        and items[0].publish is not None
         and all(item.publish is not None and item.request.unique_key is None for item in items)
     )
 
@@ -86,15 +87,16 @@ def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[set[str]]:
     keyed = sorted(
         [(item.publish.key, index) for index, item in enumerate(items) if item.publish is not None]
     )
-    statement = sql.with_common(
+    stored = yield sql(
         "publish_jobs",
         PUBLISH_COLUMNS,
         [_publish_row(items[index]) for _, index in keyed],
-        COMMON_COLUMNS | {"keep"},
-        **sql.rings(item.request.queue for item in items),
+        common=COMMON_COLUMNS | {"keep"},
+        alone=True,
+        # It sets its own lock timeout.
+        waits=False,
+        **sql.notify(item.request.queue for item in items),
     )
-    # It knows by itself how long it waits.
-    stored = yield statement.but(alone=True, waits=False)
     return {job_id for (job_id,) in stored}
 
 

@@ -45,7 +45,7 @@ from onefold.model.queue import (
 )
 from onefold.model.timestamps import from_micros
 from onefold.operations import jobs
-from onefold.operations.endings import ring
+from onefold.operations.endings import notify
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -87,7 +87,7 @@ def resume(sql: Sql, queue: str) -> Operation[None]:
     """Let a paused queue go on."""
     for shard in range(sql.shards):
         yield sql("pause_queue", shard=shard, queue=queue, paused=False)
-    yield from ring(sql, [queue])
+    yield from notify(sql, [queue])
 
 
 def check_known(sql: Sql, queue: str, declared: Collection[str]) -> Operation[None]:
@@ -113,19 +113,19 @@ def check_known(sql: Sql, queue: str, declared: Collection[str]) -> Operation[No
 def set_limits(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:
     """An operator's word: it replaces what the code has declared, and stays."""
     yield from _save(sql, {queue: limits}, declared=False, force=True)
-    yield from ring(sql, [queue])
+    yield from notify(sql, [queue])
 
 
 def clear_limits(sql: Sql, queue: str) -> Operation[None]:
     """Forget an operator's word: the code's counts again, once a worker has declared it."""
     yield from _save(sql, {queue: NO_LIMITS}, declared=True, force=True)
-    yield from ring(sql, [queue])
+    yield from notify(sql, [queue])
 
 
 def declare(sql: Sql, queues: Mapping[str, QueueLimits]) -> Operation[None]:
     """The code's word: it replaces what the code has said before, and never an operator's."""
     yield from _save(sql, queues, declared=True, force=False)
-    yield from ring(sql, queues)
+    yield from notify(sql, queues)
 
 
 def _save(
@@ -292,7 +292,7 @@ def open_gate(
         rows = yield sql("open_queue", shard=shard, queue=queue, held_until=held_until)
         opened = opened or bool(rows)
     if held_until is not None and opened:
-        yield from ring(sql, [queue])
+        yield from notify(sql, [queue])
     return opened
 
 
@@ -398,7 +398,7 @@ def _limit(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:
             yield sql(
                 "clamp_rates", shard=shard, queue=queue, period=period, group_period=rows[0][0]
             )
-    yield from ring(sql, [queue])
+    yield from notify(sql, [queue])
 
 
 def rotate(

@@ -1,14 +1,11 @@
-"""A statement: SQL text with `:name` parameters, and what goes into them.
+"""A statement: SQL text with `:name` parameters, and their values.
 
-`Sql` knows the statements of one database by the names of their files. How a parameter is written
-(`:name`, `%(name)s`, `$1`) is the business of the driver: `compiled` rewrites the text once.
+`Sql` has the statements of one database, by the names of their files. Drivers write parameters
+differently (`:name`, `%(name)s`, `$1`): `compiled` rewrites the text once.
 
-`run` and `run_async`: the only two functions that know sync from async.
-
-What goes wrong while a generator's wish is carried out is raised where it asked. A procedure may
-have an answer to it; an operation never has, for a failed statement has killed its transaction.
-
-Rows grouped by the shard that their ids name, in the one order in which rows are locked.
+`run` and `run_async` drive a generator, blocking and awaiting. An error is raised in the generator,
+at its `yield`. A procedure may handle it. An operation never does: a failed statement has aborted
+its transaction.
 """
 
 from __future__ import annotations
@@ -51,47 +48,30 @@ class Statement(msgspec.Struct, frozen=True):
     text: str
     parameters: Mapping[str, Any]
     columns: tuple[str, ...] = ()
-    """The parameters that come from `rows`, one value per row."""
+    """The parameters that `rows` have, one value per row."""
     rows: Sequence[tuple[Any, ...]] = ()
     common: frozenset[str] = frozenset()
-    """Columns, never null, that PostgreSQL is given once where all rows have the same."""
+    """Columns, never null, that are sent to PostgreSQL once if all rows have the same value."""
     each: bool = False
-    """True where it is run once for every row, and not once for all: the answer has the first value
-    of every row that changed something. PostgreSQL is only asked for one row that way."""
+    """True: run once per row, not once for all. The result has the first value of every row that
+    changed something. On PostgreSQL only for one row."""
     alone: bool = False
-    """True where it may be committed by itself, whatever it answers: it has done all there is to do
-    then, or nothing at all."""
+    """True: may be committed by itself, whatever its result is. Nothing else has to follow."""
     waits: bool = True
-    """True where it may wait for a lock, and must know for how long."""
+    """True: may wait for a lock, so it needs a lock timeout."""
     ahead: tuple[Statement, ...] = ()
-    """What will be asked next whatever this answers: it may be sent along, in one round trip."""
-
-    def but(self, *, alone: bool, waits: bool) -> Statement:
-        """The same, with what is known of it where it is asked for."""
-        return msgspec.structs.replace(self, alone=alone, waits=waits)
-
-    def followed_by(self, ahead: tuple[Statement, ...]) -> Statement:
-        """The same, with what will be asked next."""
-        return msgspec.structs.replace(self, ahead=ahead)
+    """The statements that follow in any case: they may be sent in the same round trip."""
 
     @property
-    def travels(self) -> bool:
-        """True where it may be sent together with others, outside of any transaction block."""
+    def is_autocommit(self) -> bool:
+        """True: may be sent together with others, outside of a transaction block."""
         return self.alone and not self.waits
 
-    def arrays(self) -> dict[str, Any]:
-        """The parameters with a batch as one list per column, for PostgreSQL's unnest."""
-        return self._by_column(list)
-
-    def literals(self) -> dict[str, Any]:
-        """`arrays` in PostgreSQL's spelling: psycopg takes three times as long to spell a list."""
-        return self._by_column(array_literal)
-
-    def _by_column(self, spelled: Callable[[tuple[Any, ...]], Any]) -> dict[str, Any]:
-        columns: dict[str, Any] = {
-            name: spelled(tuple(value)) if value.__class__ is list else value
-            for name, value in self.parameters.items()
-        }
+    def arrays(self, array: Callable[[tuple[Any, ...]], Any] = list) -> dict[str, Any]:
+        """The parameters with a batch as one array per column, for PostgreSQL's unnest."""
+        columns: dict[str, Any] = {}
+        for name, value in self.parameters.items():
+            columns[name] = array(tuple(value)) if value.__class__ is list else value
         if not self.columns:
             return columns
         if self.each:
@@ -102,7 +82,7 @@ class Statement(msgspec.Struct, frozen=True):
         values = zip(*self.rows, strict=True) if self.rows else no_rows
         for name, column in zip(self.columns, values, strict=True):
             once = name in self.common and column.count(column[0]) == len(column)
-            columns[name] = spelled(column[:1] if once else column)
+            columns[name] = array(column[:1] if once else column)
         return columns
 
     def json(self) -> dict[str, Any]:
@@ -116,10 +96,9 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def array_literal(values: tuple[Any, ...]) -> object:
-    """An array as PostgreSQL writes it, by few passes over the whole text.
+    """An array as PostgreSQL writes it: psycopg needs three times as long for a list.
 
-    A column of nulls is written as an empty array: `unnest` fills up with nulls what is shorter
-    than its neighbours.
+    A column of nulls becomes an empty array: `unnest` fills shorter arrays with nulls.
     """
     match kinds := set(map(type, values)):
         case _ if kinds <= {NoneType}:
@@ -137,19 +116,18 @@ def array_literal(values: tuple[Any, ...]) -> object:
 
 
 def _text_array(values: tuple[str, ...]) -> object:
-    # NUL parts the elements while quotes are escaped: no text that PostgreSQL can hold has one.
+    # NUL separates the elements while quotes are escaped: PostgreSQL's text never has one.
     joined = "\0".join(values)
     if joined.count("\0") != len(values) - 1:
         return list(values)
-    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
+    joined = joined.replace("\\", "\\\\").replace('"', '\\"')
+    return '{"' + joined.replace("\0", '","') + '"}'
 
 
 def _element(value: str | None) -> str:
-    return "NULL" if value is None else f'"{_escaped(value)}"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    if value is None:
+        return "NULL"
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _json(value: object) -> str:
@@ -157,7 +135,7 @@ def _json(value: object) -> str:
 
 
 class Sql:
-    """The statements of one database, under one schema name, for so many shards."""
+    """The statements of one database, in one schema, for a number of shards."""
 
     def __init__(
         self,
@@ -169,16 +147,16 @@ class Sql:
         resends: bool = False,
         notifies: bool = True,
     ) -> None:
-        """`schema` is PostgreSQL's; SQLite's tables carry a prefix instead."""
+        """`schema` is for PostgreSQL; on SQLite the tables have a prefix instead."""
         self.dialect: Dialect = dialect
         self.schema = schema
         self.shards = shards
         self.restarts = restarts
-        """True where the transaction is our own, and an operation may ask to begin it anew."""
+        """True: the transaction is our own, and an operation may raise `Restart`."""
         self.resends = resends
-        """True where what is asked for may have been stored by an earlier try."""
+        """True: an earlier try may have stored the same rows."""
         self.notifies = notifies
-        """True where workers are woken at the commit of what they wait for."""
+        """True: a commit wakes the workers that wait for it."""
         self._texts = _texts(dialect, schema)
 
     def __call__(
@@ -186,31 +164,17 @@ class Sql:
         name: str,
         columns: tuple[str, ...] = (),
         rows: Sequence[tuple[Any, ...]] = (),
+        *,
+        common: frozenset[str] = frozenset(),
+        each: bool = False,
+        alone: bool = False,
+        waits: bool = True,
+        ahead: tuple[Statement, ...] = (),
         **parameters: Any,
     ) -> Statement:
-        """The statement of that name with its values."""
-        return Statement(name, self._texts[name], parameters, columns, rows)
-
-    def with_common(
-        self,
-        name: str,
-        columns: tuple[str, ...],
-        rows: Sequence[tuple[Any, ...]],
-        common: frozenset[str],
-        **parameters: Any,
-    ) -> Statement:
-        """The statement of that name, whose rows have much in common."""
-        return Statement(name, self._texts[name], parameters, columns, rows, common=common)
-
-    def each(
-        self,
-        name: str,
-        columns: tuple[str, ...],
-        rows: Sequence[tuple[Any, ...]],
-        **parameters: Any,
-    ) -> Statement:
-        """The statement of that name, run once for every row."""
-        return Statement(name, self._texts[name], parameters, columns, rows, each=True)
+        """The statement of that name with its values; the flags are those of `Statement`."""
+        text = self._texts[name]
+        return Statement(name, text, parameters, columns, rows, common, each, alone, waits, ahead)
 
     def with_shards(self, shards: int) -> Sql:
         """The same statements for another number of shards."""
@@ -233,44 +197,44 @@ class Sql:
             notifies=self.notifies,
         )
 
-    def rings(self, queues: Iterable[str]) -> dict[str, list[str]]:
-        """The parameter that wakes the workers of these queues; SQLite's look for themselves."""
+    def notify(self, queues: Iterable[str]) -> dict[str, Any]:
+        """The parameter that wakes the workers of these queues; on SQLite workers poll."""
         if self.dialect == "sqlite":
             return {}
-        return {"rings": sorted(set(queues)) if self.notifies else []}
+        return {"notify": sorted(set(queues)) if self.notifies else []}
 
     @property
     def names(self) -> list[str]:
-        """All statements there are, for those who check them."""
+        """The names of all statements."""
         return sorted(_read(self.dialect))
 
     @property
     def takes_by_priority(self) -> bool:
-        """SQLite has no LATERAL: a take there asks for the priorities first."""
+        """SQLite has no LATERAL: a take reads the priorities first."""
         return self.dialect == "sqlite"
 
     @property
-    def runs_each(self) -> bool:
+    def inserts_row_by_row(self) -> bool:
         """SQLite runs a statement per row faster than one over a batch of JSON."""
         return self.dialect == "sqlite"
 
     @property
     def stores_without_looking(self) -> bool:
-        """True on PostgreSQL in a first try of our own: new ids meet nobody.
+        """True on PostgreSQL in the first try of our own transaction: the ids are new.
 
-        Were they stored before, the database would refuse them aloud, and the transaction would be
-        tried again as one that resends.
+        If they were stored before, the database reports an error, and the transaction is tried
+        again with `resends`.
         """
         return self.dialect == "postgres" and self.restarts and not self.resends
 
     @property
     def has_advisory_locks(self) -> bool:
-        """PostgreSQL can say at once that an open transaction has a key; SQLite has one writer."""
+        """PostgreSQL can tell at once that an open transaction has a key; SQLite has one writer."""
         return self.dialect == "postgres"
 
     @property
     def skips_locked(self) -> bool:
-        """PostgreSQL can pass over rows that others have locked."""
+        """PostgreSQL can skip rows that other transactions have locked."""
         return self.dialect == "postgres"
 
 
@@ -280,7 +244,7 @@ def _texts(dialect: Dialect, schema: str) -> _Texts:
 
 
 class _Texts(dict[str, str]):
-    """The statements by name, each put into its schema when it is first asked for."""
+    """The statements by name; the schema is filled in at the first use."""
 
     def __init__(self, dialect: Dialect, schema: str) -> None:
         super().__init__()
@@ -303,13 +267,13 @@ def _read(dialect: Dialect) -> dict[str, str]:
 
 
 def _without_comment(text: str) -> str:
-    """Without the words before it: a driver parses a long text anew every time."""
+    """Without the comment at its head: a driver parses the whole text every time."""
     lines = text.splitlines(keepends=True)
     return "".join(dropwhile(lambda line: line.startswith("--"), lines))
 
 
 def in_schema(text: str, schema: str) -> str:
-    """The text with another schema's name; the files say `onefold`, so that they can be pasted."""
+    """The text with another schema name; the files have `onefold`, so that they run as they are."""
     if schema == "onefold":
         return text
     name = quoted(schema)
@@ -319,15 +283,15 @@ def in_schema(text: str, schema: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes one that might be a keyword."""
+    """A quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @cache
 def ordinal(text: str, columns: tuple[str, ...]) -> str:
-    """The text with a parameter written as the place of its column (`?1`), `:now` after the last.
+    """The text with its parameters as positions of columns (`?1`), and `:now` after the last.
 
-    A row is then the parameters as it stands.
+    A row can then be passed as the parameters.
     """
     places = {name: place for place, name in enumerate((*columns, "now"), start=1)}
     return _TOKEN.sub(
@@ -337,7 +301,7 @@ def ordinal(text: str, columns: tuple[str, ...]) -> str:
 
 @cache
 def compiled(text: str, style: Style) -> tuple[str, tuple[str, ...]]:
-    """The text in a driver's own style, and the names of its parameters in order of appearance."""
+    """The text in a driver's style, and the names of its parameters in order of appearance."""
     names: list[str] = []
 
     def rewrite(match: re.Match[str]) -> str:
@@ -353,46 +317,46 @@ def compiled(text: str, style: Style) -> tuple[str, tuple[str, ...]]:
     return _TOKEN.sub(rewrite, text), tuple(names)
 
 
-Asked = TypeVar("Asked")
-Answered = TypeVar("Answered")
+Command = TypeVar("Command")
+Result = TypeVar("Result")
 
 
-def run(operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Answered]) -> T:
-    """Drive a generator with a function that does what it asks for: run one statement."""
+def run(generator: Generator[Command, Result, T], execute: Callable[[Command], Result]) -> T:
+    """Drive a generator: `execute` every command that it yields, and send the result back."""
     try:
-        asked = next(operation)
+        command = next(generator)
         while True:
             try:
-                answered = execute(asked)
-            except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
-                asked = operation.throw(error)
+                result = execute(command)
+            except Exception as error:  # noqa: BLE001 - the generator handles it or raises it
+                command = generator.throw(error)
             else:
-                asked = operation.send(answered)
+                command = generator.send(result)
     except StopIteration as finished:
         value: T = finished.value
         return value
     finally:
-        operation.close()
+        generator.close()
 
 
 async def run_async(
-    operation: Generator[Asked, Answered, T], execute: Callable[[Asked], Awaitable[Answered]]
+    generator: Generator[Command, Result, T], execute: Callable[[Command], Awaitable[Result]]
 ) -> T:
-    """`run`, for a function that must be awaited."""
+    """`run` with an `execute` that is awaited."""
     try:
-        asked = next(operation)
+        command = next(generator)
         while True:
             try:
-                answered = await execute(asked)
-            except Exception as error:  # noqa: BLE001 - the generator's to answer or pass on
-                asked = operation.throw(error)
+                result = await execute(command)
+            except Exception as error:  # noqa: BLE001 - the generator handles it or raises it
+                command = generator.throw(error)
             else:
-                asked = operation.send(answered)
+                command = generator.send(result)
     except StopIteration as finished:
         value: T = finished.value
         return value
     finally:
-        operation.close()
+        generator.close()
 
 
 def by_shard(sql: Sql, items: Iterable[T], id_of: Callable[[T], str]) -> list[tuple[int, list[T]]]:

@@ -79,15 +79,12 @@ def write(sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite) -> Opera
     """
     values = _values(sql, delivery, wanted)
     if wanted.seen is None:
-        statement = sql("insert_step", **values)
+        rows = yield sql("insert_step", alone=True, **values)
     else:
-        statement = sql(
-            "write_step",
-            seen_owner=wanted.seen.owner,
-            seen_state=wanted.seen.state,
-            **values,
+        seen_owner, seen_state = wanted.seen.owner, wanted.seen.state
+        rows = yield sql(
+            "write_step", alone=True, seen_owner=seen_owner, seen_state=seen_state, **values
         )
-    rows = yield statement.but(alone=True, waits=True)
     if rows:
         return StepRow.from_row(rows[0])
     found = yield from find(sql, delivery.id, tenant, key=wanted.key)
@@ -172,11 +169,12 @@ def write_claim_step(sql: Sql, claim: Claim, wanted: StepWrite) -> Operation[Ste
     """
     values = _claim_step_values(sql, claim, wanted)
     if wanted.seen is None:
-        statement = sql("insert_claim_step", **values)
+        rows = yield sql("insert_claim_step", alone=True, **values)
     else:
         seen_owner, seen_state = wanted.seen.owner, wanted.seen.state
-        statement = sql("write_claim_step", seen_owner=seen_owner, seen_state=seen_state, **values)
-    rows = yield statement.but(alone=True, waits=True)
+        rows = yield sql(
+            "write_claim_step", alone=True, seen_owner=seen_owner, seen_state=seen_state, **values
+        )
     if rows:
         return StepRow.from_row(rows[0])
     found = yield from find_claim_steps(sql, claim.key, key=wanted.key)

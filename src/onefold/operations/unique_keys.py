@@ -130,13 +130,28 @@ def insert(
         whole = len(chunk) == len(requests)
         if sql.stores_without_looking and not waits and len(chunk) > 1:
             rows = list(map(store_row, chunk))
-            rings = sql.rings(request.queue for request in chunk)
-            statement = sql.with_common("store_jobs", STORE_COLUMNS, rows, COMMON_COLUMNS, **rings)
-            yield statement.but(alone=alone and whole, waits=False)
+            yield sql(
+                "store_jobs",
+                STORE_COLUMNS,
+                rows,
+                common=COMMON_COLUMNS,
+                alone=alone and whole,
+                waits=False,
+                **sql.notify(request.queue for request in chunk),
+            )
             stands.update((request.id, Stand(request.id)) for request in chunk)
         else:
-            statement = _insert_statement(sql, chunk)
-            inserted = yield statement.but(alone=alone and whole, waits=waits)
+            each = sql.inserts_row_by_row or len(chunk) == 1
+            inserted = yield sql(
+                "insert_job" if each else "insert_jobs",
+                INSERT_COLUMNS,
+                [request.row for request in chunk],
+                common=COMMON_COLUMNS,
+                each=each,
+                alone=alone and whole,
+                waits=waits,
+                **sql.notify(request.queue for request in chunk),
+            )
             stands.update((job_id, Stand(job_id)) for (job_id,) in inserted)
 
 
@@ -152,17 +167,16 @@ store_row: Final = attrgetter(*STORE_COLUMNS)
 
 
 def insert_one(sql: Sql, request: NewJobRow) -> Statement:
-    """The insert of one job, which goes in or does not, and may be committed by itself."""
-    statement = _insert_statement(sql, [request])
-    return statement.but(alone=True, waits=request.unique_key is not None)
-
-
-def _insert_statement(sql: Sql, requests: Sequence[NewJobRow]) -> Statement:
-    rows = [request.row for request in requests]
-    rings = sql.rings(request.queue for request in requests)
-    if sql.runs_each or len(rows) == 1:
-        return sql.each("insert_job", INSERT_COLUMNS, rows, **rings)
-    return sql.with_common("insert_jobs", INSERT_COLUMNS, rows, COMMON_COLUMNS, **rings)
+    """The insert of one job; nothing else depends on it, so it may be committed by itself."""
+    return sql(
+        "insert_job",
+        INSERT_COLUMNS,
+        [request.row],
+        each=True,
+        alone=True,
+        waits=request.unique_key is not None,
+        **sql.notify((request.queue,)),
+    )
 
 
 FIND_COLUMNS: Final = ("id", "shard", "tenant", "unique_kind", "unique_key")

@@ -98,8 +98,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return note
 
-    for name in ("__call__", "each", "with_common"):
-        monkeypatch.setattr(Sql, name, noting(getattr(Sql, name)))
+    monkeypatch.setattr(Sql, "__call__", noting(Sql.__call__))
     return asked
 
 

@@ -26,7 +26,7 @@ from onefold.databases import raise_translated
 from onefold.databases.batching import KeyHeld
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.errors import DatabaseBusy, DatabaseUnavailable
-from onefold.operations.statement import compiled, run, run_async
+from onefold.operations.statement import array_literal, compiled, run, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def execute(
     cursor: psycopg.Cursor[TupleRow], statement: Statement, clock: Clock, *, fetch_rows: bool = True
 ) -> Rows:
     """Run one statement on a cursor that gives tuples; without `fetch_rows`, only send it."""
-    parameters = statement.literals()
+    parameters = statement.arrays(array_literal)
     parameters["now"] = clock()
     cursor.execute(_encoded(statement.text), parameters)
     return fetch(cursor) if fetch_rows else ()
@@ -77,7 +77,7 @@ async def aexecute(
     fetch_rows: bool = True,
 ) -> Rows:
     """`execute`, awaited."""
-    parameters = statement.literals()
+    parameters = statement.arrays(array_literal)
     parameters["now"] = clock()
     await cursor.execute(_encoded(statement.text), parameters)
     return await afetch(cursor) if fetch_rows else ()
@@ -214,7 +214,7 @@ def _can_go_together(statement: Statement) -> bool:
     return (
         PIPELINES
         and bool(statement.ahead)
-        and all(each.travels for each in (statement, *statement.ahead))
+        and all(each.is_autocommit for each in (statement, *statement.ahead))
     )
 
 
@@ -356,7 +356,7 @@ class PostgresTransaction:
             return answer
         if _can_go_together(statement) and self._write and not self._begun:
             return self._send_together([statement, *statement.ahead])
-        if self._begun or not self._write or statement.travels:
+        if self._begun or not self._write or statement.is_autocommit:
             return execute(self._cursor, statement, self._clock)
         if not statement.alone and self._connection.server is None:
             self._connection.server = self._server()
@@ -468,7 +468,7 @@ class AsyncPostgresTransaction:
             return answer
         if _can_go_together(statement) and self._write and not self._begun:
             return await self._send_together([statement, *statement.ahead])
-        if self._begun or not self._write or statement.travels:
+        if self._begun or not self._write or statement.is_autocommit:
             return await aexecute(self._cursor, statement, self._clock)
         if not statement.alone and self._connection.server is None:
             self._connection.server = await self._server()

@@ -15,8 +15,8 @@ from
         as clock (now),
     -- Notifies workers at the commit.
     (
-        select count(pg_notify(left('onefold.job', 63), ring.queue))
-        from unnest(:rings::text[]) as ring (queue)
+        select count(pg_notify(left('onefold.job', 63), notified.queue))
+        from unnest(:notify::text[]) as notified (queue)
     ) as bell (rung)
 on conflict do nothing
 returning id::text

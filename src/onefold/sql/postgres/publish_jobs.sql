@@ -57,8 +57,8 @@ from
     clock,
     -- Notifies workers at the commit: one call per queue, not per row.
     (
-        select count(pg_notify(left('onefold.job', 63), ring.queue))
-        from unnest(:rings::text[]) as ring (queue)
+        select count(pg_notify(left('onefold.job', 63), notified.queue))
+        from unnest(:notify::text[]) as notified (queue)
     ) as bell (rung),
     claimed as c
     join asked as a on a.id = c.owner

@@ -20,8 +20,8 @@ from
         as clock (now),
     -- Notifies workers at the commit: one call per queue, not per row.
     (
-        select count(pg_notify(left('onefold.job', 63), ring.queue))
-        from unnest(:rings::text[]) as ring (queue)
+        select count(pg_notify(left('onefold.job', 63), notified.queue))
+        from unnest(:notify::text[]) as notified (queue)
     ) as bell (rung),
     unnest(
         :id::uuid[], :shard::smallint[], :tenant::text[], :queue::text[], :kind::text[],
