@@ -18,6 +18,10 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Compiled modules are kept in .venv, also where the environment says not to write them: the tests
+# start hundreds of interpreters, and to compile all imports takes longer than to run them.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 
 # --inexact keeps pip and uv, which are not in the lock.
 SYNC := $(BIN)/uv sync --quiet --frozen --inexact
