@@ -1,7 +1,7 @@
-"""Deliveries that were pushed: they wait for the worker's own word, which comes by itself.
+"""Pushed deliveries that wait for an ack: ack, nack, defer, heartbeat, ack timeouts.
 
-The word may name its delivery by the fence. One that does not speaks for the delivery that the job
-has when it is heard: the row is locked, and what is found there counts.
+A callback may name its delivery by the fence. Without a fence it applies to the delivery that the
+job has at that time: the row is locked first.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ if TYPE_CHECKING:
 
 ENDED: Final = frozenset(State) - {State.RUNNING}
 LEASE: Final = 60 * 1_000_000
-"""Of a delivery that waits for no ack, as workers have it by default."""
+"""The ack of a delivery that waits for none, which is the default of workers."""
 RUNNING: Final = "a delivery that is running"
 SAME_WORD: Final[Mapping[Event, frozenset[str]]] = {
-    # A lease that expired has put the job back already, as a failure does.
+    # An expired lease has already queued the job again, as a failure does.
     Event.FAIL: frozenset({"retried", "dead", "lease expired"}),
     Event.DEFER: frozenset({"deferred"}),
     Event.BURY: frozenset({"dead"}),
 }
-"""What is noted of a delivery for which a word was said before."""
+"""The past of a delivery that has been reported before."""
 
 
 class Parking(msgspec.Struct, frozen=True):
-    """A delivery that the receiver has accepted, and will say more about."""
+    """A delivery that the receiver has accepted and will acknowledge later."""
 
     delivery: Delivery
     ack_timeout: int
     dead: bool
-    """Bury the job where no ack comes in time; else it is tried again."""
+    """True: bury the job if no ack arrives in time. False: try it again."""
     exchange: str | None
-    """What was answered, as JSON."""
+    """The response, as JSON."""
 
 
 PARK_COLUMNS: Final = ("shard", "id", "fence", "lease", "dead", "pushed")
 
 
 def park(sql: Sql, parkings: Sequence[Parking]) -> Operation[list[Ended]]:
-    """Have deliveries wait for their ack; `already` where the worker's word was faster."""
+    """Let deliveries wait for their acks; `already` if the ack was faster."""
     ended: dict[Delivery, Ended] = {}
     for shard, group in by_shard(sql, parkings, lambda parking: parking.delivery.id):
         rows = yield sql(
@@ -73,7 +73,7 @@ def park(sql: Sql, parkings: Sequence[Parking]) -> Operation[list[Ended]]:
 
 
 def next_timeout(sql: Sql) -> Operation[int | None]:
-    """In how many microseconds an ack is late, if none comes; None where none is waited for."""
+    """Microseconds until the next ack is late; None if no delivery waits."""
     waits: list[int] = []
     for shard in range(sql.shards):
         ((wait,),) = yield sql("next_ack_timeout", shard=shard)
@@ -85,7 +85,7 @@ def next_timeout(sql: Sql) -> Operation[int | None]:
 def acknowledge(
     sql: Sql, tenant: str, job_id: str, *, fence: int | None, result: str | None
 ) -> Operation[Ended]:
-    """The work is done. Where the job is the probe of a held queue, the queue is open again."""
+    """Finish the delivery. If the job is the probe of a held queue, open the queue."""
     locked = yield from _delivered(sql, tenant, job_id, fence)
     said = Finish(Delivery(job_id, locked.fence), result)
     (ended,) = yield from finish(sql, [said])
@@ -97,20 +97,20 @@ def acknowledge(
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """That the work was not done."""
+    """A report that the work was not done."""
 
     event: Event
     after: int | None = None
     reason: str | None = None
     error: str | None = None
     hold_queue: bool = False
-    """True where nothing of the queue is wanted for so long."""
+    """True: hold the whole queue for that time."""
 
 
 def say(
     sql: Sql, tenant: str, job_id: str, word: Acknowledgement, *, fence: int | None
 ) -> Operation[Ended]:
-    """The work was not done: fail, defer or bury the delivery."""
+    """Fail, defer or bury the delivery: its work was not done."""
     locked = yield from _delivered(sql, tenant, job_id, fence)
     if locked.state != State.RUNNING:
         return (yield from _said_before(sql, locked, word.event))
@@ -123,7 +123,7 @@ def say(
 
 
 def _with_reason(decided: Move, reason: str | None) -> Move:
-    """The reason is the delivery's, whether or not it is also why the job ended."""
+    """Store the reason with the delivery, even if it is not why the job ended."""
     if decided.past is None or reason is None:
         return decided
     past = msgspec.structs.replace(decided.past, reason=reason)
@@ -131,7 +131,7 @@ def _with_reason(decided: Move, reason: str | None) -> Move:
 
 
 def _said_before(sql: Sql, locked: Locked, event: Event) -> Operation[Ended]:
-    """A word that is repeated after a lost answer finds what was noted of its delivery."""
+    """Answer a repeated report, after a lost response, from the history of its delivery."""
     state = State(locked.state)
     if state in ENDS[event]:
         rows = yield sql("find_attempts", shard=locked.shard, id=locked.id)
@@ -149,7 +149,7 @@ def heartbeat(
     fence: int | None,
     lease: int | None,
 ) -> Operation[Ended]:
-    """The work goes on: for so long from now, or for as long as its queue gives it."""
+    """Extend the lease: by the given time, or by the time of the queue."""
     locked = yield from _delivered(sql, tenant, job_id, fence)
     if locked.state != State.RUNNING:
         if fence is not None:
@@ -175,7 +175,7 @@ def _own_lease(sql: Sql, locked: Locked) -> Operation[int]:
 
 
 def _delivered(sql: Sql, tenant: str, job_id: str, fence: int | None) -> Operation[Locked]:
-    """The job, locked, of whose present delivery something is said."""
+    """Lock the job of the delivery that a report is about."""
     shard = shard_of(job_id, sql.shards)
     rows = yield sql("lock_deliveries", ("shard", "id"), [(shard, job_id)], tenant=tenant)
     if not rows:

@@ -1,6 +1,6 @@
-"""API keys: make, list and revoke them, look them up, and count what they are used for.
+"""API keys: create, list, revoke, look up, charge.
 
-A key lives on the shard of its id. To look one up writes nothing; only a key with a rate is
+A key is stored on the shard of its id. A look-up writes nothing. Only a key with a rate is
 charged, under a lock on its row.
 """
 
@@ -32,7 +32,7 @@ COLUMNS = ("shard", "id")
 
 
 class NewApiKeyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that somebody wants to have."""
+    """The row of a new key."""
 
     shown: Shown
     tenant: str
@@ -43,7 +43,7 @@ class NewApiKeyRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create(sql: Sql, wish: NewApiKeyRow) -> Operation[ApiKey]:
-    """Store a key. Again is no different: the id and the secret are its maker's."""
+    """Store a key. A repeated call changes nothing: the caller makes the id and the secret."""
     count, period = wish.rate
     rows = yield sql(
         "insert_api_key",
@@ -61,7 +61,7 @@ def create(sql: Sql, wish: NewApiKeyRow) -> Operation[ApiKey]:
 
 
 def find(sql: Sql, tenant: str | None) -> Operation[list[ApiKey]]:
-    """All keys, or a tenant's, from the oldest on; those that are revoked, too."""
+    """All keys, or those of a tenant, oldest first, revoked ones included."""
     found: list[ApiKey] = []
     for shard in range(sql.shards):
         rows = yield sql("find_api_keys", shard=shard, tenant=tenant)
@@ -70,13 +70,13 @@ def find(sql: Sql, tenant: str | None) -> Operation[list[ApiKey]]:
 
 
 def revoke(sql: Sql, key_id: str) -> Operation[bool]:
-    """End a key; False where there is none, or it has been ended before."""
+    """Revoke a key; False if there is none, or it is revoked already."""
     rows = yield sql("revoke_api_key", shard=home_of(sql, key_id), id=key_id)
     return bool(rows)
 
 
 def are_any(sql: Sql) -> Operation[bool]:
-    """Whether a key was ever made."""
+    """Whether a key was ever created."""
     for shard in range(sql.shards):
         rows = yield sql("has_api_keys", shard=shard)
         if rows:
@@ -85,7 +85,7 @@ def are_any(sql: Sql) -> Operation[bool]:
 
 
 def read(sql: Sql, ids: Sequence[str]) -> Operation[list[StoredApiKey | None]]:
-    """What is stored under some ids."""
+    """The stored keys with these ids."""
     known: dict[str, StoredApiKey] = {}
     for rows in _by_shard(sql, ids):
         found = yield sql("read_api_keys", COLUMNS, rows)
@@ -94,9 +94,9 @@ def read(sql: Sql, ids: Sequence[str]) -> Operation[list[StoredApiKey | None]]:
 
 
 def charge(sql: Sql, ids: Sequence[str]) -> Operation[list[int]]:
-    """Take a token for each from the bucket of its key.
+    """Take one token per use from the bucket of its key.
 
-    Answers with the microseconds to wait for one where there was none left, and 0 where there was.
+    Returns the microseconds to wait if there was no token, else 0.
     """
     wanted = Counter(ids)
     waits: dict[str, Iterator[int]] = {}
@@ -113,7 +113,7 @@ def charge(sql: Sql, ids: Sequence[str]) -> Operation[list[int]]:
                 spent.append((shard, key_id, after))
         if spent:
             yield sql("save_api_key_rates", ("shard", "id", "full_at"), spent)
-    # One that has lost its rate meanwhile has nothing to wait for.
+    # A key that has no rate any more does not wait.
     return [next(waits.get(key_id, iter(())), 0) for key_id in ids]
 
 
@@ -124,7 +124,7 @@ def _bucket(row: Row) -> tuple[str, Rate, int, int]:
 
 
 def _by_shard(sql: Sql, ids: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
-    """The keys of each shard, in the order in which their rows are locked everywhere."""
+    """The keys of each shard, in lock order."""
     places = sorted({(home_of(sql, key_id), key_id) for key_id in ids})
     for shard in range(sql.shards):
         if its := [place for place in places if place[0] == shard]:
@@ -132,5 +132,5 @@ def _by_shard(sql: Sql, ids: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
 
 
 def home_of(sql: Sql, key_id: str) -> int:
-    """The shard that has a key."""
+    """The shard of a key."""
     return hash12("api_key", key_id) % sql.shards

@@ -1,4 +1,4 @@
-"""What is kept beside a job: the history of its deliveries, and the claims it made for itself."""
+"""The history of a job's deliveries, and the claims that belong to the job."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Sql
 
 KEPT_DELIVERIES: Final = 50
-"""So many of a job's last deliveries are remembered: one that is deferred for ever stays small."""
+"""How many deliveries of a job are kept: a job that is deferred often stays small."""
 
 
 class Past(msgspec.Struct, frozen=True, gc=False):
-    """A delivery that has ended, in the order of ATTEMPT_COLUMNS, less the shard."""
+    """A delivery that has ended, in the order of ATTEMPT_COLUMNS, without the shard."""
 
     job_id: str
     fence: int
@@ -41,7 +41,7 @@ ATTEMPT_COLUMNS: Final = (
 
 
 def note(sql: Sql, shard: int, ended: Sequence[Past]) -> Operation[None]:
-    """Remember how deliveries ended; of jobs that have had very many, the last ones."""
+    """Store how deliveries ended; only the last ones of each job are kept."""
     if not ended:
         return
     rows = [(shard, *msgspec.structs.astuple(past)) for past in ended]
@@ -56,11 +56,10 @@ def note(sql: Sql, shard: int, ended: Sequence[Past]) -> Operation[None]:
 
 
 def forget(sql: Sql, shard: int, jobs: Iterable[tuple[str, str]]) -> Operation[None]:
-    """Remove what was kept beside jobs (id and tenant) that are gone, or tombstones now.
+    """Remove the history and the claims of jobs (id and tenant) that are deleted or tombstones.
 
-    Their rows are locked before their claims, against the order of everything else: nobody asks
-    for these claims but the jobs' own deliveries. Should one still do so, it is a deadlock, which
-    our own transactions try again.
+    Here rows are locked before claims, against the usual order: only the job's own deliveries use
+    these claims. If one still does, the result is a deadlock, and our own transactions try again.
     """
     gone = sorted(jobs)
     if not gone:
@@ -73,13 +72,13 @@ def forget(sql: Sql, shard: int, jobs: Iterable[tuple[str, str]]) -> Operation[N
 
 
 def attempts(sql: Sql, tenant: str, job_id: str) -> Operation[list[Attempt]]:
-    """The deliveries of a job, the newest last."""
+    """The deliveries of a job, newest last."""
     _, known = yield from with_attempts(sql, tenant, job_id)
     return known
 
 
 def with_attempts(sql: Sql, tenant: str, job_id: str) -> Operation[tuple[Job, list[Attempt]]]:
-    """A job and its deliveries, as they stand at one moment."""
+    """A job and its deliveries, read together."""
     shard = shard_of(job_id, sql.shards)
     found = yield sql("get_jobs", ("shard", "id"), [(shard, job_id)], tenant=tenant)
     if not found:

@@ -1,4 +1,4 @@
-"""Claims: take a key, settle it, give it back, renew it."""
+"""Claims: take, settle, release, renew and force a key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HELD_COLUMNS: Final = (*KEY_COLUMNS, "owner", "fence")
 
 
 def claim(sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer]:
-    """Take the key, or say who has it: the insert decides, the look only explains."""
+    """Take the key, or explain why not: the insert decides, the look-up only explains."""
     new, shared = _new_row(sql, wanted), not wanted.joined
     for _ in range(ROUNDS):
         # It does not wait: an open transaction that has the key has its advisory lock, too.
@@ -52,7 +52,7 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer]:
         if answer is not None and not isinstance(answer, TakeOver):
             return answer
         if not (yield from _may_take(sql, wanted)):
-            # The row is in another transaction that is still open, and so is the work.
+            # The row belongs to another open transaction, which does the work.
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
         if answer is not None and (taken := (yield from take_over(sql, wanted, answer))):
             return Won(taken)
@@ -63,7 +63,7 @@ def claim(sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer]:
 
 
 def find(sql: Sql, key: ClaimKey) -> Operation[StoredClaim | None]:
-    """What is stored of a key."""
+    """The stored claim of a key."""
     place: dict[str, Any] = dict(zip(KEY_COLUMNS, key.place(sql.shards), strict=True))
     rows = yield sql("find_claim", **place)
     return StoredClaim.from_row(rows[0]) if rows else None
@@ -79,9 +79,9 @@ def _may_take(sql: Sql, wanted: Wanted) -> Operation[bool]:
 
 
 def take_over(sql: Sql, wanted: Wanted, over: TakeOver) -> Operation[Claim | None]:
-    """Take a claim that was seen free, expired or abandoned; None where it has changed since."""
+    """Take a claim that was seen free, expired or abandoned; None if it has changed since."""
     seen = over.seen
-    # An abandoned attempt's request is still the one that this key stands for.
+    # The key still stands for the request of the abandoned attempt.
     abandoned = seen.fingerprint if seen.state == Holding.HELD else None
     row = (
         *wanted.key.place(sql.shards), over.id, wanted.id, int(Holding.HELD),
@@ -93,7 +93,7 @@ def take_over(sql: Sql, wanted: Wanted, over: TakeOver) -> Operation[Claim | Non
 
 
 def take_over_unknown(sql: Sql, wanted: Wanted, *, fence: int) -> Operation[Claim | None]:
-    """Run after all what `verify` found undone; None where somebody was quicker."""
+    """Run what `verify` found not done; None if another attempt was faster."""
     seen = yield from find(sql, wanted.key)
     if seen is None or seen.fence != fence or seen.state != Holding.HELD:
         return None
@@ -117,14 +117,14 @@ def _held_row(sql: Sql, claim: Claim) -> tuple[Any, ...]:
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """A claim, and the outcome to store for it (as JSON text)."""
+    """A claim, and the result to store for it (JSON text)."""
 
     claim: Claim
     result: str | None
 
 
 def settle(sql: Sql, settlements: Sequence[Settlement]) -> Operation[list[None]]:
-    """Store outcomes under their fences. The same word twice counts once; a stale one raises."""
+    """Store results under their fences. Repeating a result is harmless; a stale fence raises."""
     words: dict[str, tuple[Any, ...]] = {}
     for word in settlements:
         words.setdefault(word.claim.owner, (*_held_row(sql, word.claim), word.result))
@@ -148,7 +148,7 @@ def _settled_before(sql: Sql, claim: Claim) -> Operation[None]:
 
 
 def release(sql: Sql, claims: Sequence[Claim], *, strict: bool = False) -> Operation[set[str]]:
-    """Give keys back unsettled; answers with the owners whose word counted."""
+    """Release keys without a result; returns the owners that still held them."""
     released: set[str] = set()
     for group in _by_shard(sql, claims):
         rows = yield sql("release_claims", HELD_COLUMNS, group, strict=strict)
@@ -157,19 +157,19 @@ def release(sql: Sql, claims: Sequence[Claim], *, strict: bool = False) -> Opera
 
 
 def abandon(sql: Sql, claim: Claim) -> Operation[None]:
-    """Leave a claim as one whose outcome nobody knows: its takeover is `refuse` from now on."""
+    """Mark the outcome of a claim as unknown: its takeover becomes `refuse`."""
     if not (yield from _ended(sql, claim, TAKEOVERS.index("refuse"))):
         raise LeaseLost(f"the key {claim.key.key!r}", fence=claim.fence)
 
 
 def renew(sql: Sql, claim: Claim, *, lease: int) -> Operation[datetime | None]:
-    """Extend a lease that has not ended, and never shorten it; None where it has ended."""
+    """Extend a lease that has not ended; never shorten it. None if it has ended."""
     rows = yield sql("renew_claims", (*HELD_COLUMNS, "lease"), [(*_held_row(sql, claim), lease)])
     return from_micros(rows[0][1]) if rows else None
 
 
 def lapse(sql: Sql, claim: Claim) -> Operation[None]:
-    """End a lease at once: whoever comes next takes the claim over, as its takeover says."""
+    """End a lease now: the next attempt takes the claim over by its takeover rule."""
     yield from _ended(sql, claim, None)
 
 
@@ -187,7 +187,7 @@ def _by_shard(sql: Sql, claims: Sequence[Claim]) -> list[list[tuple[Any, ...]]]:
 
 
 def guard(sql: Sql, claim: Claim) -> Operation[None]:
-    """Check the holder against the issuing row, and keep it so until the transaction ends."""
+    """Check the holder against the row that issued the fence, and lock it until the commit."""
     rows = yield sql(
         "guard_claim",
         **dict(zip(HELD_COLUMNS, _held_row(sql, claim), strict=True)),
@@ -199,7 +199,7 @@ def guard(sql: Sql, claim: Claim) -> Operation[None]:
 def force(
     sql: Sql, key: ClaimKey, state: Holding, *, result: str | None = None, fence: int | None = None
 ) -> Operation[bool]:
-    """An operator's word: settle or free a key whoever has it, and fence the holder off."""
+    """Settle or free a key for an operator, and fence off the holder."""
     rows: Rows = yield sql(
         "force_claims",
         (*KEY_COLUMNS, "state", "result", "seen_fence"),

@@ -1,9 +1,7 @@
-"""Deliveries that go well: take, heartbeat, finish.
+"""Deliveries that succeed: take, heartbeat, finish; whether a delivery is current.
 
-Every word about a delivery names its fence, and the fence alone decides whether it counts: a finish
-after the lease ended, but before anybody else took the job, is accepted.
-
-How a delivery stands with its job: whether it runs it, or has completed it.
+Every report names the fence of its delivery. Only the fence decides: a finish after the lease has
+ended is accepted as long as no other worker has taken the job.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 def finish_and_take(
     sql: Sql, finishes: Sequence[Finish], order: TakeOrder, *, turn: int
 ) -> Operation[tuple[list[Ended], list[Job]]]:
-    """Complete the last deliveries and lease the next jobs: in one round trip where that can be."""
+    """Complete the last deliveries and lease the next jobs, in one round trip if possible."""
     if sql.takes_by_priority or sql.shards > 1:
         ended = yield from finish(sql, finishes, skip_locked=True)
         return ended, (yield from take_in_turn(sql, order, turn=turn))
@@ -44,9 +42,9 @@ def finish_and_take(
 
 
 def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job]]:
-    """Lease due jobs: those of the shard whose turn it is, then of the next ones where it has few.
+    """Lease due jobs: from the shard whose turn it is, then from the next ones if it has few.
 
-    The order is strict within a shard. What was taken comes in the order in which it is to run.
+    The order is strict within a shard. Jobs are returned in the order in which they should run.
     """
     taken: list[Job] = []
     for step in range(sql.shards):
@@ -58,7 +56,7 @@ def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job
 
 
 def take(sql: Sql, order: TakeOrder, *, shard: int = 0) -> Operation[list[Job]]:
-    """Lease due jobs of one shard, in the order in which they are to run."""
+    """Lease due jobs of one shard, in the order in which they should run."""
     if sql.takes_by_priority:
         rows = yield from _take_by_priority(sql, order, shard)
     else:
@@ -115,9 +113,9 @@ def _take_by_priority(sql: Sql, order: TakeOrder, shard: int) -> Operation[Rows]
 
 
 def return_taken(sql: Sql, takes: Sequence[str]) -> Operation[int]:
-    """Hand back what these takes have leased; answers how many jobs.
+    """Hand back the jobs of these takes; returns how many.
 
-    For takes whose answer was lost: no worker knows of the jobs. No attempt is charged.
+    For takes whose response was lost: no worker knows of the jobs. No attempt is charged.
     """
     taken: list[Delivery] = []
     for shard in range(sql.shards):
@@ -129,16 +127,16 @@ def return_taken(sql: Sql, takes: Sequence[str]) -> Operation[int]:
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
-    """A delivery that succeeded, with what it gave (as JSON text)."""
+    """A delivery that succeeded, with its result (JSON text)."""
 
     delivery: Delivery
     result: str | None = None
     plain: bool = False
-    """True where the job is known to have no retention of its own."""
+    """True: the job has no retention of its own."""
 
 
 def is_plain(options: str | None) -> bool:
-    """Whether a job's settings say nothing of retention, as the statement sees it: by the text."""
+    """Whether the stored options have no retention, tested as the statement does: by the text."""
     return options is None or '"keep"' not in options
 
 
@@ -151,9 +149,9 @@ def finish(
 ) -> Operation[list[Ended]]:
     """Complete deliveries.
 
-    With `skip_locked`, a row that another transaction has locked is answered as lost, for the
-    caller to ask again and wait: one open transaction must not stall a batch. So is a row with a
-    successor where all are `plain`: they are completed by a statement with nothing to follow.
+    With `skip_locked`, a row that another transaction has locked is reported as lost, and the
+    caller tries again and waits: one open transaction must not stall a batch. The same holds for a
+    row with a successor if all are `plain`: their statement does nothing else.
     """
     ended: dict[Delivery, Ended] = {}
     skips = skip_locked and sql.skips_locked
@@ -190,10 +188,10 @@ def _after_finish(sql: Sql, shard: int, rows: Rows) -> Operation[None]:
 def heartbeat(
     sql: Sql, deliveries: Sequence[Delivery], *, lease: int
 ) -> Operation[list[Heartbeat]]:
-    """Extend the leases of deliveries that still have their fence.
+    """Extend the leases of deliveries whose fence is current.
 
-    A job that another transaction has locked keeps the lease that it has: nobody can rescue it
-    meanwhile either, and the next heartbeat comes back for it.
+    A job that another transaction has locked keeps its lease: it cannot be rescued either, and the
+    next heartbeat extends it.
     """
     leases: dict[Delivery, datetime] = {}
     for shard, group in by_shard(sql, deliveries, lambda delivery: delivery.id):
@@ -217,7 +215,7 @@ def heartbeat(
 
 
 def hold(sql: Sql, delivery: Delivery) -> Operation[None]:
-    """Keep a job as it is until the commit; `LeaseLost` where the delivery does not run it."""
+    """Lock a job until the commit; `LeaseLost` if the delivery does not run it."""
     place = (shard_of(delivery.id, sql.shards), delivery.id)
     rows = yield sql("lock_deliveries", ("shard", "id"), [place], tenant=None)
     found = [(job.state, job.fence) for job in map(Locked.from_row, rows)]
@@ -226,7 +224,7 @@ def hold(sql: Sql, delivery: Delivery) -> Operation[None]:
 
 
 def is_completed(sql: Sql, delivery: Delivery) -> Operation[bool]:
-    """True where this very delivery has completed its job."""
+    """Whether this delivery has completed its job."""
     place = (shard_of(delivery.id, sql.shards), delivery.id)
     rows = yield sql("delivery_states", ("shard", "id"), [place])
     return [(state, fence) for _, state, fence, _ in rows] == [(State.COMPLETED, delivery.fence)]

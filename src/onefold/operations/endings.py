@@ -1,10 +1,7 @@
-"""The bell: workers that wait for jobs are woken at the commit of what they wait for.
+"""Deliveries that do not succeed: retry, defer, bury, cancel, hand back, rescue. Notify workers.
 
-Deliveries that end otherwise: retry, defer, bury, hand back, rescue, cancel.
-
-Rows are locked first, `lifecycle` decides, and one statement writes the steps down. How a delivery
-ended is remembered in the same transaction, and what ends with a successor waiting hands its key
-over to it.
+Rows are locked first, `lifecycle` decides, and one statement writes the transitions. The history
+is stored in the same transaction. A job that ends while a successor waits passes its key on.
 """
 
 from __future__ import annotations
@@ -43,25 +40,25 @@ ENDS: Final[Mapping[Event, frozenset[State]]] = {
     Event.BURY: frozenset({State.DEAD}),
     Event.CANCEL: frozenset({State.CANCELLED}),
 }
-"""Where a delivery's word leaves the job: what a repeated word finds there is its own."""
+"""The states after each event: a repeated report finds the job in one of them."""
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """Any other word about a delivery."""
+    """A report about a delivery, other than finish and heartbeat."""
 
     delivery: Delivery
     event: Event
     after: int | None = None
-    """Microseconds; None leaves a retry to the job's backoff."""
+    """Microseconds; None: the backoff of the job decides."""
     reason: str | None = None
     error: str | None = None
     """JSON text: type and message."""
 
 
 def end(sql: Sql, endings: Sequence[Ending]) -> Operation[list[Ended]]:
-    """Retry, defer, bury, cancel or hand back deliveries, each as lifecycle decides."""
+    """Retry, defer, bury, cancel or hand back deliveries, as `lifecycle` decides."""
     ended: dict[Delivery, Ended] = {}
-    # By delivery, not by job: a worker may have a stale and a present one of the same job.
+    # By delivery, not by job: a worker may have a stale and a current delivery of one job.
     events = {ending.delivery: ending for ending in endings}
     for shard, wanted in ids_by_shard(sql, (delivery.id for delivery in events)):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=None)
@@ -104,9 +101,9 @@ class Locked(msgspec.Struct, frozen=True):
     now: int
     awaiting: int | None = None
     awaiting_dead: bool = False
-    """Bury it where the ack does not come in time."""
+    """True: bury it if the ack does not arrive in time."""
     pushed: str | None = None
-    """What its endpoint has answered to this delivery, as JSON, where it waits for its ack."""
+    """The endpoint's response to this delivery, as JSON, while it waits for its ack."""
 
     @classmethod
     def from_row(cls, row: Row) -> Locked:
@@ -115,17 +112,17 @@ class Locked(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> Options:
-        """The job's own settings."""
+        """The job's own options."""
         return read_options(self.options_text)
 
     @property
     def is_awaiting(self) -> bool:
-        """True where the delivery was pushed, and waits for its ack."""
+        """True: the delivery was pushed and waits for its ack."""
         return self.state == State.RUNNING and self.awaiting == self.fence
 
     @property
     def standing(self) -> Standing:
-        """What lifecycle needs to know."""
+        """What `lifecycle` needs."""
         return Standing(
             State(self.state),
             self.attempt,
@@ -136,7 +133,7 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A step to be written for a locked row."""
+    """A transition to write for a locked row."""
 
     id: str
     step: Transition
@@ -146,20 +143,20 @@ class Move(msgspec.Struct, frozen=True):
     next: str | None = None
     replayed: bool = False
     reserved: bool = False
-    """True where a replay has reserved the job's key."""
+    """True: a replay has reserved the job's key."""
     fresh: bool = False
     past: Past | None = None
-    """The delivery that ends with it, where one is to be remembered."""
+    """The delivery that ends, if its end is stored in the history."""
     queue: str | None = None
-    """Whose workers are woken, where the job is due again at once."""
+    """The queue whose workers are woken, if the job is due again now."""
     awaiting: int | None = None
-    """The fence of a delivery that is given up for want of its ack: a late one still counts."""
+    """The fence of a delivery whose ack is late: a later ack still counts."""
     deferred: bool = False
-    """True where it counts as a defer of the job."""
+    """True: it counts as a defer of the job."""
 
     @property
     def wait(self) -> timedelta | None:
-        """How long until it may be taken, where it is queued again."""
+        """The delay before it may be taken, if it is queued again."""
         step = self.step
         if step.state is not State.QUEUED or step.run_at is None:
             return None
@@ -167,13 +164,13 @@ class Move(msgspec.Struct, frozen=True):
 
     @property
     def is_due(self) -> bool:
-        """True where it may be taken as soon as this is committed."""
+        """True: it may be taken as soon as this is committed."""
         step = self.step
         return step.state is State.QUEUED and step.run_at is not None and step.run_at <= self.now
 
     @property
     def row(self) -> tuple[Any, ...]:
-        """The values in the order of MOVE_COLUMNS, less the shard."""
+        """The values in the order of MOVE_COLUMNS, without the shard."""
         step, final = self.step, self.step.state.is_final
         return (
             self.id, int(step.state), step.attempt, step.vanished, step.run_at, step.reason,
@@ -191,7 +188,7 @@ MOVE_COLUMNS: Final = (
 
 
 def decide(locked: Locked, ending: Ending) -> Move:
-    """What `ending` means for a locked row."""
+    """The transition that `ending` causes for a locked row."""
     event = ending.event
     step = next_step(
         locked.standing, event, now=locked.now, after=ending.after, reason=ending.reason
@@ -200,7 +197,7 @@ def decide(locked: Locked, ending: Ending) -> Move:
 
 
 def move(locked: Locked, event: Event, step: Transition, *, error: str | None = None) -> Move:
-    """A step as a row to be written, with how long the record then stays."""
+    """A transition as a row, with the retention of the record."""
     keep = KEEP.get(step.state, 0)
     own = locked.options.keep or {}
     return Move(
@@ -217,7 +214,7 @@ def move(locked: Locked, event: Event, step: Transition, *, error: str | None = 
 
 
 def _past(locked: Locked, event: Event, step: Transition, error: str | None) -> Past | None:
-    """The delivery that has ended; one that was handed back unstarted says nothing."""
+    """The delivery that has ended; None for one that was handed back before it started."""
     if locked.state != State.RUNNING or event is Event.HAND_BACK:
         return None
     return Past(
@@ -229,15 +226,15 @@ def _past(locked: Locked, event: Event, step: Transition, error: str | None) -> 
         locked.taken_at,
         locked.now,
         step.reason,
-        # Said here, too: the job tells of its last push alone.
+        # Stored here, too: the job itself has only its last push.
         with_exchange(error, locked.pushed),
     )
 
 
 def apply(sql: Sql, shard: int, moves: Sequence[Move]) -> Operation[None]:
-    """Write steps for locked rows, and remember the deliveries that they end.
+    """Write transitions of locked rows, and the history of the deliveries that they end.
 
-    Successors of jobs that ended become jobs; the workers of those that are due again are woken.
+    Successors of ended jobs are inserted. Workers of jobs that are due again are woken.
     """
     if not moves:
         return
@@ -256,9 +253,9 @@ def judge(
     ended: Mapping[Delivery, Ended],
     already: Mapping[Delivery, frozenset[State]],
 ) -> Operation[list[Ended]]:
-    """Why a word did not count: said before by the same delivery, or lost.
+    """Why a report did not count: it was repeated by the same delivery, or the delivery is lost.
 
-    A repeated word after a lost answer finds its own fence still on the row.
+    A report that is repeated after a lost response finds its own fence on the row.
     """
     silent = [d for d in deliveries if d not in ended]
     states: dict[str, tuple[int, int]] = {}
@@ -278,9 +275,9 @@ def judge(
 
 
 def discard(sql: Sql, shard: int, ids: Sequence[str]) -> Operation[tuple[int, int]]:
-    """Remove finished jobs whose record is not wanted any more; answers deleted and stripped.
+    """Remove finished jobs whose retention is over; returns deleted and stripped.
 
-    A job whose key is promised for longer is stripped to a tombstone instead.
+    A job whose key is held for longer is stripped to a tombstone.
     """
     rows = yield sql("keys_promised", ("shard", "id"), [(shard, job_id) for job_id in ids])
     promised = {job_id for (job_id,) in rows}
@@ -290,7 +287,7 @@ def discard(sql: Sql, shard: int, ids: Sequence[str]) -> Operation[tuple[int, in
 def remove(
     sql: Sql, shard: int, ids: Sequence[str], *, keep: set[str]
 ) -> Operation[tuple[int, int]]:
-    """Delete these jobs and what is beside them, all but the tombstones of those in `keep`."""
+    """Delete these jobs and their history and claims, except the tombstones in `keep`."""
     gone = [(shard, job_id) for job_id in sorted(ids) if job_id not in keep]
     kept = [(shard, job_id) for job_id in sorted(ids) if job_id in keep]
     removed: list[tuple[str, str]] = []
@@ -314,16 +311,17 @@ class RescuedJob(msgspec.Struct, frozen=True, gc=False):
     queue: str
     tenant: str
     buried: bool
-    """True where it is a dead letter now; else it is queued again."""
+    """True: it is dead now. False: it is queued again."""
     reason: str | None = None
-    """Why it was buried: `lease expired`, `poison`, `expired`, `ack timeout`, or `failed` where the
-    last attempt had no ack in time."""
+    """Why it was buried: `lease expired`, `poison`, `expired`, `ack timeout`, or `failed` if the
+    last attempt had no ack in time.
+    """
     unacknowledged: bool = False
-    """True where its worker has not vanished, but said nothing in time."""
+    """True: its worker is alive, but sent no ack in time."""
 
 
 class Rescued(msgspec.Struct, frozen=True):
-    """What a rescue found."""
+    """The result of a rescue."""
 
     requeued: int = 0
     buried: int = 0
@@ -333,19 +331,19 @@ class Rescued(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """How many rows it moved."""
+        """How many rows it changed."""
         return self.requeued + self.buried + self.expired
 
     @property
     def unacknowledged(self) -> Rescued:
-        """Those of them whose workers have not vanished, but said nothing in time."""
+        """Those whose worker is alive, but sent no ack in time."""
         jobs = tuple(job for job in self.jobs if job.unacknowledged)
         buried = sum(job.buried for job in jobs)
         return Rescued(len(jobs) - buried, buried, jobs=jobs)
 
 
 def rescue(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Rescued]:
-    """Requeue or bury running jobs whose lease is over, and bury queued ones that have expired."""
+    """Requeue or bury running jobs whose lease is over, and bury queued jobs that have expired."""
     rows = yield sql("lock_lapsed_deliveries", shard=shard, limit=limit)
     lapsed = [(locked, _lapse(locked)) for locked in map(Locked.from_row, rows)]
     yield from apply(sql, shard, [move for _, move in lapsed])
@@ -391,7 +389,7 @@ def _lapse(locked: Locked) -> Move:
 
 
 def _give_up(locked: Locked) -> Move:
-    """The worker has the job and says nothing: a failure, and not a vanished worker's."""
+    """The ack is late: a failure of the handler, not a vanished worker."""
     event = Event.BURY if locked.awaiting_dead else Event.FAIL
     reason = ACK_TIMEOUT if locked.awaiting_dead else None
     step = next_step(locked.standing, event, now=locked.now, reason=reason)
@@ -407,7 +405,7 @@ def _step(locked: Locked, event: Event, reason: str | None = None) -> Move:
 def cancel(
     sql: Sql, tenant: str, ids: Sequence[str], *, reason: str | None = None
 ) -> Operation[dict[str, State | None]]:
-    """Cancel queued and running jobs; answers with the state each had before, None if unknown."""
+    """Cancel queued and running jobs; returns the state that each had before, None if unknown."""
     before: dict[str, State | None] = dict.fromkeys(ids)
     for shard, wanted in ids_by_shard(sql, before):
         rows = yield sql("lock_deliveries", ("shard", "id"), wanted, tenant=tenant)

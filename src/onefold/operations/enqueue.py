@@ -1,7 +1,7 @@
-"""Enqueue: store jobs, or find the jobs that already stand for the requests.
+"""Insert jobs, or find the jobs that hold their keys.
 
-The order is always the same: publish keys, then unique keys (sorted), then the rows of holders that
-are to be changed (sorted).
+The order is always the same: publish keys, then unique keys (sorted), then the rows of holders
+that are changed (sorted).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
     from onefold.operations.statement import Operation, Sql
 
-# Tuples: an unhashable value must be refused, not crash.
+# Tuples: a value that is not hashable must be rejected, not crash.
 ON_DUPLICATE: Final = get_args(OnDuplicate)
 ON_MISMATCH: Final = get_args(OnMismatch)
 
 
 class DuplicatePolicy(msgspec.Struct, frozen=True):
-    """What a call wants done about duplicates."""
+    """What a call does with duplicates."""
 
     on_duplicate: OnDuplicate = "keep"
     on_mismatch: OnMismatch = "flag"
@@ -56,7 +56,7 @@ class DuplicatePolicy(msgspec.Struct, frozen=True):
 
 
 KEEP_HOLDER: Final = DuplicatePolicy()
-"""What is done unless somebody says otherwise."""
+"""The default."""
 
 
 def policy(
@@ -85,11 +85,10 @@ def policy(
 def enqueue(
     sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy, *, singly: bool = False
 ) -> Operation[list[Enqueued]]:
-    """Store the jobs that are new, and answer for each item, in order.
+    """Insert the jobs that are new; returns a result for each item, in order.
 
-    All or nothing: what this call has stored is taken back before an error of ours leaves, since
-    a caller may catch it and commit. The error names the item, unless each is a call of its own
-    (`singly`).
+    All or nothing: an error of ours removes what this call has inserted, since a caller may catch
+    it and commit. The error names the item, unless each item is a call of its own (`singly`).
     """
     if sql.shards > 1:
         items = placed(items, sql.shards)
@@ -113,10 +112,10 @@ def enqueue(
 def enqueue_singly(
     sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy
 ) -> Operation[list[Enqueued]]:
-    """The same for calls that came together, and have nothing else to do with each other.
+    """`enqueue` for independent calls that are batched.
 
-    Publishes are stored by one statement that is committed by itself, keys and jobs; only for those
-    whose keys are known there is more to ask.
+    Publishes are stored by one statement, keys and jobs together, which commits by itself. Only
+    items whose keys exist need more statements.
     """
     if policy != KEEP_HOLDER or not can_publish_at_once(sql, items):
         return (yield from enqueue(sql, items, policy, singly=True))
@@ -131,7 +130,7 @@ def enqueue_singly(
 
 def _answer(sql: Sql, batch: _Batch, *, tried: bool) -> Operation[list[Enqueued]]:
     policy, requests = batch.policy, batch.requests
-    # With a duplicate inside the batch, or a publish key, there is more to keep or to take back.
+    # With a duplicate inside the batch, or a publish key, there is more to store or to remove.
     alone = len(requests) == len(batch.items) and not batch.published
     stands = yield from settle(sql, requests, alone=alone, tried=tried)
     if not batch.takes_newest:
@@ -142,7 +141,7 @@ def _answer(sql: Sql, batch: _Batch, *, tried: bool) -> Operation[list[Enqueued]
 
 
 class _Batch:
-    """The items of one call, with the duplicates among themselves folded into their first."""
+    """The items of one call; duplicates among them are merged into the first."""
 
     def __init__(
         self,
@@ -157,10 +156,10 @@ class _Batch:
         self.published = published
         self.policy = policy
         self.leaders: list[int] = []
-        """For each item, the item whose request is stored for it."""
+        """For each item, the item whose request is stored."""
         self._requests: dict[int, NewJobRow] = {}
         self.newest: dict[str, NewJobRow] = {}
-        """By the id of the request that is stored: the last whole request that came for it."""
+        """The last request for a stored one, by the id of the stored one."""
         self._fold()
 
     def _fold(self) -> None:
@@ -183,14 +182,14 @@ class _Batch:
 
     @property
     def requests(self) -> list[NewJobRow]:
-        """What is to be inserted, in lock order: by unique key, the others as they came."""
+        """The rows to insert, in lock order: by unique key, the others in their given order."""
         keyed = any(request.unique_key is not None for request in self._requests.values())
         return sorted(self._requests.values(), key=lock_order if keyed else attrgetter("shard"))
 
     def answers(
         self, stands: dict[str, Stand], replaced: frozenset[str] = frozenset()
     ) -> list[Enqueued]:
-        """The answer for each item; raises where the policy says so."""
+        """The result of each item; raises if the policy demands it."""
         if len(stands) == len(self.items) and all(s.new and not s.state for s in stands.values()):
             return [Enqueued(item.request.id) for item in self.items]
         return [self._answer(index, stands, replaced) for index in range(len(self.items))]
@@ -209,7 +208,7 @@ class _Batch:
 
         self._refuse_duplicate(index, stand)
         changed = request.id in replaced or (stand.new and self.takes_newest)
-        # A rerun's request is accepted also where it waits behind a running holder.
+        # A rerun is accepted, too, if it waits behind a running holder.
         waits = self.policy.on_duplicate == "rerun" and stand.state == State.RUNNING
         accepted = changed or waits
         mine = self.items[index].request.fingerprint
@@ -224,11 +223,11 @@ class _Batch:
 
     @property
     def takes_newest(self) -> bool:
-        """Whether a later request replaces what an earlier one, or a holder, has."""
+        """Whether a later request replaces an earlier one, or the holder."""
         return self.policy.on_duplicate in {"replace", "rerun"}
 
     def _remembered(self, index: int, known: PublishKeyState) -> Enqueued:
-        """The publish key is known from before: the job it stands for, whatever became of it."""
+        """The publish key exists: return the job that it stands for, whatever its state is."""
         return Enqueued(
             known.job_id,
             duplicate=known.job_id != self.items[index].request.id,
@@ -237,7 +236,7 @@ class _Batch:
         )
 
     def _same_publish(self, index: int, known: PublishKeyState, stand: Stand) -> Enqueued:
-        """The publish key came earlier in this very call."""
+        """The publish key occurs earlier in this call."""
         return Enqueued(
             stand.id,
             duplicate=True,
@@ -255,7 +254,7 @@ class _Batch:
             )
 
     def _named(self, index: int) -> int | None:
-        """The place of an item, as its caller knows it."""
+        """The index of an item for its caller."""
         return None if self._singly else index
 
     def _mismatch(self, index: int, mismatch: bool, holder_id: str) -> bool:  # noqa: FBT001
@@ -269,7 +268,7 @@ class _Batch:
 
 
 def _with_content(request: NewJobRow, newer: NewJobRow) -> NewJobRow:
-    """The newer request under the older one's id, scope and queue."""
+    """The newer request with the id, scope and queue of the older one."""
     return msgspec.structs.replace(
         request,
         kind=newer.kind,
@@ -284,7 +283,7 @@ def _with_content(request: NewJobRow, newer: NewJobRow) -> NewJobRow:
 def _take_back(
     sql: Sql, items: Sequence[Prepared], published: dict[int, PublishKeyState]
 ) -> Operation[None]:
-    """Remove what this call has stored, and nothing else: the ids are our own."""
+    """Remove what this call has inserted: the ids are its own."""
     requests = sorted((item.request for item in items), key=lock_order)
     for chunk in chunks_by_shard(requests):
         yield sql("delete_jobs", ("shard", "id"), [(r.shard, r.id) for r in chunk])
@@ -297,7 +296,7 @@ def _log_duplicates(
     rows = [
         (shard_of(answer.id, sql.shards), answer.id, item.request_id)
         for item, answer in zip(items, answers, strict=True)
-        # A job that is gone, and that only a publish key remembers, has nobody to tidy its notes.
+        # Without a job, the notes about duplicates would never be deleted.
         if answer.duplicate and answer.state is not None
     ]
     if rows:

@@ -1,10 +1,9 @@
-"""Insert a row once, by the unique constraint that its table has: the insert decides.
+"""Insert a row of the application once, by the unique constraint of its table.
 
-1. The table is looked at first. What it has not would be an error of the database's, and on
-   PostgreSQL the caller's transaction would be dead.
-2. The conflict is bound to the columns of the key: a violation of any other constraint is an error,
-   and the caller's own.
-3. Whether values differ is the database's to say: what it stores is not always spelled as it came.
+1. The table is inspected first. A wrong column would be a database error, which aborts the caller's
+   transaction on PostgreSQL.
+2. The conflict clause names the columns of the key: a violation of another constraint is an error.
+3. The database compares the values: it does not always store a value as it was written.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ if TYPE_CHECKING:
     from onefold.model.insert_once import Natural
     from onefold.operations.statement import Operation, Row, Rows, Sql
 
-# PostgreSQL cannot say whether two of these are equal, or means something else by it.
+# PostgreSQL cannot compare these types, or compares them differently.
 _SHAPELESS: Final = frozenset({
     "box", "circle", "json", "line", "lseg", "path", "point", "polygon", "xml",
 })  # fmt: skip
 
 
 class _Given(list[Any]):
-    """A list that is a value of the caller's, and the driver's to spell: not a batch of ours."""
+    """A list that is one value of the caller, for the driver to adapt: not a batch of ours."""
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """A caller's table, and the names that its values have as parameters."""
+    """A table of the application, and the parameter names of its columns."""
 
     name: str
     types: dict[str, str]
@@ -50,7 +49,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 def insert_once(sql: Sql, wanted: Natural) -> Operation[Inserted | Existing]:
-    """Insert, or answer with the row that is there."""
+    """Insert, or return the existing row."""
     table = yield from _look(sql, wanted)
     given = {table.parameters[column]: _given(value) for column, value in wanted.values.items()}
     for _ in range(ROUNDS):
@@ -87,7 +86,7 @@ def _look(sql: Sql, wanted: Natural) -> Operation[_Table]:
             " two at once would both insert. A partial index does not count.",
         )
     parts = (wanted.table,) if wanted.schema is None else (wanted.schema, wanted.table)
-    # Names of parameters are letters, whatever columns are called.
+    # Names of parameters are letters, whatever the columns are named.
     letters = map("".join, product("v", "_", *[ascii_lowercase] * 3))
     return _Table(
         ".".join(map(quoted, parts)),
@@ -124,9 +123,9 @@ def _differs(sql: Sql, table: _Table, column: str) -> str:
 
 
 def _stored(sql: Sql, table: _Table, column: str) -> str:
-    """A value as its column has it: SQLite sees to that, PostgreSQL rounds when it stores.
+    """A value as its column stores it: SQLite converts it, PostgreSQL rounds it.
 
-    What does not fit has been refused by the insert, and is not cut off here.
+    A value that does not fit was rejected by the insert; it is not truncated here.
     """
     value = f":{table.parameters[column]}"
     return value if sql.dialect == "sqlite" else f"cast({value} as {table.types[column]})"

@@ -1,4 +1,4 @@
-"""Jobs as an operator meets them: get, find, replay, delete, and what their keys suppressed."""
+"""Jobs for operators: get, find, replay, delete, and the duplicates of their keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECENT_DUPLICATES: Final = 20
 
 
 def get(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Job]]:
-    """Whole jobs by id; those that are gone, or another tenant's, are left out."""
+    """Whole jobs by id, without those that are deleted or belong to another tenant."""
     jobs: dict[str, Job] = {}
     for _, wanted in ids_by_shard(sql, ids):
         rows = yield sql("get_jobs", ("shard", "id"), wanted, tenant=tenant)
@@ -38,7 +38,7 @@ def get(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Job]]:
 
 
 class JobFilter(msgspec.Struct, frozen=True):
-    """Which jobs are meant. None lets everything through."""
+    """A filter of jobs. None matches everything."""
 
     states: tuple[int, ...] | None = None
     queue: str | None = None
@@ -56,7 +56,7 @@ class JobFilter(msgspec.Struct, frozen=True):
     awaiting: bool = False
 
 
-# What users mean by a word, in what is stored.
+# The stored columns behind each state.
 _STATUS: Final[dict[str, JobFilter]] = {
     "queued": JobFilter((0,)),
     "scheduled": JobFilter((0,), retrying=False, due=False),
@@ -81,7 +81,7 @@ def job_filter(
     ended_before: datetime | None = None,
     tag: str | None = None,
 ) -> JobFilter:
-    """Check a filter. Several words of `status` together must be stored states."""
+    """Check a filter. Several states together must be stored states."""
     words = () if status is None else (status,) if isinstance(status, str) else tuple(status)
     for word in words:
         if word not in _STATUS:
@@ -120,7 +120,7 @@ def find(
     after: str | None = None,
     newest_first: bool = False,
 ) -> Operation[JobPage]:
-    """A page of jobs by id, from the cursor on; ids are time-ordered."""
+    """A page of jobs by id, after the cursor; ids are ordered by time."""
     if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
         raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
     cursor = None if after is None else parse_id(after, "after")
@@ -150,11 +150,11 @@ def _filter_parameters(wanted: JobFilter) -> dict[str, Any]:
 def delete(
     sql: Sql, tenant: str, ids: Sequence[str], *, seen: Mapping[str, Job] | None = None
 ) -> Operation[set[str]]:
-    """Remove jobs in any state, and free their keys, explicitly.
+    """Remove jobs in any state, and free their keys.
 
-    Of jobs that were `seen`, only those go that still stand as they did: a dead letter that was
-    replayed meanwhile is none. A successor that waits on a running job is a request of its own: it
-    is stored.
+    Jobs that were `seen` are removed only if they have not changed: a dead job that was replayed
+    meanwhile stays. A successor that waits for a running job is a request of its own, and is
+    stored.
     """
     deleted: set[str] = set()
     for shard, wanted in ids_by_shard(sql, ids):
@@ -177,11 +177,11 @@ def _stands_as(row: Locked, job: Job) -> bool:
 def replay(
     sql: Sql, tenant: str, ids: Sequence[str], *, fresh: bool = False, strict: bool = True
 ) -> Operation[list[Enqueued]]:
-    """Send ended jobs round again, as if one after the other, in the order of `ids`.
+    """Queue ended jobs again, as if one after the other, in the order of `ids`.
 
-    A job whose key a newer one holds stays where it is, and the answer names that holder. One that
-    is queued or running already is answered as its own duplicate. `strict` raises for a job that
-    cannot be replayed at all; otherwise it is left out of the answer.
+    A job whose key is held by a newer one stays ended, and the result names that holder. A job
+    that is queued or running already is its own duplicate. With `strict`, a job that cannot be
+    replayed raises; otherwise it is left out of the result.
     """
     found: dict[str, Replayable] = {}
     for _, rows_wanted in ids_by_shard(sql, ids):
@@ -197,7 +197,7 @@ def replay(
         if job.id not in answers and not State(job.state).is_final:
             answers[job.id] = Enqueued(job.id, duplicate=True, state=STATE_WORDS[job.state])
     if strict and (gone := [job_id for job_id in ids if job_id not in answers]):
-        # Pruned or deleted between the look and the lock.
+        # Pruned or deleted between the look-up and the lock.
         raise JobNotFound(gone[0])
     return [answers[job_id] for job_id in ids if job_id in answers]
 
@@ -225,7 +225,7 @@ def _replay(sql: Sql, jobs: Sequence[Replayable], event: Event) -> Operation[dic
         holder_id = asking.winner.id if stand.new else stand.id
         before, holder, after = asking.around(holder_id)
         if stand.new:
-            # Each of those before has had the key until the next one took it.
+            # Each job before has had the key until the next one took it.
             moving += before
             reserved.add(holder_id)
         else:
@@ -242,10 +242,10 @@ def _replay(sql: Sql, jobs: Sequence[Replayable], event: Event) -> Operation[dic
 
 
 def _reserve(sql: Sql, places: Sequence[Rivals]) -> Operation[list[tuple[Rivals, Stand]]]:
-    """Take the keys by placeholders, which vanish before anybody can see them.
+    """Reserve the keys by placeholder rows, which are deleted before the commit.
 
-    No gap: whoever asks for the key waits for this transaction, even after the placeholder's
-    delete. Answers with what each key's placeholder came to: it got the key, or somebody has it.
+    There is no gap: other requests for the key wait for this transaction, also after the delete.
+    Returns for each placeholder whether it got the key, or who holds it.
     """
     placeholders = [asking.winner.placeholder() for asking in places]
     stands = yield from settle(sql, placeholders)
@@ -297,7 +297,7 @@ def _replayed(locked: Locked, event: Event, *, reserved: bool) -> Move:
 
 
 def _completed(locked: Locked) -> Past | None:
-    """The delivery that completed the job, which the job itself will not tell of any more."""
+    """The delivery that completed the job, which the job's row no longer shows."""
     if locked.state != State.COMPLETED or locked.ended_at is None:
         return None
     return Past(
@@ -317,14 +317,14 @@ decode_notes: Final = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 def duplicates(sql: Sql, tenant: str, job_id: str) -> Operation[Duplicates]:
     """How many enqueues a job's keys have suppressed, and the last ones."""
     shard = shard_of(job_id, sql.shards)
-    # Tombstones too: they still hold their key, and still suppress.
+    # Tombstones, too: they hold their keys and suppress duplicates.
     if not (yield sql("find_replayable", ("shard", "id"), [(shard, job_id)], tenant=tenant)):
         raise JobNotFound(job_id)
     return (yield from noted(sql, shard, job_id))
 
 
 def noted(sql: Sql, shard: int, holder: str) -> Operation[Duplicates]:
-    """What is noted of the duplicates of a job, or of a claim."""
+    """The stored duplicates of a job or a claim."""
     rows = yield sql("read_duplicates", shard=shard, id=holder)
     recent: list[tuple[int, str | None]] = []
     for _, at, _, folded, request_id in rows:

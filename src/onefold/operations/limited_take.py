@@ -1,11 +1,11 @@
-"""The controlled take: of queues that are limited, ordered or held, and of jobs that have a group.
+"""Take from queues that are limited, ordered or held, and from groups.
 
-A plain take leaves both alone by itself, so nobody can exceed a limit by not knowing it. Here the
-queue's row is locked first: what is counted then stays true until the commit. A count of what is
-running can only fall meanwhile, for whoever wants to add to it waits for the lock.
+A plain take skips such queues and groups, so a limit cannot be exceeded. Here the row of the queue
+is locked first: counts stay true until the commit. The number of running jobs can only fall
+meanwhile, because every other take waits for the lock.
 
-Nothing reads its way through a backlog. Where few jobs with a group are due, they are all looked
-at; where many are, the groups are visited in turn, so many at a time, each for its best jobs.
+No statement reads a whole backlog. If few jobs with a group are due, all of them are read. If many
+are due, the groups are visited in turn, a few at a time, each for its best jobs.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Row, Sql, Statement
 
 WINDOW: Final = 256
-"""Groups that are visited at a time, and due jobs that are few enough to be looked at singly (as
-`find_due_groups` has it)."""
+"""Groups per visit; also the due jobs that are read one by one (see `find_due_groups`)."""
 WINDOWS: Final = 4
-"""That are visited in one take."""
+"""Groups that one take visits."""
 SHARE: Final = 4
-"""Times as many jobs are read as are wanted, so that the best of many groups are among them."""
+"""How many times more jobs are read than wanted, so that the best of many groups are among them."""
 REST: Final = 50_000
-"""Microseconds to wait before more groups are visited, where these had nothing to give."""
+"""Microseconds before more groups are visited, if these had no job to take."""
 
 
 class Candidate(NamedTuple):
-    """A due job, in the order in which they are to run."""
+    """A due job, in the order in which jobs should run."""
 
     priority: int
     run_at: int
@@ -49,7 +48,7 @@ class Candidate(NamedTuple):
 
 
 class Control(msgspec.Struct, frozen=True):
-    """What is to be kept to while a queue is taken from."""
+    """The limits of a queue during a take."""
 
     queue: str
     home: int
@@ -75,11 +74,11 @@ class Control(msgspec.Struct, frozen=True):
 
 
 class Room(msgspec.Struct, frozen=True):
-    """How many jobs may be begun, of a queue or of one of its groups."""
+    """How many jobs of a queue, or of one of its groups, may start."""
 
     left: int
     full_at: int = 0
-    """Of the bucket of its rate."""
+    """The tokens in the bucket of its rate."""
 
 
 def take_controlled(
@@ -87,7 +86,7 @@ def take_controlled(
 ) -> Operation[TakenUnderControl]:
     """Lease due jobs of one queue, as many as its limits allow, by priority, run_at and id.
 
-    `after` is the group with which the take before has ended.
+    `after` is the last group of the take before.
     """
     control = yield from _lock(sql, order, queue)
     if control.paused or control.rest:
@@ -139,7 +138,7 @@ def _lock(sql: Sql, order: TakeOrder, queue: str) -> Operation[Control]:
 
 
 def _room(sql: Sql, control: Control) -> Operation[Room]:
-    """How many jobs the queue may begin."""
+    """How many jobs of the queue may start."""
     left, full_at = min(control.order.limit, control.order.queues[control.queue]), 0
     if control.held_until is not None:
         left = yield from _probes(sql, control, control.held_until)
@@ -158,11 +157,10 @@ def _room(sql: Sql, control: Control) -> Operation[Room]:
 
 
 def _probes(sql: Sql, control: Control, since: int) -> Operation[int]:
-    """The hold is over, but nobody has proven it: one job at a time, wherever it runs.
+    """The hold is over, but no job has succeeded since: one job at a time, on any shard.
 
-    What counts is whether one that was taken since is still running, or waits for its ack. Those
-    that were under way before the hold say nothing about it, and an ack of theirs may be long in
-    coming: they must not keep the queue closed.
+    A job counts if it was taken after the hold and is running or waits for its ack. Jobs from
+    before the hold do not count: their acks may take long, and must not keep the queue closed.
     """
     for shard in range(sql.shards):
         if (yield sql("find_probe", shard=shard, queue=control.queue, since=since)):
@@ -171,7 +169,7 @@ def _probes(sql: Sql, control: Control, since: int) -> Operation[int]:
 
 
 def _wait(control: Control, room: Room) -> int | None:
-    """How long nothing can be taken; None where a rate has no part in that."""
+    """How long no job can be taken; None if no rate is the reason."""
     rate = control.rate
     return None if rate is None else rate.wait(room.full_at, control.now) or None
 
@@ -179,10 +177,10 @@ def _wait(control: Control, room: Room) -> int | None:
 def _rates(
     sql: Sql, control: Control, rate: Rate, groups: Sequence[str]
 ) -> Operation[dict[str, int]]:
-    """When the buckets will be full, by the group.
+    """When the buckets will be full, by group.
 
-    After the clock was set back, some may be said to be empty for longer than an empty one is. This
-    is put right at once: it would be said again at every look, until the old time comes.
+    After the clock was set back, a bucket may seem empty for longer than possible. It is corrected
+    at once: otherwise it would stay so until the old time is reached.
     """
     rows = yield sql("find_rates", shard=control.home, queue=control.queue, groups=list(groups))
     stored = {row[0]: row[1] for row in rows}
@@ -215,11 +213,11 @@ def _ungrouped(sql: Sql, control: Control, most: int) -> Operation[list[Candidat
 
 
 class Due(NamedTuple):
-    """Jobs with a group that are due."""
+    """Due jobs with a group."""
 
     jobs: set[Candidate]
     is_all: bool
-    """False where there are more than these: the longest due and the latest."""
+    """False: there are more jobs than these, which are the longest due and the latest."""
 
 
 def _due_groups(sql: Sql, control: Control) -> Operation[Due]:
@@ -239,7 +237,7 @@ def _due_groups(sql: Sql, control: Control) -> Operation[Due]:
 
 
 class _Visit:
-    """What the groups of a queue have to give."""
+    """The jobs that the groups of a queue can give."""
 
     def __init__(self, control: Control, wanted: int) -> None:
         self._control = control
@@ -247,15 +245,15 @@ class _Visit:
         self.found: list[Candidate] = []
         self.rooms: dict[str, Room] = {}
         self.unfinished = False
-        """True where there are groups that have not been visited."""
+        """True: some groups have not been visited."""
 
     @property
     def wants_more(self) -> bool:
-        """True where the groups have not given enough yet."""
+        """True: more jobs are wanted."""
         return len(self.found) < self._wanted
 
     def singly(self, sql: Sql, due: Iterable[Candidate]) -> Operation[None]:
-        """Choose among all jobs that are due."""
+        """Choose among all due jobs."""
         groups = sorted({job.group_key for job in due if job.group_key is not None})
         if not groups:
             return
@@ -266,7 +264,7 @@ class _Visit:
             self._add(due)
 
     def in_turn(self, sql: Sql, after: str) -> Operation[str]:
-        """Visit groups, from `after` on and round to it again, until they have given enough."""
+        """Visit groups, from `after` on and around to it again, until there are enough jobs."""
         start, wrapped = after, not after
         for _ in range(WINDOWS):
             groups = yield from _next_groups(sql, self._control, after)
@@ -288,10 +286,10 @@ class _Visit:
         return after
 
     def sample(self, sql: Sql, due: Iterable[Candidate]) -> Operation[None]:
-        """Visit the groups of some due jobs, before it is their turn: they may be all that can run.
+        """Visit the groups of some due jobs before their turn: maybe only they can run.
 
-        So it takes no time to find them behind a heap of jobs of a full group, and among many
-        groups whose jobs are for later.
+        So a take finds them behind many jobs of a full group, and among many groups whose jobs are
+        not due.
         """
         groups = {job.group_key for job in due if job.group_key is not None}
         unseen = sorted(groups.difference(self.rooms))
@@ -300,7 +298,7 @@ class _Visit:
             yield from self._add_best(sql, open_groups)
 
     def _open(self, sql: Sql, groups: Sequence[str]) -> Operation[list[str]]:
-        """Those of the groups that may give anything; how much is kept in `rooms`."""
+        """The groups that may start a job; `rooms` has how many."""
         control, running = self._control, Counter[str]()
         if control.at_once is not None:
             for shard in range(sql.shards):
@@ -348,7 +346,7 @@ class _Visit:
         self._add(map(Candidate._make, found))
 
     def _add_heads(self, sql: Sql, groups: Sequence[str]) -> Operation[None]:
-        """Of an ordered group the oldest job, if it is due; while it is not, the group waits."""
+        """In an ordered group, the oldest job if it is due; until then the group waits."""
         heads: dict[str, Row] = {}
         for shard in range(sql.shards if groups else 0):
             rows = yield sql(
@@ -365,7 +363,7 @@ class _Visit:
         self._add(Candidate._make(row[:5]) for row in heads.values() if row[5])
 
     def _add(self, candidates: Iterable[Candidate]) -> None:
-        """The best of each group, no more than it may give."""
+        """The best jobs of each group, at most as many as it may start."""
         given: Counter[str | None] = Counter()
         for candidate in sorted(candidates):
             group = candidate.group_key or ""
@@ -375,12 +373,12 @@ class _Visit:
 
 
 def _next_groups(sql: Sql, control: Control, after: str) -> Operation[list[str]]:
-    """The next groups that have waiting jobs, on whatever shard: the first so many of all."""
+    """The next groups with waiting jobs, over all shards."""
     found: set[str] = set()
     for shard in range(sql.shards):
         rows = yield sql("next_groups", shard=shard, queue=control.queue, after=after, limit=WINDOW)
         found.update(row[0] for row in rows)
-    # Python compares text as both databases do: by code points is by bytes of UTF-8.
+    # Python orders text by code points, which is the order of UTF-8 bytes in both databases.
     return sorted(found)[:WINDOW]
 
 
@@ -405,7 +403,7 @@ def _lease(sql: Sql, control: Control, chosen: Sequence[Candidate]) -> Operation
 def _spend(
     sql: Sql, control: Control, room: Room, rooms: dict[str, Room], jobs: Sequence[Job]
 ) -> Operation[list[int]]:
-    """Take tokens for what was taken; answers how long the buckets that are empty will be so."""
+    """Take tokens for the taken jobs; returns how long the empty buckets stay empty."""
     waits: list[int] = []
     rows: list[tuple[int, str, str, int]] = []
     buckets = [("", control.rate, room, len(jobs))]

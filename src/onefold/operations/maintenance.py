@@ -1,7 +1,7 @@
-"""Chores: prune finished jobs, sweep expired claims, fold the notes of duplicates, erase.
+"""Maintenance: prune finished jobs, sweep expired claims, fold the notes of duplicates, erase.
 
-Each works in batches, and each batch is a transaction of its own; the caller goes on while a batch
-was full. Any process may do them, at any time: they only tidy what is over already.
+Each works in batches, and each batch is a transaction of its own; the caller continues while a
+batch is full. Any process may run them at any time: they only remove what is over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def begin_chore(sql: Sql, name: str, *, every: int) -> Operation[bool]:
-    """Whether a chore is ours now; somebody else's turn comes when `every` is over."""
+    """Whether this process runs the chore now; the next turn is after `every`."""
     owner = new_id()
     shard = hash12("chore", name) % sql.shards
     rows = yield sql(
@@ -38,20 +38,20 @@ def begin_chore(sql: Sql, name: str, *, every: int) -> Operation[bool]:
 
 
 class Pruned(msgspec.Struct, frozen=True):
-    """What a prune did to finished jobs whose time was over."""
+    """The result of a prune of finished jobs."""
 
     deleted: int = 0
     stripped: int = 0
-    """Made tombstones: their keys are promised for longer."""
+    """Stripped to tombstones: their keys are held for longer."""
 
     @property
     def total(self) -> int:
-        """How many rows it touched."""
+        """How many rows it changed."""
         return self.deleted + self.stripped
 
 
 def prune(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Pruned]:
-    """Remove one batch of finished jobs that have been kept long enough."""
+    """Remove one batch of finished jobs whose retention is over."""
     rows = yield sql("lock_prunable_jobs", shard=shard, limit=limit)
     promised = {job_id for job_id, is_promised in rows if is_promised}
     deleted, stripped = yield from remove(sql, shard, [row[0] for row in rows], keep=promised)
@@ -59,18 +59,18 @@ def prune(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[Pruned]:
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """What a sweep did, and where the next batch starts."""
+    """The result of a sweep, and where the next batch starts."""
 
     deleted: int = 0
     next: int | None = None
-    """None where this shard has nothing more."""
+    """None: this shard has nothing more."""
 
 
 def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Operation[Swept]:
-    """Forget one batch of claims whose time is over. Held and unknown ones never are.
+    """Delete one batch of expired claims. Held and unknown claims never expire.
 
-    A publish key stays while its job has not ended. The steps of a claim go with it, and the notes
-    of whom it has kept away.
+    A publish key stays until its job has ended. The steps of a claim are deleted with it, and its
+    notes of duplicates.
     """
     rows = yield sql("find_expired_claims", shard=shard, limit=limit, start=start)
     alive = yield from _jobs_alive(sql, rows)
@@ -84,7 +84,7 @@ def sweep(sql: Sql, *, shard: int = 0, limit: int = 1_000, start: int = 0) -> Op
         yield from stored_keys.forget(sql, shard, keys)
     if len(rows) < limit:
         return Swept(len(deleted))
-    # A full batch that ends at the moment where it began would be read for ever: step over it.
+    # A full batch that ends where it began would be read forever: skip it.
     last: int = rows[-1][7]
     return Swept(len(deleted), last + 1 if last == start and not deleted else last)
 
@@ -99,7 +99,7 @@ def _jobs_alive(sql: Sql, rows: Rows) -> Operation[set[str]]:
 
 
 def fold_duplicates(sql: Sql, *, shard: int = 0, limit: int = 5_000) -> Operation[int]:
-    """Fold one batch of notes into a count per job and its last few; answers how many."""
+    """Fold one batch of notes into a count per job and its last few; returns how many."""
     rows = yield sql("lock_unfolded_duplicates", shard=shard, limit=limit)
     if not rows:
         return 0
@@ -139,18 +139,18 @@ class Erased(msgspec.Struct, frozen=True):
     claims: int = 0
     schedules: int = 0
     queues: int = 0
-    """Of the server."""
+    """Queues of the server."""
 
 
 def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]:
-    """Remove everything stored for a tenant, or under one key of it, keys included.
+    """Remove everything that is stored for a tenant, or under one key of it, keys included.
 
-    This frees the keys: an operator's explicit word, as with `delete`.
+    This frees the keys: an explicit decision of an operator, as with `delete`.
     """
     jobs = claims = schedules = queues = 0
     published: list[str] = []
     for shard in range(sql.shards):
-        # First of all, so that no tick makes another job meanwhile.
+        # First, so that no tick makes another job meanwhile.
         rows = () if key is not None else (yield sql("erase_schedules", shard=shard, tenant=tenant))
         schedules += len(rows)
         if key is None:
@@ -177,7 +177,7 @@ def erase(sql: Sql, tenant: str, *, key: str | None = None) -> Operation[Erased]
 def erase_scope(
     sql: Sql, tenant: str, *, scope: str | None, surface: str | None, key: str | None
 ) -> Operation[Erased]:
-    """Remove the claims of a scope, or of a surface, and what is stored with them; no jobs."""
+    """Remove the claims of a scope or a surface, and what is stored with them; no jobs."""
     claims = 0
     for shard in range(sql.shards):
         rows, steps = yield from _erase_claims(

@@ -1,4 +1,4 @@
-"""Holders that a newcomer changes: a queued one takes its request, a running one a successor."""
+"""replace and rerun: a queued holder takes the new request, a running one a successor."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a call wants of the holders it meets."""
+    """What a call does to the holders of its keys."""
 
     rerun: bool
-    """True to leave a successor with a running holder; False to leave that one alone."""
+    """True: leave a successor with a running holder. False: do not change it."""
     newest: Mapping[str, NewJobRow]
-    """The whole requests that came later in the same batch, by the id of its first one."""
+    """Later requests of the same batch, by the id of the first one."""
     max_wait: int | None = None
 
 
 def change_holders(
     sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand], change: Change
 ) -> Operation[frozenset[str]]:
-    """Hand the newest request to its holder; answers with the requests that a queued one took.
+    """Give the newest request to its holder; returns the requests that a queued holder took.
 
-    A holder that ended between the find and the lock has given its key up: that request goes round
-    again. Our own transactions begin anew for it; in a caller's, a key is then asked for while rows
-    are locked, which is why a deadlock remains possible there.
+    A holder that ended between the look-up and the lock has released its key: that request is
+    tried again. Our own transactions restart for it. In a caller's transaction a key is then
+    requested while rows are locked, so a deadlock remains possible there.
     """
     replaced: set[str] = set()
     pending = [request for request in requests if not stands[request.id].new]
@@ -89,7 +89,7 @@ def _change(
     replaced: set[str],
     change: Change,
 ) -> Operation[list[NewJobRow]]:
-    """One round over the holders of one shard; answers with the requests to settle again."""
+    """One round over the holders of one shard; returns the requests to try again."""
     by_holder = {stands[request.id].id: request for request in requests}
     rows = yield sql("lock_holders", ("shard", "id"), id_rows(requests[0].shard, by_holder))
     queued: list[tuple[object, ...]] = []
@@ -116,7 +116,7 @@ def _change(
 def _replacement(holder: LockedHolder, request: NewJobRow, change: Change) -> tuple[object, ...]:
     wanted = _run_at(holder, request)
     run_at = replacement_run_at(
-        # A rerun is a trigger, not a debounce: it never postpones what is waiting already.
+        # A rerun never postpones a job that waits already.
         wanted=min(wanted, holder.run_at) if change.rerun else wanted,
         created_at=holder.created_at,
         not_before=holder.not_before,
@@ -127,15 +127,15 @@ def _replacement(holder: LockedHolder, request: NewJobRow, change: Change) -> tu
 
 
 def _run_at(holder: LockedHolder, request: NewJobRow) -> int:
-    """When the newcomer wants to run, its delay counted from now."""
+    """When the new request wants to run; its delay counts from now."""
     return holder.now + request.delay if request.run_at is None else request.run_at
 
 
 def _successor(holder: LockedHolder, request: NewJobRow) -> str:
-    """The whole request, its delay counted from the trigger and not from the holder's end.
+    """The successor; its delay counts from the request, not from the holder's end.
 
-    What the holder has promised about its key, the successor keeps: the later end and the wider
-    scope are those of either.
+    The successor keeps what the holder has promised about the key: the later end and the wider
+    scope of the two.
     """
     successor = msgspec.structs.replace(
         request,

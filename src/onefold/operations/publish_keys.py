@@ -1,7 +1,7 @@
-"""Publish keys: "this publish, once", whatever became of the job.
+"""Publish keys: one publish is stored once, whatever happens to its job.
 
-A publish key is a settled claim whose result is the id of the job that stands for it. It is looked
-at before the unique key, and it never expires before its job has ended.
+A publish key is a settled claim whose result is the id of the job. It is checked before the unique
+key, and it never expires before its job has ended.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class PublishKeyState(msgspec.Struct, frozen=True):
 
     job_id: str
     fresh: bool = True
-    """True where this call has just recorded the key."""
+    """True: this call has just stored the key."""
     state: int | None = State.QUEUED
     mismatch: bool = False
     leader: int | None = None
-    """The earlier item of the same call that has the same key."""
+    """The earlier item of the same call with the same key."""
     fingerprint: str | None = None
-    """Of the request that the key was recorded with."""
+    """The fingerprint of the request that stored the key."""
 
 
 class Keyed(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class Keyed(msgspec.Struct, frozen=True):
 
     @property
     def row(self) -> tuple[Any, ...]:
-        """What is stored of the key, in the columns that an insert and a takeover share."""
+        """The stored values of the key, in the columns that an insert and a takeover share."""
         return (int(Holding.SETTLED), 0, None, self.keep, self.fingerprint, self.job_id)
 
 
@@ -83,7 +83,7 @@ def can_publish_at_once(sql: Sql, items: Sequence[Prepared]) -> bool:
 
 
 def publish_at_once(sql: Sql, items: Sequence[Prepared]) -> Operation[set[str]]:
-    """Store the jobs whose keys are new, and their keys; answers with the ids of these jobs."""
+    """Store the jobs whose keys are new, and the keys; returns the ids of these jobs."""
     keyed = sorted(
         [(item.publish.key, index) for index, item in enumerate(items) if item.publish is not None]
     )
@@ -109,10 +109,10 @@ def _publish_row(item: Prepared) -> tuple[Any, ...]:
 def claim_publish_keys(
     sql: Sql, items: Sequence[Prepared], published: dict[int, PublishKeyState], *, rounds: int
 ) -> Operation[None]:
-    """Record the keys that are new and find the jobs of the others.
+    """Store the keys that are new and find the jobs of the others.
 
-    `published` gets what each key means, by the index of its item, as it is found out: what has
-    been recorded must be known even where this fails.
+    `published` receives the meaning of each key, by the index of its item, as soon as it is known:
+    the stored keys must be known even if this fails.
     """
     leaders, followers = _keyed(sql, items)
     pending = leaders
@@ -135,7 +135,7 @@ def claim_publish_keys(
 
 
 def _keyed(sql: Sql, items: Sequence[Prepared]) -> tuple[list[Keyed], list[tuple[Keyed, Keyed]]]:
-    """The first item of each key, in lock order, and the others with the first of theirs."""
+    """The first item of each key, in lock order, and the later items with their first one."""
     leaders: dict[ClaimKey, Keyed] = {}
     followers: list[tuple[Keyed, Keyed]] = []
     for index, item in enumerate(items):
@@ -157,7 +157,7 @@ def _by_shard(pending: Sequence[Keyed]) -> Iterator[list[Keyed]]:
 
 
 def _follow(keyed: Keyed, leader: Keyed, first: PublishKeyState) -> PublishKeyState:
-    """A later item of the same call with the same key: the first one's job."""
+    """A later item of the same call with the same key: it gets the job of the first."""
     return PublishKeyState(
         first.job_id,
         fresh=False,
@@ -189,7 +189,7 @@ def _record(group: Sequence[Keyed], won: set[str], published: dict[int, PublishK
 def _find(
     sql: Sql, group: Sequence[Keyed], published: dict[int, PublishKeyState]
 ) -> Operation[None]:
-    """The jobs of known keys; one whose time is over and whose job has ended is taken."""
+    """The jobs of existing keys; a key is taken over if its time is over and its job has ended."""
     rows = yield sql("find_claims", KEY_COLUMNS, [keyed.place for keyed in group])
     stored: list[tuple[Keyed, StoredClaim]] = [
         (group[int(row[0])], StoredClaim.from_row(row[1:])) for row in rows if row[1] is not None
@@ -223,7 +223,7 @@ def _states(sql: Sql, ids: Iterable[str | None]) -> Operation[dict[str, int]]:
 
 
 def _is_over(found: StoredClaim, state: int | None) -> bool:
-    """Released by an operator, or expired; but never while its job has not ended."""
+    """Released by an operator, or expired; but never before its job has ended."""
     if found.state == Holding.FREE:
         return True
     ended = state is None or State(state).is_final
@@ -236,7 +236,7 @@ def point_publish_keys(
     published: Mapping[int, PublishKeyState],
     answers: Sequence[str],
 ) -> Operation[None]:
-    """A new key whose job was not made, because a unique key is held, stands for that holder."""
+    """A new key whose job was not inserted, because a unique key is held, points to the holder."""
     fresh = _fresh(sql, items, published)
     moved = [(place, index) for place, index in fresh if answers[index] != items[index].request.id]
     for group in _by_place(moved):
@@ -247,7 +247,7 @@ def point_publish_keys(
 def forget_publish_keys(
     sql: Sql, items: Sequence[Prepared], published: Mapping[int, PublishKeyState]
 ) -> Operation[None]:
-    """Take back the keys that this call has recorded."""
+    """Delete the keys that this call has stored."""
     for group in _by_place(_fresh(sql, items, published)):
         rows = [(*place, items[index].request.id) for place, index in group]
         yield sql("delete_claims", (*KEY_COLUMNS, "owner"), rows)
@@ -256,7 +256,7 @@ def forget_publish_keys(
 def _fresh(
     sql: Sql, items: Sequence[Prepared], published: Mapping[int, PublishKeyState]
 ) -> list[tuple[ClaimPlace, int]]:
-    """The keys that this call has recorded, each with the index of its item."""
+    """The keys that this call has stored, each with the index of its item."""
     return [
         (publish.key.place(sql.shards), index)
         for index, known in published.items()

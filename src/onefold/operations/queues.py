@@ -1,19 +1,14 @@
-"""Queues: pause and resume them, say what limits they have, look at what waits in them.
+"""Queues: settings, limits, pause, hold, counts.
 
-A queue that somebody has said something about has a row on every shard, so that a take asks its own
-shard alone. The rows are written in the order of the shards; the one on the shard of the queue's
-name is also the lock under which its limits are counted.
+A queue with settings or limits has a row on every shard, so that a take reads its own shard only.
+The rows are written in the order of the shards. The row on the shard of the queue's name is the
+lock under which limits are counted, and decides about holds.
 
-Gates: hold a queue whose receiver wants to be left alone, and open it again.
+A held queue gives no job until the hold is over, and then one job at a time, until one succeeds or
+an operator opens the queue. Plain takes skip it meanwhile.
 
-A held queue gives nothing until the hold is over, and then one job at a time, until one of these
-goes well or an operator opens the queue. Its rows say that it is controlled meanwhile, so that
-plain takes leave it alone; the one on the shard of its name decides.
-
-Queues of the server: make, change, find and remove them.
-
-The row is on the shard of the engine's queue, beside that queue's own row: one statement tells of
-both. It is locked before any row of the engine's queue.
+The settings of a queue of the server are on the shard of the queue's name, beside its row, and are
+locked before any row of the queue.
 """
 
 from __future__ import annotations
@@ -61,15 +56,15 @@ SHOWN: Final = 10
 
 
 class TakenUnderControl(msgspec.Struct, frozen=True):
-    """What a queue gave under its limits."""
+    """The jobs that a queue gave under its limits."""
 
     jobs: list[Job]
     wait: int | None = None
-    """Microseconds until a rate allows more; None where nothing but other jobs is in the way."""
+    """Microseconds until a rate allows more; None if only other jobs are in the way."""
     after: str = ""
-    """The group after which the next take begins to look."""
+    """The group after which the next take starts."""
     proves: bool = False
-    """True where the queue's hold is over, and a job that goes well is to open it."""
+    """True: the hold is over, and a job that succeeds opens the queue."""
 
 
 def home_of(sql: Sql, queue: str) -> int:
@@ -78,22 +73,22 @@ def home_of(sql: Sql, queue: str) -> int:
 
 
 def pause(sql: Sql, queue: str) -> Operation[None]:
-    """Give nothing more from a queue; what is running goes on."""
+    """Stop taking jobs from a queue; running jobs continue."""
     for shard in range(sql.shards):
         yield sql("pause_queue", shard=shard, queue=queue, paused=True)
 
 
 def resume(sql: Sql, queue: str) -> Operation[None]:
-    """Let a paused queue go on."""
+    """Resume a paused queue."""
     for shard in range(sql.shards):
         yield sql("pause_queue", shard=shard, queue=queue, paused=False)
     yield from notify(sql, [queue])
 
 
 def check_known(sql: Sql, queue: str, declared: Collection[str]) -> Operation[None]:
-    """Refuse a queue that is not declared and of which nothing is stored.
+    """Reject a queue that is not declared and has no stored row.
 
-    A misspelled name must not look as if a queue had been paused.
+    A misspelled name must not look like a queue that was paused.
     """
     if queue == DEFAULT_QUEUE or queue in declared:
         return
@@ -111,19 +106,19 @@ def check_known(sql: Sql, queue: str, declared: Collection[str]) -> Operation[No
 
 
 def set_limits(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:
-    """An operator's word: it replaces what the code has declared, and stays."""
+    """Set limits as an operator: they replace what the code declares, and stay."""
     yield from _save(sql, {queue: limits}, declared=False, force=True)
     yield from notify(sql, [queue])
 
 
 def clear_limits(sql: Sql, queue: str) -> Operation[None]:
-    """Forget an operator's word: the code's counts again, once a worker has declared it."""
+    """Delete an operator's limits: those of the code apply again after its next declaration."""
     yield from _save(sql, {queue: NO_LIMITS}, declared=True, force=True)
     yield from notify(sql, [queue])
 
 
 def declare(sql: Sql, queues: Mapping[str, QueueLimits]) -> Operation[None]:
-    """The code's word: it replaces what the code has said before, and never an operator's."""
+    """Store the limits that the code declares; they never replace an operator's."""
     yield from _save(sql, queues, declared=True, force=False)
     yield from notify(sql, queues)
 
@@ -161,7 +156,7 @@ def _save(
 
 
 def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
-    """What there is to do in some queues, and when there will be more."""
+    """The due jobs of some queues, and when there will be more."""
     seen: dict[str, Outlook] = {}
     for shard in range(sql.shards):
         rows = yield sql("look", shard=shard, queues=list(queues))
@@ -174,7 +169,7 @@ def look(sql: Sql, queues: Sequence[str]) -> Operation[list[Outlook]]:
 
 
 def find(sql: Sql) -> Operation[list[QueueSettings]]:
-    """The queues that have settings or jobs to do, by name."""
+    """The queues that have settings or jobs, by name."""
     settings: dict[str, Row] = {}
     counts: dict[str, _Counts] = {}
     for shard in range(sql.shards):
@@ -190,16 +185,16 @@ def find(sql: Sql) -> Operation[list[QueueSettings]]:
 
 
 class _Counts(msgspec.Struct, frozen=True):
-    """What waits and runs in a queue."""
+    """The jobs that wait and run in a queue."""
 
     ready: int = 0
     scheduled: int = 0
     running: int = 0
     oldest: int | None = None
-    """Microseconds for which the oldest has been due; below zero where none is."""
+    """Microseconds since the oldest one is due; negative if none is."""
 
     def joined(self, other: _Counts) -> _Counts:
-        """Together with those of another shard."""
+        """The sum with the counts of another shard."""
         return _Counts(
             self.ready + other.ready,
             self.scheduled + other.scheduled,
@@ -234,7 +229,7 @@ def _settings(queue: str, row: Row | None, counts: _Counts) -> QueueSettings:
 
 
 def forget_rates(sql: Sql, *, shard: int = 0, limit: int = 1_000) -> Operation[int]:
-    """Remove one batch of rates that nobody has used up; answers how many."""
+    """Delete one batch of rates whose buckets are full; returns how many."""
     rows = yield sql("delete_rates", shard=shard, limit=limit)
     return len(rows)
 
@@ -248,7 +243,7 @@ def hold(
     until: int | None = None,
     force: bool = False,
 ) -> Operation[int]:
-    """Hold a queue for so long, or until then; answers when the hold ends.
+    """Hold a queue for a time, or until a time; returns when the hold ends.
 
     A hold that ends later is not shortened, unless this one is forced.
     """
@@ -257,7 +252,7 @@ def hold(
         rows = yield sql(
             "hold_queue", shard=shard, queue=queue, after=after, until=until, why=why, force=force
         )
-        # Said once for all shards: their clocks read a little later from statement to statement.
+        # One time for all shards: their clocks differ a little between statements.
         ((held_until, until),) = rows
         ends = held_until if shard == home else ends
     return ends
@@ -271,11 +266,11 @@ def open_gate(
     taken_at: int | None = None,
     only: HeldWhy | None = None,
 ) -> Operation[bool]:
-    """End a hold, and forget the failures of the endpoint; False where there is nothing to end.
+    """End a hold, and forget the failures of the endpoint; False if there is nothing to end.
 
-    Unless it is forced, a hold stays that is not over yet, that was over only after `taken_at`,
-    when the job that has gone well was taken, or that has another reason than `only`. A hold that
-    began after it was looked for stays, too.
+    Unless forced, a hold stays if it is not over yet, if it ended after `taken_at` (when the job
+    that succeeded was taken), or if its reason is not `only`. A hold that began after the look-up
+    stays, too.
     """
     rows = yield sql("find_gate", shard=home_of(sql, queue), queue=queue)
     if not rows:
@@ -297,7 +292,7 @@ def open_gate(
 
 
 def failed(sql: Sql, queue: str) -> Operation[int]:
-    """Count a failure of a queue's endpoint; answers how many there are in a row."""
+    """Count a failure of a queue's endpoint; returns how many there are in a row."""
     rows = yield sql("fail_queue", shard=home_of(sql, queue), queue=queue)
     ((failures,),) = rows
     return int(failures)
@@ -316,11 +311,11 @@ def save(
     secret: SigningSecret,
     paused: bool | None = None,
 ) -> Operation[ServedQueue]:
-    """Make a queue, or say anew what holds for it.
+    """Create a queue, or replace its settings.
 
-    Secrets stay where none are given; `secret` is what a queue signs with that has an endpoint and
-    had none. It stays paused, and why, unless `paused` is given. Limits that are not said any more
-    are taken off. Another endpoint begins afresh.
+    Secrets stay if none are given; `secret` is for a queue with an endpoint that has none. The
+    queue stays paused, with its reason, unless `paused` is given. Limits that are not given are
+    removed. A new endpoint starts without failures.
     """
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
@@ -332,8 +327,8 @@ def save(
         )
         if inserted:
             break
-        # Somebody was faster: what they were told to sign with must stay true. Should theirs be
-        # removed by now, ours is to be made after all.
+        # Another call was faster: the secret that it returned must stay. If that queue is deleted
+        # by now, ours is created after all.
         rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
     before = read_configuration(rows[0][0]) if rows else None
     if before is not None:
@@ -358,7 +353,7 @@ def _completed(
     *,
     paused: bool | None,
 ) -> QueueConfiguration:
-    """What is said, with what stays though nobody says it."""
+    """The new settings, with what stays from the old ones."""
     known = QueueConfiguration() if before is None else before
     secrets = said.secrets or known.secrets
     if not secrets and said.endpoint is not None:
@@ -368,7 +363,7 @@ def _completed(
 
 
 def set_paused(sql: Sql, tenant: str, name: str, *, paused: bool) -> Operation[ServedQueue | None]:
-    """Pause a queue, or let it go on, whyever it was paused. None where there is no queue."""
+    """Pause or resume a queue, whatever the reason was. None if there is no queue."""
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
     rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
@@ -404,9 +399,9 @@ def _limit(sql: Sql, queue: str, limits: QueueLimits) -> Operation[None]:
 def rotate(
     sql: Sql, tenant: str, name: str, *, secret: str, now: datetime, overlap: timedelta
 ) -> Operation[ServedQueue | None]:
-    """Sign with another secret; the old ones sign along for a while. None where there is no queue.
+    """Add a secret; the old ones sign, too, for a while. None if there is no queue.
 
-    Under the lock of the row: of two at once, both secrets sign, and neither sender was told wrong.
+    Under the lock of the row: of two calls at once, both secrets sign.
     """
     home = home_of(sql, qualified(tenant, name))
     rows = yield sql("lock_served_queue", shard=home, tenant=tenant, served=name)
@@ -420,9 +415,9 @@ def rotate(
 
 
 def stop(sql: Sql, queue: str, *, endpoint: str, why: str) -> Operation[bool]:
-    """Pause a queue, and say why, unless its endpoint is another by now; True where it was done.
+    """Pause a queue with a reason, unless its endpoint has changed; True if it was paused.
 
-    Under the lock of the row: what somebody says of the queue meanwhile is not undone by this.
+    Under the lock of the row: a change that is made meanwhile is not undone.
     """
     tenant, name = parted(queue)
     home = home_of(sql, queue)
@@ -451,7 +446,7 @@ def get(sql: Sql, tenant: str, name: str, *, counts: bool = False) -> Operation[
 def find_served(
     sql: Sql, tenant: str, *, after: str | None, limit: int, counts: bool = False
 ) -> Operation[list[ServedQueue]]:
-    """A tenant's queues by name, from `after` on."""
+    """A tenant's queues by name, after `after`."""
     if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT:
         raise InvalidInput("limit", f"must be a whole number from 1 to {PAGE_LIMIT}, got {limit!r}")
     found: list[ServedQueue] = []
@@ -488,9 +483,9 @@ def pushed(sql: Sql) -> Operation[list[ServedQueue]]:
 
 
 def delete(sql: Sql, tenant: str, name: str) -> Operation[bool]:
-    """Remove a queue, and what was said about it; False where there is none.
+    """Delete a queue and its settings; False if there is none.
 
-    Raises `QueueNotEmpty` while jobs are queued in it or running. Those that have ended stay.
+    Raises `QueueNotEmpty` while it has queued or running jobs. Ended jobs stay.
     """
     queue = qualified(tenant, name)
     home = home_of(sql, queue)
@@ -506,7 +501,7 @@ def delete(sql: Sql, tenant: str, name: str) -> Operation[bool]:
 
 
 def empty(sql: Sql, queue: str, *, limit: int) -> Operation[int]:
-    """Remove one batch of the jobs of a queue that are queued or running; answers how many."""
+    """Delete one batch of a queue's queued and running jobs; returns how many."""
     removed = 0
     for shard in range(sql.shards):
         rows = yield sql("find_live_jobs", shard=shard, queue=queue, limit=limit - removed)

@@ -1,8 +1,8 @@
-"""Ended jobs with one key that are replayed together: what one replay after the other comes to.
+"""Replay several ended jobs with one key: the same result as one replay after the other. Pure.
 
-Nothing is read or written here. Each job asks for the key in its turn. One that holds it by a
-window that is over loses it to the next that asks, and stays queued; one that holds it by its state
-or by a window that is not over keeps it, and the rest are its duplicates.
+Each job requests the key in its turn. A job that holds it by a window that is over loses it to the
+next one, and stays queued. A job that holds it by its state, or by a window that is not over,
+keeps it, and the rest are its duplicates.
 """
 
 from __future__ import annotations
@@ -52,33 +52,33 @@ class Replayable(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, str, str]:
-        """Where its key is, in the order in which keys are asked for; all are one tenant's."""
+        """The place of its key in lock order; all jobs belong to one tenant."""
         return (self.shard, self.unique_kind or "", self.unique_key or "")
 
     @property
     def asks(self) -> bool:
-        """True where its replay needs its key: not where it has none, or gave it up for good."""
+        """True: its replay needs its key. False: it has none, or has released it for good."""
         holds = self.unique_until is not None or self.holds_queued
         return self.unique_key is not None and (bool(self.yielded) or holds)
 
     @property
     def holds_queued(self) -> bool:
-        """True where its scope has the key of a queued job held."""
+        """True: its scope holds the key while the job is queued."""
         return bool(self.unique_states & 1)
 
     @property
     def keeps(self) -> bool:
-        """True where nobody can take its key from it once it is queued again."""
+        """True: no other job can take its key once it is queued again."""
         return self.holds_queued or (self.unique_until or 0) > self.now
 
     @property
     def is_expired_holder(self) -> bool:
-        """True where it is queued past its time: the next that asks for its key buries it."""
+        """True: it is queued but expired: the next request for its key buries it."""
         over = self.expires_at is not None and self.expires_at <= self.now
         return self.state == State.QUEUED and over and self.asks and not self.yielded
 
     def placeholder(self) -> NewJobRow:
-        """A job that reserves the key: an update could only take it by provoking an error."""
+        """A placeholder that reserves the key: an update could take it only by causing an error."""
         return NewJobRow(
             id=new_id(int(self.id[15:18], 16)),
             shard=self.shard,
@@ -101,28 +101,28 @@ class Replayable(msgspec.Struct, frozen=True):
 
 
 class Rivals(msgspec.Struct, frozen=True):
-    """Jobs that ask for one key, in the order of their turns. There is at least one."""
+    """Jobs that request one key, in the order of their turns. There is at least one."""
 
     jobs: tuple[Replayable, ...]
 
     @property
     def winner(self) -> Replayable:
-        """Who has a free key in the end: the first that keeps it, or else the last."""
+        """The job that has a free key in the end: the first that keeps it, or else the last."""
         return next((job for job in self.jobs if job.keeps), self.jobs[-1])
 
     def around(self, job_id: str) -> tuple[list[str], list[str], list[str]]:
-        """Whose turn is before a job's, its own, and whose is after; for a stranger all before."""
+        """The jobs before a job, the job, and those after; all are before if it is not here."""
         ids = [job.id for job in self.jobs]
         turn = ids.index(job_id) if job_id in ids else len(ids)
         return ids[:turn], ids[turn : turn + 1], ids[turn + 1 :]
 
 
 def rivals(jobs: Iterable[Replayable], event: Event) -> list[Rivals]:
-    """Those of `jobs` that ask for a key, by key, in lock order."""
+    """Those of `jobs` that request a key, by key, in lock order."""
     turns: defaultdict[tuple[int, str, str], list[Replayable]] = defaultdict(list)
     for job in jobs:
         earlier = turns[job.place]
-        # An expired holder is still queued, unless somebody has asked for its key before.
+        # An expired holder is still queued, unless another request took its key before.
         if job.asks and (allows(State(job.state), event) or (earlier and job.is_expired_holder)):
             earlier.append(job)
     return [Rivals(tuple(turns[place])) for place in sorted(turns) if turns[place]]

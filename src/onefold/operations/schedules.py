@@ -1,8 +1,8 @@
-"""Schedules: make, change, pause and remove them, and give each of their ticks its job.
+"""Schedules: save, find, pause, delete; one job per tick.
 
-One job per tick, however many processes look: the tick's claim, its job and the schedule's next
-tick are one transaction, and the unique constraint of claims decides. That a look locks the
-schedules it works on only keeps others from doing the same in vain.
+There is one job per tick, however many processes look: the tick's claim, its job and the
+schedule's next tick are one transaction, and the unique constraint of claims decides. The lock on
+the schedules only saves others the same work.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Row, Sql
 
 LIMIT: Final = 100
-"""Schedules that one transaction looks at."""
+"""Schedules per transaction."""
 
 _KEEP: Final = policy()
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Which shards have schedules that are due, and when the next one of all is."""
+    """The shards that have due schedules, and when the next one is due."""
 
     due: tuple[int, ...]
     next_at: int | None
     now: int
-    """By the database's clock."""
+    """By the clock of the database."""
 
 
 def look(sql: Sql) -> Operation[Look]:
-    """What there is to do: all that most looks come to."""
+    """What is due: all that most looks need."""
     due: list[int] = []
     ahead: list[int] = []
     now = 0
@@ -65,16 +65,16 @@ def look(sql: Sql) -> Operation[Look]:
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What one transaction has done about the schedules of a shard."""
+    """What one transaction did for the schedules of a shard."""
 
     ticks: tuple[Tick, ...] = ()
     broken: tuple[Broken, ...] = ()
     cursor: tuple[str, str] | None = None
-    """Where the next one begins; None where this was the last."""
+    """Where the next one starts; None if this was the last."""
 
 
 def tick(sql: Sql, shard: int, cursor: tuple[str, str]) -> Operation[Looked]:
-    """Give the ticks that are due their jobs, schedule by schedule from the cursor on."""
+    """Insert the jobs of the due ticks, schedule by schedule, after the cursor."""
     tenant, name = cursor
     rows = yield sql(
         "lock_due_schedules", shard=shard, after_tenant=tenant, after_name=name, limit=LIMIT
@@ -129,9 +129,9 @@ def _enqueue(sql: Sql, plans: Sequence[Plan]) -> Operation[tuple[Tick, ...]]:
 
 
 def _claim(sql: Sql, due: Sequence[_Due]) -> Operation[set[str]]:
-    """Claim ticks; answers with the ids of the jobs that stand for those that nobody had.
+    """Claim ticks; returns the ids of the jobs for ticks that were not claimed before.
 
-    A claim is never taken over, not even an expired one: it says that the tick has had its job.
+    A claim is never taken over, even after it expires: its tick has had its job.
     """
     won: set[str] = set()
     rows = sorted(_claim_row(sql, each) for each in due)
@@ -149,7 +149,7 @@ def _claim_row(sql: Sql, due: _Due) -> tuple[Any, ...]:
 
 
 def save(sql: Sql, wishes: Sequence[ScheduleSettings]) -> Operation[list[Schedule]]:
-    """Make schedules, or change them, and answer with what stands now, in order."""
+    """Save schedules; returns them as stored, in order."""
     answers: list[Schedule] = []
     for wish in wishes:
         shard = shard_of_schedule(wish.tenant, wish.name, sql.shards)
@@ -185,7 +185,7 @@ def find(sql: Sql, tenant: str) -> Operation[list[Schedule]]:
 
 
 def get(sql: Sql, tenant: str, name: str) -> Operation[tuple[Schedule, int]]:
-    """A schedule that must be there, and the time."""
+    """A schedule that must exist, and the time."""
     shard = shard_of_schedule(tenant, name, sql.shards)
     (row,) = yield sql("find_schedules", shard=shard, tenant=tenant, schedule=name)
     if row[0] is None:
@@ -194,20 +194,20 @@ def get(sql: Sql, tenant: str, name: str) -> Operation[tuple[Schedule, int]]:
 
 
 def remove(sql: Sql, tenant: str, name: str) -> Operation[bool]:
-    """Remove a schedule; False where there was none."""
+    """Delete a schedule; False if there was none."""
     shard = shard_of_schedule(tenant, name, sql.shards)
     rows = yield sql("delete_schedule", shard=shard, tenant=tenant, schedule=name)
     return bool(rows)
 
 
 def pause(sql: Sql, tenant: str, name: str) -> Operation[bool]:
-    """Let a schedule rest; False where it did already."""
+    """Pause a schedule; False if it was paused already."""
     yield from get(sql, tenant, name)
     return (yield from _set_paused(sql, tenant, name, paused=True, next_tick=None))
 
 
 def resume(sql: Sql, tenant: str, name: str) -> Operation[bool]:
-    """Let a schedule go on, from now: what it slept through was not missed."""
+    """Resume a schedule from now: ticks during the pause are not missed ticks."""
     schedule, now = yield from get(sql, tenant, name)
     next_tick = first_tick(schedule.cron, schedule.tz, now)
     return (yield from _set_paused(sql, tenant, name, paused=False, next_tick=next_tick))

@@ -1,18 +1,12 @@
-"""Steps of a job: begin one, say how it ended, look at them.
+"""Steps, guarded by a delivery or by a claim.
 
-1. Every write names the fence of its delivery, and counts only while the job has it: a worker whose
-   job was taken by another writes nothing. No lease of a step's own is needed.
-2. A step begins only while its job is running. How it ended is written even where the job was
-   cancelled or given up meanwhile, as long as nobody else has it: what has happened has happened.
-3. A step's row is locked after its job's.
-
-Steps of a claim: what an attempt that has a key has done so far, for the one who resumes it.
-
-1. A step's row lives beside its claim's, under a scope that all attempts with the key share. Which
-   of them it belongs to is its generation: a `resume` keeps the claim's id, a `rerun` begins anew.
-2. Every write names the holder, and counts only while the claim is held by it: whoever was taken
-   over writes nothing. No lease of a step's own is needed.
-3. A step's row is locked after its claim's, and goes with it.
+1. Every write names the fence of its delivery (or the owner and fence of its claim), and counts
+   only while that is current. A step needs no lease of its own.
+2. A step begins only while its job is running. Its end is stored even if the job was cancelled or
+   given up meanwhile, as long as no other worker has taken the job.
+3. The row of a step is locked after the row of its job or claim.
+4. The steps of a claim are stored under a scope that all attempts with the key share. The
+   generation tells them apart: `resume` keeps the id of the claim, `rerun` makes a new one.
 """
 
 from __future__ import annotations
@@ -39,26 +33,26 @@ if TYPE_CHECKING:
 
 
 class StepWrite(msgspec.Struct, frozen=True):
-    """A step as it is to be, and as it was seen."""
+    """A step as it should become, and as it was read."""
 
     key: str
     owner: str
-    """Made by the client, for every time that a step begins: a resent write finds its own."""
+    """Made by the client for every begin: a repeated write finds its own row."""
     state: Holding
     notes: Notes
     takeover: Takeover = "rerun"
     fingerprint: str | None = None
     seen: StepRow | None = None
-    """None where nobody has seen it yet."""
+    """None: no row was read."""
 
     @property
     def begins(self) -> bool:
-        """True where work is to follow."""
+        """True: work follows."""
         return self.state is Holding.HELD and (self.seen is None or self.seen.owner != self.owner)
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What is stored of it."""
+        """The stored columns."""
         return {
             "state": int(self.state),
             "takeover": TAKEOVERS.index(self.takeover),
@@ -67,15 +61,15 @@ class StepWrite(msgspec.Struct, frozen=True):
         }
 
     def is_as_seen(self, now: StepRow) -> bool:
-        """True where nobody has written it since."""
+        """True: the row has not changed since it was read."""
         seen = self.seen
         return seen is not None and (now.owner, now.state) == (seen.owner, seen.state)
 
 
 def write(sql: Sql, delivery: Delivery, tenant: str, wanted: StepWrite) -> Operation[StepRow]:
-    """Write a step; answers with it as it now is, which may be another's word.
+    """Write a step; returns it as stored, which may be another attempt's row.
 
-    `LeaseLost` where the job is no longer this delivery's.
+    `LeaseLost` if the delivery no longer has the job.
     """
     values = _values(sql, delivery, wanted)
     if wanted.seen is None:
@@ -113,7 +107,7 @@ def find(sql: Sql, job_id: str, tenant: str, *, key: str | None = None) -> Opera
 
 
 def look(sql: Sql, job_id: str, tenant: str, *, results: bool) -> Operation[list[Step]]:
-    """The steps of a job, as their reader sees them."""
+    """The steps of a job, for display."""
     found = yield from find(sql, job_id, tenant)
     shard = shard_of(job_id, sql.shards)
     jobs = yield sql("delivery_states", ("shard", "id"), [(shard, job_id)])
@@ -124,7 +118,7 @@ def look(sql: Sql, job_id: str, tenant: str, *, results: bool) -> Operation[list
 def force(
     sql: Sql, job_id: str, tenant: str, *, label: str, state: Holding, value: str | None = None
 ) -> Operation[bool]:
-    """An operator's word about a step that is not over; False where there is none."""
+    """Set the state of an unfinished step for an operator; False if there is none."""
     found = yield from find(sql, job_id, tenant)
     named = {read_name(row.key): row for row in found if read_name(row.key).label == label}
     if not named:
@@ -137,7 +131,7 @@ def force(
 def say(
     sql: Sql, place: tuple[int, str, str], seen: StepRow, *, state: Holding, value: str | None
 ) -> Operation[bool]:
-    """An operator's word about the step that was seen in a place: shard, tenant and scope."""
+    """Set the state of the step that was read at a place: shard, tenant and scope."""
     shard, tenant, scope = place
     notes = msgspec.structs.replace(
         seen.notes,
@@ -163,9 +157,9 @@ STEPLESS: Final = frozenset({"cron", "lock", "publish", "step"})
 
 
 def write_claim_step(sql: Sql, claim: Claim, wanted: StepWrite) -> Operation[StepRow]:
-    """Write a step; answers with it as it now is, which may be another's word.
+    """Write a step; returns it as stored, which may be another attempt's row.
 
-    `LeaseLost` where the claim is no longer held by this attempt.
+    `LeaseLost` if this attempt no longer holds the claim.
     """
     values = _claim_step_values(sql, claim, wanted)
     if wanted.seen is None:
@@ -197,7 +191,7 @@ def _claim_step_values(sql: Sql, claim: Claim, wanted: StepWrite) -> dict[str, A
 def find_claim_steps(
     sql: Sql, parent: ClaimKey, *, key: str | None = None
 ) -> Operation[list[StepRow]]:
-    """The steps of every attempt with a key, or the one with this key of its own."""
+    """The steps of all attempts with a key, or the one with this key of its own."""
     shard, tenant, *_ = parent.place(sql.shards)
     rows = yield sql("read_steps", shard=shard, tenant=tenant, job=parent.steps, key=key)
     return [StepRow.from_row(row) for row in rows]
@@ -206,7 +200,7 @@ def find_claim_steps(
 def force_claim_step(
     sql: Sql, parent: ClaimKey, *, label: str, state: Holding, value: str | None = None
 ) -> Operation[bool]:
-    """An operator's word about a step, of the last attempt, that is not over; False if none is."""
+    """Set the state of an unfinished step of the last attempt; False if there is none."""
     claim = yield from claims.find(sql, parent)
     if claim is None:
         return False
@@ -222,7 +216,7 @@ def force_claim_step(
 
 
 def forget(sql: Sql, shard: int, parents: Iterable[ClaimKey]) -> Operation[int]:
-    """Remove the steps of claims that are gone from a shard; answers with how many."""
+    """Delete the steps of claims that are deleted from a shard; returns how many."""
     scopes = sorted(
         (shard, parent.tenant, parent.steps) for parent in parents if parent.surface not in STEPLESS
     )

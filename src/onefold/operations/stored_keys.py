@@ -1,6 +1,6 @@
-"""Stored keys, for their operator.
+"""Stored keys for operators: list them, and explain who holds a key.
 
-Why was I deduplicated? One look at jobs and at the claims of every surface, shard by shard.
+A key is looked up among the jobs and the claims of all surfaces, shard by shard.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HIDDEN: Final = frozenset({"chore", "cron", "step"})
 
 
 class KeyFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which keys are meant; None is any."""
+    """A filter of keys; None matches all."""
 
     tenant: str
     surface: str | None = None
@@ -51,10 +51,10 @@ class KeyFilter(msgspec.Struct, frozen=True, kw_only=True):
 def find(
     sql: Sql, wanted: KeyFilter, *, after: tuple[str, str, str], limit: int, results: bool
 ) -> Operation[KeyPage]:
-    """A page of keys, in the order of surface, scope and key: of all shards, merged."""
+    """A page of keys, ordered by surface, scope and key, merged over all shards."""
     found: list[StoredKey] = []
     for shard in range(sql.shards):
-        # One more than was asked for tells whether there is a next page.
+        # One more than wanted shows whether there is a next page.
         left = limit + 1
         for surface in (yield from _surfaces(sql, shard, wanted, after[0])):
             scope, key = _start(wanted, surface, after)
@@ -75,14 +75,14 @@ def find(
             left -= len(rows)
             if not left:
                 break
-    # As databases compare text here: by its bytes.
+    # The order of text in the databases: by bytes.
     found.sort(key=lambda one: _bytes(*one.place))
     page = tuple(found[:limit])
     return KeyPage(page, cursor(page[-1].place) if len(found) > limit else None)
 
 
 def _surfaces(sql: Sql, shard: int, wanted: KeyFilter, after: str) -> Operation[list[str]]:
-    """Where to look, in order. What belongs to jobs and chores is shown to who asks for it."""
+    """The surfaces to look at, in order. Those of jobs and chores only if they are named."""
     if wanted.surface is not None:
         return [wanted.surface] if _bytes(wanted.surface) >= _bytes(after) else []
     rows = yield sql("find_surfaces", shard=shard, tenant=wanted.tenant, after_surface=after)
@@ -90,7 +90,7 @@ def _surfaces(sql: Sql, shard: int, wanted: KeyFilter, after: str) -> Operation[
 
 
 def _start(wanted: KeyFilter, surface: str, after: tuple[str, str, str]) -> tuple[str, str]:
-    """The place behind which the keys of a surface are wanted."""
+    """The place after which the keys of a surface are wanted."""
     first = (wanted.scope or "", "")
     return max(first, after[1:], key=lambda place: _bytes(*place)) if surface == after[0] else first
 
@@ -100,11 +100,11 @@ def _bytes(*parts: str) -> tuple[bytes, ...]:
 
 
 UNNOTED: Final = frozenset({"chore", "cron", "lock", "publish", "step"})
-"""The surfaces on which nobody is kept away, or whose job has the notes."""
+"""The surfaces that suppress no duplicates, or whose job has the notes."""
 
 
 class Sought(msgspec.Struct, frozen=True, kw_only=True):
-    """Which key is meant; None is any surface, or any scope."""
+    """Which key is wanted; None: any surface, or any scope."""
 
     tenant: str
     key: str
@@ -113,7 +113,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(NamedTuple):
-    """A request that a key has kept away."""
+    """A request that a key has suppressed."""
 
     key: ClaimKey
     at: int
@@ -121,7 +121,7 @@ class Note(NamedTuple):
 
 
 def note(sql: Sql, notes: Sequence[Note]) -> Operation[None]:
-    """Write down whom keys have kept away. Append-only: touches no row that anybody waits for."""
+    """Store suppressed requests. Append-only: no other transaction waits for these rows."""
     rows = [
         (note.key.place(sql.shards)[0], note.key.notes, note.at, note.request_id) for note in notes
     ]
@@ -130,7 +130,7 @@ def note(sql: Sql, notes: Sequence[Note]) -> Operation[None]:
 
 
 def forget(sql: Sql, shard: int, keys: Iterable[ClaimKey]) -> Operation[None]:
-    """Remove what is noted of claims that are gone from a shard."""
+    """Delete the notes of claims that are deleted from a shard."""
     gone = [(shard, key.notes) for key in keys if key.surface not in UNNOTED]
     if gone:
         yield sql("delete_duplicates", ("shard", "id"), gone)
@@ -138,7 +138,7 @@ def forget(sql: Sql, shard: int, keys: Iterable[ClaimKey]) -> Operation[None]:
 
 
 def find_why(sql: Sql, sought: Sought, question: Question) -> Operation[Why]:
-    """Everybody who has the key, by surface and scope."""
+    """All holders of the key, by surface and scope."""
     rows: list[tuple[int, HolderRow]] = []
     for shard in range(sql.shards):
         found = yield sql(
@@ -162,7 +162,7 @@ def find_why(sql: Sql, sought: Sought, question: Question) -> Operation[Why]:
 
 
 def _jobs(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, HeldJob]]:
-    """The jobs that keys point to, tombstones included: those still hold theirs."""
+    """The jobs that keys point to, tombstones included: they hold their keys."""
     jobs: dict[str, HeldJob] = {}
     for _, wanted in ids_by_shard(sql, ids):
         rows = yield sql("find_replayable", ("shard", "id"), wanted, tenant=tenant)
@@ -172,7 +172,7 @@ def _jobs(sql: Sql, tenant: str, ids: Sequence[str]) -> Operation[dict[str, Held
 
 
 def _suppressed(sql: Sql, shard: int, sought: Sought, row: HolderRow) -> Operation[Duplicates]:
-    """A job's are noted under its id, whichever of its keys has kept them away."""
+    """The notes of a job are stored under its id, for all of its keys."""
     if row.job_id is not None:
         return (yield from noted(sql, shard_of(row.job_id, sql.shards), row.job_id))
     key = ClaimKey(sought.tenant, row.surface, row.scope, sought.key)

@@ -1,7 +1,7 @@
-"""Unique keys, settled: each request is stored, or the job that holds its key is found.
+"""Unique keys: insert each request, or find the job that holds its key.
 
-The database decides by its constraint; a look-up only follows an insert that was refused, to say by
-whom. Keys are asked for in one order everywhere, so that two batches never wait for each other.
+The constraint of the database decides. A look-up only follows a rejected insert, to find the
+holder. Keys are requested in one order everywhere, so that two batches never wait for each other.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Sql, Statement
 
 ROUNDS: Final = 8
-"""A key that changes hands so often while we look is somebody's busy loop, not bad luck."""
+"""A key that changes its holder so often during one call belongs to a busy loop."""
 
 CHUNK: Final = 2_000
-"""Rows per statement: large enough to forget the round trip, small enough to stay in memory."""
+"""Rows per statement: enough to outweigh the round trip, few enough for memory."""
 
 CHUNK_CHARACTERS: Final = 4 * 1024 * 1024
-"""Payload per statement: far below what either database takes in one value."""
+"""Characters of payload per statement: far below the limit of either database."""
 
 
 class Restart(Exception):
-    """Keys would be asked for out of order: roll the transaction back and begin it anew.
+    """Keys would be requested out of order: roll back and begin the transaction again.
 
-    Only raised where the transaction is our own. Going on could make two batches wait for each
-    other, until one of them gives up.
+    Only raised in a transaction of our own. To continue could make two batches wait for each
+    other.
     """
 
 
 class NeverSettled(DatabaseBusy):
-    """A key changed hands more often than anybody should have to look."""
+    """A key changed its holder more often than we look."""
 
 
 class Stand(msgspec.Struct, frozen=True, gc=False):
-    """The job that stands for a request after the keys are settled."""
+    """The job that stands for a request: new, or the holder of its key."""
 
     id: str
     state: int = State.QUEUED
@@ -53,7 +53,7 @@ class Stand(msgspec.Struct, frozen=True, gc=False):
 
 
 def lock_order(request: NewJobRow) -> tuple[int, str, str, str, str]:
-    """Sort by it: the order in which keys are asked for, requests without one as they came."""
+    """The sort key of the lock order; requests without a key keep their order."""
     shard, tenant, kind, key = request.unique or (request.shard, "", "", "")
     return (shard, tenant, kind, key, request.id if request.unique is None else "")
 
@@ -73,7 +73,7 @@ def chunks_by_shard(requests: Sequence[NewJobRow]) -> Iterator[Sequence[NewJobRo
 
 
 def _is_small(requests: Sequence[NewJobRow]) -> bool:
-    """True where one statement is enough, as mostly: told in one go."""
+    """True: one statement is enough, which is the usual case."""
     shards = {request.shard for request in requests}
     return len(shards) == 1 and sum([len(r.payload) for r in requests]) < CHUNK_CHARACTERS
 
@@ -81,11 +81,11 @@ def _is_small(requests: Sequence[NewJobRow]) -> bool:
 def settle(
     sql: Sql, requests: Sequence[NewJobRow], *, alone: bool = False, tried: bool = False
 ) -> Operation[dict[str, Stand]]:
-    """Insert what can be inserted and find who holds the rest, until each request has its job.
+    """Insert what is new and find the holders of the rest, until each request has its job.
 
-    A holder may end between the insert and the look: its key must be asked for again, now that
-    greater keys are ours. `alone` says that nothing but these requests hangs on the insert,
-    `tried` that the first insert has been tried already, in vain.
+    A holder may end between the insert and the look-up: its key must be requested again, although
+    greater keys are ours by now. `alone`: nothing else depends on the insert. `tried`: the first
+    insert has been tried already.
     """
     stands: dict[str, Stand] = {}
     pending = list(requests)
@@ -106,13 +106,13 @@ def settle(
 
 
 def restart(sql: Sql, requests: Sequence[NewJobRow]) -> None:
-    """Begin anew rather than ask for keys out of order, where that is possible and matters."""
+    """Restart, rather than request keys out of order, if that is possible and matters."""
     if sql.restarts and len(requests) > 1:
         raise Restart
 
 
 def never_settled(request: NewJobRow) -> NeverSettled:
-    """The error for a key that changed hands more often than anybody should have to look."""
+    """The error for a key that changed its holder too often."""
     return NeverSettled(
         f"the key {request.unique_key!r} changed hands {ROUNDS} times while we looked",
         waited=timedelta(0),
@@ -122,9 +122,9 @@ def never_settled(request: NewJobRow) -> NeverSettled:
 def insert(
     sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand], *, alone: bool = False
 ) -> Operation[None]:
-    """Insert in lock order; `stands` gets those that went in."""
+    """Insert in lock order; `stands` receives the inserted ones."""
     waits = any(request.unique_key is not None for request in requests)
-    # One job goes in or does not; jobs without keys meet nobody and all go in.
+    # A single row is inserted or not; rows without keys cannot conflict.
     alone = alone and (len(requests) == 1 or not waits)
     for chunk in chunks_by_shard(requests):
         whole = len(chunk) == len(requests)
@@ -163,7 +163,7 @@ COMMON_COLUMNS: Final = frozenset(
     {"shard", "tenant", "queue", "kind", "priority", "delay", "max_attempts", "unique_states"}
 )
 store_row: Final = attrgetter(*STORE_COLUMNS)
-"""A request as `STORE_COLUMNS` have it."""
+"""A request in the order of `STORE_COLUMNS`."""
 
 
 def insert_one(sql: Sql, request: NewJobRow) -> Statement:
@@ -189,9 +189,9 @@ EXPIRED: Final = 2
 def _find(
     sql: Sql, requests: Sequence[NewJobRow], stands: dict[str, Stand], *, resent: bool
 ) -> Operation[set[str]]:
-    """Who is in the way: the holder, or, where an answer was lost before, the job itself.
+    """Find the holders, or the job itself if an earlier response was lost.
 
-    Holders whose time is over give their key up; answers with the requests that waited for it.
+    Expired holders release their keys; returns the requests that were waiting for these keys.
     """
     released: set[str] = set()
     for chunk in chunks_by_shard(requests):
@@ -221,7 +221,7 @@ def _find(
 
 
 def _expire(sql: Sql, shard: int, holders: Iterable[str], at: int) -> Operation[None]:
-    """Bury holders whose life is over; a successor that waited on one is the next holder."""
+    """Bury expired holders; the successor of one becomes the next holder."""
     rows = id_rows(shard, holders)
     buried = yield sql("expire_holders", ("shard", "id"), rows, at=at, keep=KEEP[State.DEAD])
     if followed := {job_id: waiting for job_id, waiting in buried if waiting is not None}:
@@ -233,9 +233,9 @@ _decoder: Final = msgspec.json.Decoder(NewJobRow)
 
 
 def insert_successors(sql: Sql, waiting: Sequence[str]) -> Operation[None]:
-    """The holders have ended: what waited on them becomes jobs, in the same transaction.
+    """Insert the successors of holders that have ended, in the same transaction.
 
-    One whose key somebody newer has got meanwhile is covered by that job and needs no row.
+    If a newer job has taken the key meanwhile, it covers the successor, and no row is needed.
     """
     requests = sorted((_decoder.decode(text) for text in waiting), key=lock_order)
     yield from insert(sql, requests, {})
