@@ -313,7 +313,7 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(
         (("shop:onefold", "--queues", "a:0"), {}, "--queues must be a whole number from 1"),
         (("shop:onefold", "--log-format", "xml"), {}, "--log-format must be text or json"),
         (("shop:onefold",), {"ONEFOLD_WORKER_LEASE": "-1"}, "ONEFOLD_WORKER_LEASE must be like"),
-        (("nowhere:onefold", "--processes", "2"), {}, "cannot run as it was told to: ending"),
+        (("nowhere:onefold", "--processes", "2"), {}, "was started with wrong options: stopping"),
     ],
 )
 @pytest.mark.usefixtures("sqlite_place")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onefold.push.address import AddressPolicy, endpoint
-from onefold.push.response_policy import PushAnswered, Unanswered
+from onefold.push.response_policy import NoResponse, PushResponse
 from onefold.push.sender import Sender
 from tests.fixtures.certificates import Authority
 from tests.fixtures.place import Place
@@ -31,7 +31,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
 
 async def post(
     tls: ssl.SSLContext, host: str = HOST, *, tries: int = 1
-) -> tuple[PushAnswered | Unanswered, Receiver]:
+) -> tuple[PushResponse | NoResponse, Receiver]:
     """The last of so many tries at a receiver that is found under the name of `host`."""
 
     async def lookup(name: str) -> list[str]:
@@ -58,7 +58,7 @@ def test_the_name_in_the_url_is_asked_for_and_shown(authority: Authority, host: 
 
     exchange, receiver = asyncio.run(post(tls, host, tries=3))
 
-    assert isinstance(exchange, PushAnswered)
+    assert isinstance(exchange, PushResponse)
     # An address is not asked for by name: TLS knows none.
     assert asked == [None if host == "127.0.0.1" else HOST]
     assert (len(receiver.received), receiver.connections) == (3, 1)
@@ -81,7 +81,7 @@ def test_a_certificate_that_proves_nothing_gets_nothing(
 ) -> None:
     exchange, receiver = asyncio.run(post(authority.server(host, **flaw)))
 
-    assert isinstance(exchange, Unanswered)
+    assert isinstance(exchange, NoResponse)
     assert exchange.why.startswith("could not connect: its certificate is not valid (")
     assert why in exchange.why
     assert receiver.received == []
@@ -90,7 +90,7 @@ def test_a_certificate_that_proves_nothing_gets_nothing(
 def test_an_authority_that_nobody_has_named_is_not_trusted(tmp_path: Path) -> None:
     exchange, receiver = asyncio.run(post(Authority(tmp_path).server(HOST)))
 
-    assert isinstance(exchange, Unanswered)
+    assert isinstance(exchange, NoResponse)
     assert "unable to get local issuer certificate" in exchange.why
     assert receiver.received == []
 
@@ -106,7 +106,7 @@ def test_a_file_of_authorities_that_cannot_be_read_is_told_of(
 
     exchange, _ = asyncio.run(post(server, tries=2))
 
-    assert isinstance(exchange, Unanswered)
+    assert isinstance(exchange, NoResponse)
     told = f"No certificate could be read from SSL_CERT_FILE, {authority.file}."
     assert caplog.messages.count(told) == 1
 

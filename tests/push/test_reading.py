@@ -1,63 +1,58 @@
-"""What answers mean."""
+"""What responses mean."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from onefold.push.response_policy import (
-    Meaning,
-    PushAnswered,
-    PushDefer,
-    PushFail,
-    PushFinish,
-    PushGone,
-    PushPark,
-    Unanswered,
+    NoResponse,
+    PushOutcome,
+    PushResponse,
     excerpt_of,
-    failure,
-    meaning_of,
-    noted,
+    exchange_error,
+    exchange_record,
+    outcome_of,
 )
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def answer(status: int, *headers: tuple[str, str]) -> PushAnswered:
-    return PushAnswered(status, headers, "", 0.25)
+def answer(status: int, *headers: tuple[str, str]) -> PushResponse:
+    return PushResponse(status, headers, "", 0.25)
 
 
-def read(status: int, *headers: tuple[str, str]) -> Meaning:
-    return meaning_of(answer(status, *headers), mode="standard", now=NOW)
+def read(status: int, *headers: tuple[str, str]) -> PushOutcome:
+    return outcome_of(answer(status, *headers), mode="standard", now=NOW)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_two_hundred_finishes_or_parks(status: int) -> None:
-    assert read(status) == PushFinish()
-    assert meaning_of(answer(status), mode="ack", now=NOW) == PushPark()
+    assert read(status) == PushOutcome("finish")
+    assert outcome_of(answer(status), mode="ack", now=NOW) == PushOutcome("await_ack")
 
 
 @pytest.mark.parametrize(
     "status", [100, 101, 199, 300, 301, 302, 304, 308, 400, 401, 404, 408, 422]
 )
 def test_what_else_an_endpoint_says_is_a_failure_of_the_job(status: int) -> None:
-    assert read(status) == PushFail(is_down=False)
-    assert meaning_of(answer(status), mode="ack", now=NOW) == PushFail(is_down=False)
+    assert read(status) == PushOutcome("fail", is_down=False)
+    assert outcome_of(answer(status), mode="ack", now=NOW) == PushOutcome("fail", is_down=False)
 
 
 @pytest.mark.parametrize("status", [500, 501, 502, 504, 520, 599])
 def test_a_server_error_is_one_of_the_endpoint(status: int) -> None:
-    assert read(status, ("Retry-After", "5")) == PushFail(is_down=True)
+    assert read(status, ("Retry-After", "5")) == PushOutcome("fail", is_down=True)
 
 
 def test_no_answer_is_a_failure_of_the_endpoint() -> None:
-    exchange = Unanswered("no answer within 15 s", 15.0)
+    exchange = NoResponse("no answer within 15 s", 15.0)
 
-    assert meaning_of(exchange, mode="ack", now=NOW) == PushFail(is_down=True)
+    assert outcome_of(exchange, mode="ack", now=NOW) == PushOutcome("fail", is_down=True)
 
 
 def test_gone_is_gone() -> None:
-    assert read(410, ("Retry-After", "5")) == PushGone()
+    assert read(410, ("Retry-After", "5")) == PushOutcome("pause")
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
@@ -95,7 +90,7 @@ def test_gone_is_gone() -> None:
 def test_pressure_is_deferred_for_as_long_as_it_says(
     status: int, headers: tuple[tuple[str, str], ...], after: timedelta
 ) -> None:
-    assert read(status, *headers) == PushDefer(after)
+    assert read(status, *headers) == PushOutcome("defer", after)
 
 
 @pytest.mark.parametrize(
@@ -103,15 +98,15 @@ def test_pressure_is_deferred_for_as_long_as_it_says(
     [
         (answer(500), "PushFailed", "answered 500"),
         (answer(302), "PushFailed", "answered 302, and redirects are not followed"),
-        (answer(429), "PushDeferred", "answered 429: left alone for 60 s"),
+        (answer(429), "PushDeferred", "answered 429: no pushes for 60 s"),
         (answer(410), "PushDeferred", "answered 410: the queue is paused"),
-        (Unanswered("it hung", 2.0), "PushFailed", "it hung"),
+        (NoResponse("it hung", 2.0), "PushFailed", "it hung"),
     ],
 )
 def test_a_failure_tells_what_happened(
-    exchange: PushAnswered | Unanswered, sort: str, message: str
+    exchange: PushResponse | NoResponse, sort: str, message: str
 ) -> None:
-    error = failure(exchange, meaning_of(exchange, mode="standard", now=NOW))
+    error = exchange_error(exchange, outcome_of(exchange, mode="standard", now=NOW))
 
     assert (error["type"], error["message"]) == (sort, message)
     assert error["duration"] == exchange.duration
@@ -119,9 +114,9 @@ def test_a_failure_tells_what_happened(
 
 
 def test_an_exchange_that_went_well_is_noted() -> None:
-    exchange = PushAnswered(200, (), "thanks", 0.1234567)
+    exchange = PushResponse(200, (), "thanks", 0.1234567)
 
-    assert noted(exchange, 3) == {
+    assert exchange_record(exchange, 3) == {
         "fence": 3, "status": 200, "duration": 0.123457, "excerpt": "thanks",
     }  # fmt: skip
 

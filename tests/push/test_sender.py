@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onefold.push.address import AddressPolicy, endpoint
-from onefold.push.response_policy import PushAnswered, Unanswered
+from onefold.push.response_policy import NoResponse, PushResponse
 from onefold.push.sender import Sender
 from tests.push.receiver import (
     Manner,
@@ -33,7 +33,7 @@ def run(play: Coroutine[Any, Any, None]) -> None:
 
 async def post(
     manner: Manner, *, within: float = LONG, tries: int = 1
-) -> tuple[PushAnswered | Unanswered, Receiver]:
+) -> tuple[PushResponse | NoResponse, Receiver]:
     """The last of so many tries at a receiver."""
     async with Receiver(manner) as receiver:
         sender = Sender(LOOPBACK, connections=10)
@@ -51,7 +51,7 @@ def test_an_answer_is_read_with_an_excerpt() -> None:
     async def play() -> None:
         exchange, receiver = await post(says(201, ("X-Two", "2"), body=b"thanks \x00\x1b[31m\xff"))
 
-        assert isinstance(exchange, PushAnswered)
+        assert isinstance(exchange, PushResponse)
         assert (exchange.status, exchange.excerpt) == (201, "thanks [31m�")
         assert ("X-Two", "2") in exchange.headers
         assert exchange.duration > 0
@@ -85,9 +85,9 @@ def test_a_request_that_was_read_is_not_sent_again(cut: Manner) -> None:
             await sender.close()
 
         assert [type(exchange) for exchange in exchanges] == [
-            PushAnswered,
-            Unanswered,
-            PushAnswered,
+            PushResponse,
+            NoResponse,
+            PushResponse,
         ]
         assert [received.body for received in receiver.received] == [b"0", b"1", b"2"]
 
@@ -121,7 +121,7 @@ def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
             await sender.close()
             server.join(LONG)
 
-        assert (type(first), type(second)) == (PushAnswered, PushAnswered)
+        assert (type(first), type(second)) == (PushResponse, PushResponse)
         assert bodies == [b"1", b"2"]
 
     run(play())
@@ -132,7 +132,7 @@ def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
     [
         (hangs, "no answer within 0.3 s"),
         (sends(b"HTTP/1.1 200 OK\r\n", then="hang"), "no answer within 0.3 s"),
-        (resets, "broke the connection off: Connection reset by peer"),
+        (resets, "closed the connection: Connection reset by peer"),
         (sends(b""), "closed the connection without an answer"),
         (sends(b"HTTP/1.1 200 OK\r\nContent-Le"), "closed the connection without an answer"),
         (sends(b"\x00\x01\x02 garbage \r\n\r\n"), "not HTTP"),
@@ -141,8 +141,8 @@ def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
         (sends(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), "not HTTP"),
         (sends(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nlonger than that"), "not HTTP"),
         (sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nno"), "not HTTP"),
-        (goes_on(b"X-Header: again\r\n"), "too long a head"),
-        (goes_on(b"x" * 1000, after=b"HTTP/1.1 200 OK\r\nX-Header: "), "too long a head"),
+        (goes_on(b"X-Header: again\r\n"), "headers are too long"),
+        (goes_on(b"x" * 1000, after=b"HTTP/1.1 200 OK\r\nX-Header: "), "headers are too long"),
         (goes_on(b"x" * 1000, after=b""), "not HTTP"),
     ],
 )
@@ -151,7 +151,7 @@ def test_what_is_no_answer_is_a_sentence(manner: Manner, why: str) -> None:
         patience = SOON if "within" in why else LONG
         exchange, receiver = await post(manner, within=patience)
 
-        assert isinstance(exchange, Unanswered)
+        assert isinstance(exchange, NoResponse)
         assert why in exchange.why
         assert len(receiver.received) == 1
 
@@ -181,7 +181,7 @@ def test_a_status_counts_whatever_becomes_of_the_body(manner: Manner) -> None:
     async def play() -> None:
         exchange, _ = await post(manner)
 
-        assert isinstance(exchange, PushAnswered)
+        assert isinstance(exchange, PushResponse)
         assert exchange.status == 200
         assert len(exchange.excerpt) <= 1024
 
@@ -193,7 +193,7 @@ def test_a_redirect_is_not_followed() -> None:
         async with Receiver() as elsewhere:
             exchange, _ = await post(says(307, ("Location", elsewhere.url)))
 
-            assert isinstance(exchange, PushAnswered)
+            assert isinstance(exchange, PushResponse)
             assert exchange.status == 307
             assert elsewhere.received == []
 
@@ -229,7 +229,7 @@ def test_nobody_at_the_port_is_a_sentence() -> None:
         exchange = await sender.post(endpoint(url), b"{}", {}, within=LONG)
         await sender.close()
 
-        assert isinstance(exchange, Unanswered)
+        assert isinstance(exchange, NoResponse)
         assert exchange.why.startswith("could not connect:")
         assert "127.0.0.1" not in exchange.why
 
@@ -244,7 +244,7 @@ def test_tls_with_who_has_none_is_a_sentence() -> None:
             exchange = await sender.post(endpoint(url), b"{}", {}, within=SOON)
             await sender.close()
 
-        assert isinstance(exchange, Unanswered)
+        assert isinstance(exchange, NoResponse)
 
     run(play())
 
@@ -268,7 +268,7 @@ def test_an_endpoint_has_no_more_connections_than_it_may() -> None:
             exchanges = await asyncio.gather(*tries)
             await sender.close()
 
-            assert all(isinstance(exchange, PushAnswered) for exchange in exchanges)
+            assert all(isinstance(exchange, PushResponse) for exchange in exchanges)
             assert receiver.connections <= 3
             assert most <= 3
 
@@ -289,7 +289,7 @@ def test_an_endpoint_that_hangs_does_not_keep_another_of_its_host_waiting() -> N
             other = endpoint(receiver.url.replace("/hook", "/other"))
             exchange = await sender.post(other, b"{}", {}, within=LONG)
 
-            assert isinstance(exchange, PushAnswered)
+            assert isinstance(exchange, PushResponse)
             assert not any(task.done() for task in hanging)
             for task in hanging:
                 task.cancel()
@@ -304,7 +304,7 @@ def test_an_endpoint_that_hangs_does_not_keep_another_of_its_host_waiting() -> N
 
 async def post_to_name(
     addresses: list[list[str]], *, allow: tuple[str, ...] = (), tries: int = 1
-) -> tuple[list[PushAnswered | Unanswered], Receiver]:
+) -> tuple[list[PushResponse | NoResponse], Receiver]:
     """Tries at a name whose addresses are others each time that they are asked for."""
     answers = iter(addresses)
 
@@ -336,7 +336,7 @@ def test_a_name_that_leads_inside_is_refused_and_its_address_not_told(address: s
     async def play() -> None:
         (exchange,), receiver = await post_to_name([[address]])
 
-        assert isinstance(exchange, Unanswered)
+        assert isinstance(exchange, NoResponse)
         assert "leads to an address that is" in exchange.why
         assert address not in exchange.why
         assert receiver.connections == 0
@@ -350,7 +350,7 @@ def test_of_several_addresses_only_those_that_may_be_are_connected_to() -> None:
             [["10.0.0.1", "127.0.0.1", "169.254.169.254"]], allow=("127.0.0.1",)
         )
 
-        assert isinstance(exchange, PushAnswered)
+        assert isinstance(exchange, PushResponse)
         assert receiver.received[0].headers["host"] == f"hooks.example:{receiver.port}"
 
     run(play())
@@ -363,22 +363,22 @@ def test_a_name_is_asked_for_once_and_what_it_said_is_connected_to() -> None:
             [["127.0.0.1"], ["169.254.169.254"]], allow=("127.0.0.1",)
         )
 
-        assert isinstance(exchange, PushAnswered)
+        assert isinstance(exchange, PushResponse)
         assert len(receiver.received) == 1
 
     run(play())
 
 
 def test_a_name_that_leads_inside_later_is_refused_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onefold.push.sender.REMEMBERED", 0)
+    monkeypatch.setattr("onefold.push.sender.DNS_TTL", 0)
 
     async def play() -> None:
         (first, second), receiver = await post_to_name(
             [["127.0.0.1"], ["127.0.0.2"]], allow=("127.0.0.1",), tries=2
         )
 
-        assert isinstance(first, PushAnswered)
-        assert isinstance(second, Unanswered)
+        assert isinstance(first, PushResponse)
+        assert isinstance(second, NoResponse)
         assert len(receiver.received) == 1
 
     run(play())
@@ -388,7 +388,7 @@ def test_a_host_that_is_allowed_by_its_name_may_be_anywhere() -> None:
     async def play() -> None:
         (exchange,), _ = await post_to_name([["127.0.0.1"]], allow=("hooks.example",))
 
-        assert isinstance(exchange, PushAnswered)
+        assert isinstance(exchange, PushResponse)
 
     run(play())
 
@@ -401,7 +401,7 @@ def test_names_of_this_machine_are_looked_up_and_refused() -> None:
             exchange = await sender.post(place, b"{}", {}, within=LONG)
             await sender.close()
 
-        assert isinstance(exchange, Unanswered)
+        assert isinstance(exchange, NoResponse)
         assert receiver.connections == 0
 
     run(play())
@@ -411,7 +411,7 @@ def test_a_name_without_an_address_is_a_sentence() -> None:
     async def play() -> None:
         (exchange,), _ = await post_to_name([[]])
 
-        assert isinstance(exchange, Unanswered)
+        assert isinstance(exchange, NoResponse)
         assert exchange.why == "could not connect: the name hooks.example has no address"
 
     run(play())

@@ -365,7 +365,7 @@ def test_without_a_provider_nothing_is_carried(sqlite_url: str) -> None:
 def test_it_can_be_ended_and_begun_again(sqlite_url: str, traces: Traces) -> None:
     with Onefold(sqlite_url) as onefold:
         end = instrument(onefold, traces.provider)
-        with pytest.raises(UsageError, match="instrument it once"):
+        with pytest.raises(UsageError, match="Instrument it once"):
             instrument(onefold, traces.provider)
 
         end()

@@ -34,7 +34,7 @@ def registry() -> CollectorRegistry:
 def after(registry: CollectorRegistry, *events: Event) -> CollectorRegistry:
     metrics = Metrics(registry)
     for event in events:
-        metrics.tell(event)
+        metrics.count(event)
     return registry
 
 

@@ -114,9 +114,9 @@ def test_above_a_rate_lines_are_counted_instead(caplog: pytest.LogCaptureFixture
     async def play() -> list[bool]:
         sample = Sample()
         admitted = [sample.admits() for _ in range(MOST + 7)]
-        sample.tell()
+        sample.flush()
         assert sample.admits(), "another second begins"
-        sample.tell()
+        sample.flush()
         return admitted
 
     assert sum(asyncio.run(play())) == MOST

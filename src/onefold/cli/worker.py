@@ -123,7 +123,7 @@ def worker(
     if member.is_supervisor:
         raise typer.Exit(Supervisor(_command, processes, settings.grace).run())
     if member.line is not None:
-        supervisor.hold(member.line, settings.grace)
+        supervisor.stop_with_supervisor(member.line, settings.grace)
     logs.configure(log_format, log_level, worker=settings.name)
     if quiet:
         job_log.setLevel(logging.WARNING)
@@ -144,7 +144,7 @@ class _Member(NamedTuple):
     name: str | None
     is_supervisor: bool
     line: int | None
-    """The lifeline of a process that is supervised."""
+    """The descriptor of the pipe to the supervisor."""
 
     @classmethod
     def read(cls, as_process: str | None, name: str | None, processes: int) -> _Member:

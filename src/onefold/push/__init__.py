@@ -1,5 +1,5 @@
-"""Push: jobs are POSTed to the endpoint of their queue, and its answers are believed.
+"""Push: jobs are sent by POST to the endpoint of their queue, and the responses decide about them.
 
-`courier` is the whole, `sender` does the HTTP, `address` says where to, `envelope` what is sent,
-`reading` what an answer means, `breaker` when an endpoint is left alone.
+`push_worker` is a worker whose handler is `deliver`; `sender` does the HTTP, `response_policy`
+reads responses, `endpoint_health` holds queues whose endpoint is down.
 """

@@ -1,9 +1,8 @@
-"""Where jobs may be pushed to. Pure: names are looked up elsewhere, and the answers checked here.
+"""Which endpoints and addresses jobs may be pushed to (protection against SSRF). Pure.
 
-Whoever sets a queue's endpoint chooses what this machine connects to, and this machine may reach
-more than they do: its own ports, its neighbours, the metadata service of its cloud. So an endpoint
-has one spelling, an address is refused unless it is public, and what was checked is what is
-connected to.
+The owner of a queue chooses its endpoint, and this machine can reach more than the owner: its own
+ports, private networks, the metadata service of its cloud. So a URL is parsed strictly and
+normalised, only public addresses are allowed, and the checked address is the one that is used.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ NAME_LENGTH: Final = 253
 PORTS: Final = range(1, 65_536)
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-# One reading only: what another parser could understand otherwise is not let in at all.
+# Strict: a URL that another parser could read differently is rejected.
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[!-\"$-\[\]-~]*)?(?P<query>\?[!-\"$-\[\]-~]*)?",
@@ -43,7 +42,7 @@ _URL: Final = re.compile(
 _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
-# Listed here, since what Python knows of them has changed from version to version.
+# Listed here: the list in Python's ipaddress module differs between versions.
 _NOT_PUBLIC: Final[tuple[tuple[str, str], ...]] = (
     ("0.0.0.0/8", "this machine"),
     ("10.0.0.0/8", "private"),
@@ -81,11 +80,11 @@ ISATAP: Final = frozenset({0x0000_5EFE, 0x0200_5EFE})
 
 
 class AddressRefused(InvalidInput):
-    """Jobs are not pushed there."""
+    """The address is not allowed for pushes."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A URL in its one spelling, and what of it is connected to."""
+    """A normalised URL and its parts."""
 
     url: str
     scheme: str
@@ -95,19 +94,19 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> Address | None:
-        """The address, where the host is one; else it is a name."""
+        """The host as an address; None for a name."""
         return _address(self.host)
 
 
 def endpoint(text: object, field: str = "endpoint") -> Endpoint:
-    """Read the URL of an endpoint; raises `InvalidInput` for what is none."""
+    """Parse the URL of an endpoint; raises `InvalidInput` if it is not valid."""
     if not isinstance(text, str) or len(text) > LENGTH:
         raise InvalidInput(field, f"must be a URL of at most {LENGTH} characters")
     found = _URL.fullmatch(text)
     if found is None:
         raise InvalidInput(
             field,
-            # Not repeated: what is wrong with it may be a password.
+            # The URL is not part of the message: it may contain a password.
             "must be an http or https URL of ASCII characters, without credentials and without a"
             " fragment",
         )
@@ -130,7 +129,7 @@ def _host(text: str, field: str) -> str:
     labels = text.removesuffix(".").split(".")
     if len(text) > NAME_LENGTH or not all(map(_LABEL.fullmatch, labels)):
         raise InvalidInput(field, f"must have a host name as DNS has them, got {text!r}")
-    # Whatever ends in a number is an address to somebody: 127.1, 2130706433, 0x7f.1, 0177.0.0.1.
+    # Some parsers read names that end in a number as addresses: 127.1, 2130706433, 0x7f.1.
     if _NUMBER.fullmatch(labels[-1]) and not isinstance(_address(text), IPv4Address):
         raise InvalidInput(
             field, f"must have an IPv4 address as four decimal numbers, got {text!r}"
@@ -146,10 +145,10 @@ def _address(text: str) -> Address | None:
 
 
 class AddressPolicy:
-    """Public addresses, and those that were allowed beside them."""
+    """Allows public addresses, and the networks and hosts in `allow`."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:
-        """`allow` has networks, addresses and names of hosts: `10.0.0.0/8`, `hooks.internal`."""
+        """`allow` contains networks, addresses and host names: `10.0.0.0/8`, `hooks.internal`."""
         self._networks: list[Network] = []
         self._hosts: set[str] = set()
         for one in allow:
@@ -168,7 +167,7 @@ class AddressPolicy:
             self._hosts.add(name)
 
     def check(self, endpoint: Endpoint) -> None:
-        """Refuse an endpoint by what it says itself; what a name means is asked when it is used."""
+        """Reject an endpoint by its URL. The addresses of a name are checked at each connection."""
         if self.allows_host(endpoint.host):
             return
         address = endpoint.address
@@ -178,11 +177,11 @@ class AddressPolicy:
             raise _refused("loopback")
 
     def allows_host(self, host: str) -> bool:
-        """Whether it was allowed by its name, whatever that means."""
+        """Whether a host is allowed by name, with any address."""
         return host.removesuffix(".") in self._hosts
 
     def check_address(self, address: Address) -> None:
-        """Refuse an address that is not public, nor allowed."""
+        """Reject an address that is neither public nor allowed."""
         why = self._why_not(address)
         if why is not None:
             raise _refused(why)
@@ -191,12 +190,12 @@ class AddressPolicy:
         return any(address in network for network in self._networks)
 
     def _why_not(self, address: Address) -> str | None:
-        """What an address is that is not public; None where it is, or is allowed."""
+        """Why an address is not allowed; None if it is."""
         if isinstance(address, IPv6Address) and address.scope_id is not None:
             return "link-local"
         if self._allows(address):
             return None
-        # What is inside counts: a gateway, or this machine itself, unpacks it.
+        # An embedded IPv4 address counts: a gateway, or this machine, may connect to it.
         for inner in _inside(address):
             if (why := self._why_not(inner)) is not None:
                 return why
@@ -211,7 +210,7 @@ class AddressPolicy:
 def _refused(why: str) -> AddressRefused:
     return AddressRefused(
         "endpoint",
-        # It ends without a full stop: who shows it adds one.
+        # Without a full stop: the caller adds one.
         f"leads to an address that is {why}. Jobs are pushed to public addresses. To allow others,"
         " start the server with --push-allow NETWORK (push_allow of ServerSettings)",
     )
@@ -227,7 +226,7 @@ def _is_reachable(address: IPv6Address) -> bool:
 
 
 def _inside(address: Address) -> list[IPv4Address]:
-    """IPv4 addresses that an IPv6 address carries."""
+    """IPv4 addresses that are embedded in an IPv6 address."""
     if isinstance(address, IPv4Address):
         return []
     bits, found = int(address), list[IPv4Address]()

@@ -1,9 +1,7 @@
-"""What is sent: the body, which stands for all tries of a delivery, and the headers of one. Pure.
+"""One push: a job is sent to the endpoint of its queue, and the response decides about it.
 
-SimpleQ's members come first, and its signature is beside that of Standard Webhooks, so that
-receivers of either find what they look for.
-
-One push: a job is sent to the endpoint of its queue, and the answer is what becomes of it.
+The body starts with the fields of SimpleQ, and the request has two signatures, SimpleQ's and that
+of Standard Webhooks: receivers of both kinds can read it.
 """
 
 from __future__ import annotations
@@ -20,21 +18,15 @@ from onefold.errors import DatabaseError, InvalidInput, OnefoldError
 from onefold.model.delivery import Delivery, encode_error
 from onefold.model.ids import made_at
 from onefold.model.lifecycle import Event
-from onefold.model.outcome import UNTOLD
 from onefold.model.queue import QueueConfiguration, shown
 from onefold.model.timestamps import Iso, span
 from onefold.push.address import Endpoint, endpoint
 from onefold.push.response_policy import (
-    Meaning,
-    PushDefer,
-    PushFail,
-    PushFinish,
-    PushGone,
-    PushPark,
-    Unanswered,
-    failure,
-    meaning_of,
-    noted,
+    NoResponse,
+    PushOutcome,
+    exchange_error,
+    exchange_record,
+    outcome_of,
 )
 from onefold.web.webhooks.provider import Secret, mac
 from onefold.web.webhooks.signing import Signer
@@ -64,7 +56,7 @@ OURS: Final = frozenset(
         "webhook-signature", "webhook-timestamp", ATTEMPT.lower(), FENCE.lower(), SIMPLEQ,
     }
 )  # fmt: skip
-"""Headers that nobody sets but us."""
+"""Headers that the settings of a queue cannot change."""
 
 
 class Envelope(msgspec.Struct, frozen=True, rename="camel"):
@@ -80,20 +72,20 @@ class Envelope(msgspec.Struct, frozen=True, rename="camel"):
     kind: str
     fence: int
     generation: int
-    """Grows with a fresh replay, by which a receiver tells that from a redelivery."""
+    """Grows with a fresh replay. A redelivery keeps it."""
 
 
 _encoder: Final = msgspec.json.Encoder()
 
 
 def body_of(job: Job) -> bytes:
-    """The bytes that are sent, and signed."""
+    """The bytes to send and to sign, the same for all tries of a delivery."""
     made = made_at(job.id).astimezone(UTC).isoformat(timespec="milliseconds")
     return _encoder.encode(
         Envelope(
             id=job.id,
             queue=shown(job.tenant, job.queue),
-            # As it was stored: a number that only others can have survives.
+            # As it was stored: numbers that Python cannot represent stay as they are.
             payload=msgspec.Raw(job.payload_text.encode()),
             attempt=job.attempt,
             max_attempts=job.max_attempts,
@@ -115,7 +107,7 @@ def headers_of(
     agent: str,
     more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The headers of one try: what the queue adds, and ours, which win."""
+    """The headers of one try: those of the queue, and ours, which take precedence."""
     headers = {name: text for name, text in (more or {}).items() if name.lower() not in OURS}
     headers["Content-Type"] = "application/json"
     headers["User-Agent"] = agent
@@ -124,16 +116,16 @@ def headers_of(
     headers[ATTEMPT] = str(job.attempt)
     if signer is not None:
         headers.update(signer.sign(id=job.id, body=body, now=now))
-        # With the text of a secret as it was shown, as SimpleQ's adapters do.
+        # SimpleQ's adapters use the text of the secret, not the bytes that it encodes.
         secret = _only_secret(signer, now)
         headers[SIMPLEQ] = f"sha256={mac(secret.text.encode(), body).hex()}"
     return headers
 
 
 def _only_secret(signer: Signer, now: datetime) -> Secret:
-    """For a header with one signature: while secrets are rotated, the oldest that still signs.
+    """For a header with one signature: during a rotation, the oldest secret that still signs.
 
-    Its receiver knows one secret at a time, and changes over when the old one ends.
+    The receiver knows one secret at a time, and replaces it when the old one expires.
     """
     alive = [secret for secret, _ in signer.keys if not secret.expired(now)]
     ending = [secret for secret in alive if secret.until is not None]
@@ -154,11 +146,11 @@ class PushTarget(msgspec.Struct, frozen=True):
     endpoint: Endpoint | None
     signer: Signer | None
     fault: str | None = None
-    """What is wrong with the endpoint, where it is none."""
+    """Why the endpoint cannot be used."""
 
 
 def route_of(configuration: QueueConfiguration) -> PushTarget:
-    """Read the settings of a queue once for all its pushes."""
+    """Parse the settings of a queue once for all its pushes."""
     secrets = [Secret(text, until=until) for text, until in configuration.secrets]
     try:
         signer = Signer(secrets) if secrets else None
@@ -168,12 +160,12 @@ def route_of(configuration: QueueConfiguration) -> PushTarget:
 
 
 class Pushing:
-    """A handler for jobs of every kind."""
+    """The handler of a push worker, for jobs of every kind."""
 
     is_async: bool = True
     isolation: Isolation = "thread"
     timeout: timedelta | None = None
-    """A push has one of its own, which ends with what was answered rather than with an error."""
+    """None: a push has its own timeout, which stores the exchange as the error."""
     on_dead: Callable[[Job], Any] | None = None
     stores_result: bool = False
     wants_run: bool = False
@@ -189,9 +181,9 @@ class Pushing:
         gone: Callable[[str, QueueConfiguration], Awaitable[None]],
         judged: Callable[[str, bool], None],
     ) -> None:
-        """`gone` is told of an endpoint that wants nothing more, `judged` whether one answers."""
+        """`gone` pauses the queue of an endpoint; `judged` receives whether an endpoint answers."""
         self.routes: Mapping[str, PushTarget] = {}
-        """By the engine's queue; whoever keeps it up to date replaces it."""
+        """By queue name; the push worker replaces it."""
         self._engine = engine
         self._sender = sender
         self._breaker = breaker
@@ -199,49 +191,49 @@ class Pushing:
         self._gone = gone
         self._judged = judged
 
-    # --- as a worker sees it --------------------------------------------------------------------
+    # --- the interface of a handler -------------------------------------------------------------
 
     def get(self, kind: str) -> Pushing:
-        """Itself: what a job means is the endpoint's to know."""
+        """Itself: the endpoint handles jobs of all kinds."""
         del kind
         return self
 
     def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """A push takes the job as it is."""
+        """A push has the job as its only argument."""
         del run
         return (job,), {}
 
     def forgives(self, error: BaseException) -> bool:
-        """An error is one."""
+        """No error counts as success."""
         del error
         return False
 
     def outcome_of(self, error: BaseException) -> Outcome | None:
-        """It means what it means anywhere."""
+        """Errors have no special outcome."""
         del error
         return None
 
     def to_json(self, value: Any) -> Json:
-        """Never asked: the exchange is what is stored."""
+        """Not called: the exchange is stored instead."""
         return value
 
     # --- the push -------------------------------------------------------------------------------
 
     async def function(self, job: Job) -> DeliveryOutcome | Parked:
-        """Send the job, and say what becomes of it."""
+        """Send the job and return the outcome of its delivery."""
         route = self.routes.get(job.queue)
         if route is None:
-            return HANDED_BACK  # its queue has no endpoint any more
+            return HANDED_BACK  # its queue no longer has an endpoint
         exchange = await self._exchange(job, route)
-        meaning = meaning_of(exchange, mode=route.configuration.mode, now=self._now())
-        await self._conclude(job, route, meaning)
-        if isinstance(meaning, PushPark):
+        outcome = outcome_of(exchange, mode=route.configuration.mode, now=self._now())
+        await self._report_endpoint(job, route, outcome)
+        if outcome.action == "await_ack":
             return await self._park(job, route.configuration, exchange)
-        return _verdict(exchange, meaning, job.fence)
+        return _delivery_outcome(exchange, outcome, job.fence)
 
     async def _exchange(self, job: Job, route: PushTarget) -> PushExchange:
         if route.endpoint is None:
-            return Unanswered(route.fault or "the queue has no endpoint", 0.0)
+            return NoResponse(route.fault or "the queue has no endpoint", 0.0)
         body = body_of(job)
         headers = headers_of(
             job,
@@ -254,19 +246,18 @@ class Pushing:
         within = route.configuration.timeout
         return await self._sender.post(route.endpoint, body, headers, within=within)
 
-    async def _conclude(self, job: Job, route: PushTarget, meaning: Meaning) -> None:
-        """What the answer says of the endpoint."""
+    async def _report_endpoint(self, job: Job, route: PushTarget, outcome: PushOutcome) -> None:
+        """Record whether the endpoint answers, is overloaded, is down, or is gone."""
         queue = job.queue
-        self._judged(queue, not isinstance(meaning, PushFail) or not meaning.is_down)
-        match meaning:
-            case PushDefer(after):
-                await self._breaker.pressed(queue, after)
-            case PushFail(is_down=True):
-                await self._breaker.down(queue)
-            case PushGone():
-                await self._stop(queue, route.configuration)
-            case _:
-                await self._breaker.well(job, route.configuration.mode)
+        self._judged(queue, not outcome.is_down)
+        if outcome.action == "defer":
+            await self._breaker.pressed(queue, outcome.after)
+        elif outcome.is_down:
+            await self._breaker.down(queue)
+        elif outcome.action == "pause":
+            await self._stop(queue, route.configuration)
+        else:
+            await self._breaker.well(job, route.configuration.mode)
 
     async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
         try:
@@ -277,7 +268,7 @@ class Pushing:
     async def _park(
         self, job: Job, configuration: QueueConfiguration, exchange: PushExchange
     ) -> Parked:
-        """Have the job wait for its ack. It may have come already: there is nothing to say then."""
+        """Let the job wait for its ack. If the ack came already, nothing changes."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -285,26 +276,27 @@ class Pushing:
                     Delivery(job.id, job.fence),
                     ack_timeout=timedelta(seconds=configuration.ack_timeout),
                     dead=configuration.ack_timeout_action == "dead",
-                    exchange=_json(noted(exchange, job.fence)),
+                    exchange=_json(exchange_record(exchange, job.fence)),
                 )
             except DatabaseError as error:
-                # The receiver has it. Whoever gave it up now would have it sent again.
-                log.warning("Job %s could not be parked, and is tried again: %s", job.id, error)
+                # The receiver has the job. Without this state it would be sent again.
+                log.warning(
+                    "Job %s: waiting for its ack was not stored; retrying: %s", job.id, error
+                )
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
                 return PARKED
 
 
-def _verdict(exchange: PushExchange, meaning: Meaning, fence: int) -> DeliveryOutcome:
-    if isinstance(meaning, PushFinish):
-        return DeliveryOutcome(Event.FINISH, _json({"pushed": noted(exchange, fence)}))
-    error = failure(exchange, meaning)
-    after = meaning.after if isinstance(meaning, PushDefer) else UNTOLD
-    failed = isinstance(meaning, PushFail)
+def _delivery_outcome(exchange: PushExchange, outcome: PushOutcome, fence: int) -> DeliveryOutcome:
+    if outcome.action == "finish":
+        return DeliveryOutcome(Event.FINISH, _json({"pushed": exchange_record(exchange, fence)}))
+    error = exchange_error(exchange, outcome)
+    failed = outcome.action == "fail"
     return DeliveryOutcome(
         Event.FAIL if failed else Event.DEFER,
-        after=None if failed else span(after, "after"),
+        after=None if failed else span(outcome.after, "after"),
         error=encode_error(error),
         error_type=error["type"],
     )

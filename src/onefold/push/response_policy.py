@@ -1,14 +1,12 @@
-"""What an answer means for the job, and what it says of the endpoint. Pure.
+"""What a response means for the job and for its endpoint, and the errors that are stored. Pure.
 
-What went wrong with an exchange, in words for whoever owns the endpoint.
-
-They do not tell what only we should know, such as the addresses that a name has in this network.
+The text of an error is for the owner of the endpoint. It does not contain addresses of our network.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -17,6 +15,9 @@ from onefold.model.failure import printable
 from onefold.model.outcome import PRESSED, UNTOLD
 from onefold.model.retry import parse_retry_after
 
+with Needs("onefold[server]"):
+    import aiohttp
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -24,136 +25,118 @@ if TYPE_CHECKING:
 
 
 GONE: Final = 410
-SOONEST: Final = timedelta(seconds=1)
-"""Who says "at once" beside a 429 is not believed: it costs no attempt, and might never end."""
+SHORTEST_DEFER: Final = timedelta(seconds=1)
+"""A deferral costs no attempt: with `Retry-After: 0` it would be repeated without end."""
 EXCERPT_BYTES: Final = 1_024
 
-# What a terminal would obey rather than show.
-_UNSEEN: Final = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+# Control characters: a terminal would execute them.
+_CONTROLS: Final = {
+    code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"
+}
 
 
-class PushAnswered(msgspec.Struct, frozen=True):
-    """The endpoint has answered."""
+class PushResponse(msgspec.Struct, frozen=True):
+    """The response of an endpoint."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     excerpt: str
     duration: float
-    """Seconds from the first byte that was sent to the end of the answer's headers."""
+    """Seconds from the first byte of the request to the end of the response's headers."""
 
 
-class Unanswered(msgspec.Struct, frozen=True):
-    """It has not, and why."""
+class NoResponse(msgspec.Struct, frozen=True):
+    """A request without a response, and the reason."""
 
     why: str
     duration: float
 
 
-PushExchange: TypeAlias = PushAnswered | Unanswered
+PushExchange: TypeAlias = PushResponse | NoResponse
 
 
-class PushFinish(msgspec.Struct, frozen=True):
-    """The job is done."""
+class PushOutcome(msgspec.Struct, frozen=True):
+    """What becomes of the job.
+
+    `await_ack`: the receiver has the job and acknowledges it later. `defer`: the whole queue waits,
+    and no attempt is charged. `pause`: the endpoint is gone, and the queue is paused.
+    """
+
+    action: Literal["finish", "await_ack", "defer", "pause", "fail"]
+    after: timedelta = UNTOLD
+    """How long a deferred job waits."""
+    is_down: bool = False
+    """True for a failure of the endpoint, False for a failure of this job."""
 
 
-class PushPark(msgspec.Struct, frozen=True):
-    """The receiver has it, and will say how it went."""
-
-
-class PushDefer(msgspec.Struct, frozen=True):
-    """Not now. Neither this job nor any other of the queue, and no attempt is burned."""
-
-    after: timedelta
-
-
-class PushGone(msgspec.Struct, frozen=True):
-    """Nothing is wanted there any more: the queue is paused, and no attempt is burned."""
-
-
-class PushFail(msgspec.Struct, frozen=True):
-    """The attempt has failed."""
-
-    is_down: bool
-    """Whether it is the endpoint that failed, rather than this job at it."""
-
-
-Meaning: TypeAlias = PushFinish | PushPark | PushDefer | PushGone | PushFail
-
-
-def meaning_of(exchange: PushExchange, *, mode: Mode, now: datetime) -> Meaning:
-    """What is to be done about an exchange. A redirect is not followed: it is a failure."""
-    if isinstance(exchange, Unanswered):
-        return PushFail(is_down=True)
+def outcome_of(exchange: PushExchange, *, mode: Mode, now: datetime) -> PushOutcome:
+    """What an exchange means. A redirect is a failure: it is not followed."""
+    if isinstance(exchange, NoResponse):
+        return PushOutcome("fail", is_down=True)
     status = exchange.status
     if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own
-        return PushPark() if mode == "ack" else PushFinish()
+        return PushOutcome("await_ack" if mode == "ack" else "finish")
     if status in PRESSED:
-        return PushDefer(_wait(exchange.headers, now))
+        return PushOutcome("defer", _retry_after(exchange.headers, now))
     if status == GONE:
-        return PushGone()
-    return PushFail(is_down=status >= 500)  # noqa: PLR2004 - HTTP's own
+        return PushOutcome("pause")
+    return PushOutcome("fail", is_down=status >= 500)  # noqa: PLR2004 - HTTP's own
 
 
-def _wait(headers: tuple[tuple[str, str], ...], now: datetime) -> timedelta:
-    said = {name.lower(): text for name, text in reversed(headers)}
-    asked = said.get("retry-after")
-    if asked is None:
+def _retry_after(headers: tuple[tuple[str, str], ...], now: datetime) -> timedelta:
+    first = {name.lower(): text for name, text in reversed(headers)}
+    text = first.get("retry-after")
+    if text is None:
         return UNTOLD
-    wait = parse_retry_after(asked, now=now, date=said.get("date"), fractions=True)
-    return UNTOLD if wait is None else max(wait, SOONEST)
+    wait = parse_retry_after(text, now=now, date=first.get("date"), fractions=True)
+    return UNTOLD if wait is None else max(wait, SHORTEST_DEFER)
 
 
 def excerpt_of(start: bytes) -> str:
-    """The beginning of an answer's body as text that can be stored and shown."""
+    """The beginning of a response's body as text that can be stored and printed."""
     text = start[:EXCERPT_BYTES].decode("utf-8", "replace")
-    return printable(text.translate(_UNSEEN), EXCERPT_BYTES)
+    return printable(text.translate(_CONTROLS), EXCERPT_BYTES)
 
 
-def noted(exchange: PushExchange, fence: int) -> dict[str, Any]:
-    """An exchange that went well, as the job tells of it."""
-    return {"fence": fence, **_facts(exchange)}
+def exchange_record(exchange: PushExchange, fence: int) -> dict[str, Any]:
+    """A successful exchange as it is stored with the job."""
+    return {"fence": fence, **_fields(exchange)}
 
 
-def failure(exchange: PushExchange, meaning: Meaning) -> Mapping[str, Any]:
-    """The same of one that did not: an error as attempts have them."""
-    failed = isinstance(meaning, PushFail)
+def exchange_error(exchange: PushExchange, outcome: PushOutcome) -> Mapping[str, Any]:
+    """Any other exchange, in the form of an attempt's error."""
     return {
-        "type": "PushFailed" if failed else "PushDeferred",
-        "message": sentence(exchange, meaning),
-        **_facts(exchange),
+        "type": "PushFailed" if outcome.action == "fail" else "PushDeferred",
+        "message": _message(exchange, outcome),
+        **_fields(exchange),
     }
 
 
-def sentence(exchange: PushExchange, meaning: Meaning) -> str:
-    """What happened, in a few words."""
-    if isinstance(exchange, Unanswered):
+def _message(exchange: PushExchange, outcome: PushOutcome) -> str:
+    if isinstance(exchange, NoResponse):
         return exchange.why
-    said = f"answered {exchange.status}"
-    if isinstance(meaning, PushDefer):
-        return f"{said}: left alone for {meaning.after.total_seconds():g} s"
-    if isinstance(meaning, PushGone):
-        return f"{said}: the queue is paused"
+    answered = f"answered {exchange.status}"
+    if outcome.action == "defer":
+        return f"{answered}: no pushes for {outcome.after.total_seconds():g} s"
+    if outcome.action == "pause":
+        return f"{answered}: the queue is paused"
     if 300 <= exchange.status < 400:  # noqa: PLR2004 - HTTP's own
-        return f"{said}, and redirects are not followed"
-    return said
+        return f"{answered}, and redirects are not followed"
+    return answered
 
 
-def _facts(exchange: PushExchange) -> dict[str, Any]:
+def _fields(exchange: PushExchange) -> dict[str, Any]:
     duration = round(exchange.duration, 6)
-    if isinstance(exchange, Unanswered):
+    if isinstance(exchange, NoResponse):
         return {"duration": duration}
     return {"status": exchange.status, "duration": duration, "excerpt": exchange.excerpt}
 
 
-with Needs("onefold[server]"):
-    import aiohttp
-
-
-def told(error: Exception) -> str:
-    """The sentence for an error of the exchange."""
-    for kind, sentence in _SENTENCES:
+def connection_error(error: Exception) -> str:
+    """The text for an error without a response."""
+    for kind, text_of in _TEXTS:
         if isinstance(error, kind):
-            return sentence(error)
+            return text_of(error)
     return f"the exchange failed: {type(error).__name__}"
 
 
@@ -172,26 +155,26 @@ def _tls(error: Any) -> str:
 
 
 def _not_connected(error: Any) -> str:
-    # Of several addresses that were tried, the sentence has them all.
+    # After several addresses were tried, the reason contains all of them.
     reason = error.os_error.strerror if error.os_error.errno else None
-    plain = reason if reason and "(" not in reason else "nobody answers there"
+    plain = reason if reason and "(" not in reason else "none of its addresses answers"
     return f"could not connect: {plain}"
 
 
-def _broken_off(error: Any) -> str:
-    return f"broke the connection off: {error.strerror or type(error).__name__}"
+def _closed(error: Any) -> str:
+    return f"closed the connection: {error.strerror or type(error).__name__}"
 
 
-_SENTENCES: Final[tuple[tuple[type[Exception], Callable[[Any], str]], ...]] = (
+_TEXTS: Final[tuple[tuple[type[Exception], Callable[[Any], str]], ...]] = (
     (aiohttp.ClientConnectorDNSError, _no_address),
     (aiohttp.ClientConnectorCertificateError, _certificate),
     (aiohttp.ClientConnectorSSLError, _tls),
     (aiohttp.ClientConnectorError, _not_connected),
     (aiohttp.ServerDisconnectedError, lambda _: "closed the connection without an answer"),
-    (OSError, _broken_off),
+    (OSError, _closed),
     (
         aiohttp.ClientResponseError,
-        lambda _: "answered with what is not HTTP, or has too long a head",
+        lambda _: "the response is not HTTP, or its headers are too long",
     ),
 )
-"""The first that fits: some are kinds of others."""
+"""The first match counts: some are subclasses of others."""

@@ -1,14 +1,7 @@
-"""Connections for pushes: a request is written only to a connection that is still open.
+"""Sends push requests and reads responses, with one pool of connections per process.
 
-Looks names up, and answers with nothing but addresses that may be connected to.
-
-The connector connects to what it is given here and asks nobody again, so a name that means another
-address a moment later changes nothing.
-
-Sends requests and reads answers: one pool of connections for a process, whatever it talks to.
-
-A receiver may be slow, broken or hostile. It is given so long, so many bytes are read of it, and
-nothing that it says makes us talk to somebody else.
+A receiver may be slow, broken or hostile: time and bytes are limited, and redirects are not
+followed. A name is resolved once per connection, and only to addresses that the policy allows.
 """
 
 from __future__ import annotations
@@ -37,7 +30,13 @@ with Needs("onefold[server]"):
 
 
 from onefold.push.address import AddressRefused
-from onefold.push.response_policy import EXCERPT_BYTES, PushAnswered, Unanswered, excerpt_of, told
+from onefold.push.response_policy import (
+    EXCERPT_BYTES,
+    NoResponse,
+    PushResponse,
+    connection_error,
+    excerpt_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,16 +48,15 @@ if TYPE_CHECKING:
 
 
 _used: Final[WeakSet[object]] = WeakSet()
-"""Connections that have carried a request."""
+"""Connections that were used for a request."""
 
 
 class Connector(aiohttp.TCPConnector):
-    """The same, without connections that their server has closed while they were idle.
+    """A connector that does not use a connection which the server closed while it was idle.
 
     A request that was written may have been read, so it is never sent again. A connection is
-    therefore checked before the first byte is written to it. aiohttp discards those whose end the
-    event loop has seen; this also asks the kernel, which may know of an end that the loop has not
-    seen yet.
+    therefore checked before the first byte is written to it. aiohttp discards connections whose end
+    the event loop has seen; this one also asks the kernel, which may know earlier.
     """
 
     async def connect(
@@ -79,7 +77,7 @@ class Connector(aiohttp.TCPConnector):
 
 
 def _has_ended(connection: Connection) -> bool:
-    """Whether anything came in while it was idle: its end, or bytes that answer no request."""
+    """Whether anything arrived while it was idle: its end, or bytes without a request."""
     transport = connection.transport
     if transport is None or transport.is_closing():
         return True
@@ -89,27 +87,27 @@ def _has_ended(connection: Connection) -> bool:
 
 
 Lookup: TypeAlias = Callable[[str], Awaitable[list[str]]]
-"""A name to its addresses, as text."""
+"""Resolves a name to its addresses, as text."""
 
 THREADS: Final = 32
-"""For names whose servers do not answer: others are looked up meanwhile."""
+"""Several, so that a name server that does not answer does not block other names."""
 
 log: logging.Logger = logging.getLogger("onefold.push")
 
 
 class CheckedResolver(AbstractResolver):
-    """What aiohttp asks for addresses."""
+    """Resolves names for aiohttp, and drops addresses that the policy does not allow."""
 
     def __init__(self, policy: AddressPolicy, lookup: Lookup | None = None) -> None:
-        """`lookup` stands in for the machine's own."""
+        """`lookup` replaces the resolver of the machine."""
         self._policy = policy
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="onefold-names")
-        self._lookup = self._ask if lookup is None else lookup
+        self._lookup = self._resolve if lookup is None else lookup
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a name that may be pushed to; raises `AddressRefused` without any."""
+        """The allowed addresses of a name; raises `AddressRefused` if there are none."""
         del family
         allowed, refusal = list[ResolveResult](), None
         for text in await self._lookup(host):
@@ -118,27 +116,27 @@ class CheckedResolver(AbstractResolver):
                 if not self._policy.allows_host(host):
                     self._policy.check_address(address)
             except AddressRefused as error:
-                # The log is the operator's. The sentence is also for whoever asks by a name what
-                # there is in this network, and does not tell the address.
-                log.warning("Nothing is pushed to %s: it has the address %s.", host, text)
+                # The log is for the operator. The error is also shown to the owner of the endpoint,
+                # who must not learn the addresses of this network.
+                log.warning("Pushes to %s are rejected: it has the address %s.", host, text)
                 refusal = error
             else:
-                allowed.append(_answer(host, str(address), port, version=address.version))
+                allowed.append(_resolved(host, str(address), port, version=address.version))
         if allowed:
             return allowed
         raise refusal or OSError(f"{host} has no address")
 
-    async def _ask(self, host: str) -> list[str]:
-        ask = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
-        return [str(place[0]) for *_, place in found]
+    async def _resolve(self, host: str) -> list[str]:
+        resolve = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, resolve)
+        return [str(address[0]) for *_, address in found]
 
     async def close(self) -> None:
-        """Wait for no answer any more."""
+        """Do not wait for names that are being resolved."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _answer(host: str, address: str, port: int, *, version: int) -> ResolveResult:
+def _resolved(host: str, address: str, port: int, *, version: int) -> ResolveResult:
     return ResolveResult(
         hostname=host,
         host=address,
@@ -149,64 +147,64 @@ def _answer(host: str, address: str, port: int, *, version: int) -> ResolveResul
     )
 
 
-KEPT_ALIVE: Final = 1.5
-"""Seconds that a connection waits for its next request. Servers wait longer (2 s and more by
-default), so a request and the end of its connection rarely cross on the way."""
-REMEMBERED = 10
-"""Seconds for which the addresses of a name are, once they were checked."""
+KEEPALIVE: Final = 1.5
+"""Seconds that an idle connection is kept. Servers keep it longer (2 s and more by default), so
+they rarely close one to which a request is being written."""
+DNS_TTL: Final = 10
+"""Seconds for which the checked addresses of a name are cached."""
 DRAINED: Final = 64 * 1024
-"""Bytes of an answer that are read for the connection's sake; with a longer one it is closed."""
-PATIENCE: Final = 2.0
-"""Seconds for the rest of an answer whose status is known."""
+"""Bytes of a response that are read to reuse its connection; after a longer one it is closed."""
+BODY_TIMEOUT: Final = 2.0
+"""Seconds for the body of a response after its status is known."""
 URLS: Final = 10_000
 LINE_BYTES: Final = 8_190
 """Of the status line, and of each header."""
 
 
 class Sender:
-    """Posts, and tells what came back. Never raises for what a receiver does."""
+    """Posts requests and returns responses. A receiver cannot cause an exception."""
 
     def __init__(
         self, policy: AddressPolicy, *, connections: int, lookup: Lookup | None = None
     ) -> None:
-        """Made in the event loop that it is used in; `connections` is the most to one endpoint."""
+        """Created in its event loop; `connections` is the maximum per endpoint."""
         self._policy = policy
         self._connections = connections
         self._resolver = CheckedResolver(policy, lookup)
-        self._places: dict[str, _Places] = {}
-        """By the whole URL: whoever shares a host with an endpoint that hangs does not wait."""
+        self._limits: dict[str, _ConnectionLimit] = {}
+        """By the whole URL: an endpoint that hangs does not block others on the same host."""
         self._urls: dict[str, URL] = {}
-        """Of endpoints that were checked."""
+        """URLs of endpoints that passed the check."""
         self._session = aiohttp.ClientSession(
             connector=Connector(
                 resolver=self._resolver,
-                ttl_dns_cache=REMEMBERED,
+                ttl_dns_cache=DNS_TTL,
                 limit=0,
-                keepalive_timeout=KEPT_ALIVE,
+                keepalive_timeout=KEEPALIVE,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
             max_line_size=LINE_BYTES,
             max_field_size=LINE_BYTES,
-            timeout=aiohttp.ClientTimeout(total=None),  # we have a clock of our own
+            timeout=aiohttp.ClientTimeout(total=None),  # `_try` has the timeout
         )
 
     async def post(
         self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], *, within: float
     ) -> PushExchange:
-        """One try, within so many seconds from when it has a place among the connections."""
-        places = self._places.get(endpoint.url)
-        if places is None:
-            places = self._places[endpoint.url] = _Places(self._connections)
-        places.wanted += 1
+        """Try once, for at most `within` seconds after a connection is free."""
+        limit = self._limits.get(endpoint.url)
+        if limit is None:
+            limit = self._limits[endpoint.url] = _ConnectionLimit(self._connections)
+        limit.users += 1
         try:
-            async with places:
+            async with limit:
                 return await self._try(endpoint, body, headers, within)
         finally:
-            places.wanted -= 1
-            if not places.wanted:
-                del self._places[endpoint.url]
+            limit.users -= 1
+            if not limit.users:
+                del self._limits[endpoint.url]
 
     async def _try(
         self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str], within: float
@@ -221,11 +219,11 @@ class Sender:
         except AddressRefused as error:
             why = str(error)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            why = told(error)
-        return Unanswered(why, time.monotonic() - began)
+            why = connection_error(error)
+        return NoResponse(why, time.monotonic() - began)
 
     def _url(self, endpoint: Endpoint) -> URL:
-        """Checked here: an address that stands in the URL is connected to without a resolver."""
+        """Checked here: an address in the URL is used without the resolver."""
         url = self._urls.get(endpoint.url)
         if url is None:
             self._policy.check(endpoint)
@@ -236,28 +234,28 @@ class Sender:
 
     async def _post(
         self, url: URL, body: bytes, headers: Mapping[str, str], began: float
-    ) -> PushAnswered:
+    ) -> PushResponse:
         async with self._session.post(
             url,
             data=body,
             headers=headers,
             allow_redirects=False,
-            ssl=self._trust if url.scheme == "https" else True,
+            ssl=self._tls if url.scheme == "https" else True,
         ) as response:
             duration = time.monotonic() - began
-            # Its word is its status. What becomes of the rest cannot take that back.
+            # The status decides. A failure while the body is read does not change it.
             start = await _start_of(response)
-            said = tuple(response.headers.items())
-            return PushAnswered(response.status, said, excerpt_of(start), duration)
+            received = tuple(response.headers.items())
+            return PushResponse(response.status, received, excerpt_of(start), duration)
 
     @cached_property
-    def _trust(self) -> ssl.SSLContext:
-        """Whom this machine trusts, or SSL_CERT_FILE says. Read when the first needs it."""
+    def _tls(self) -> ssl.SSLContext:
+        """The certificates of this machine, or of SSL_CERT_FILE. Read at the first https push."""
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
         file = os.environ.get("SSL_CERT_FILE")
         if file and not context.cert_store_stats()["x509"]:
-            # OpenSSL says nothing, and trusts nobody.
+            # OpenSSL reports no error, and rejects all certificates.
             log.warning("No certificate could be read from SSL_CERT_FILE, %s.", file)
         return context
 
@@ -268,12 +266,12 @@ class Sender:
 
 
 async def _start_of(response: aiohttp.ClientResponse) -> bytes:
-    """The beginning of a body. All of a short one is read, so that the connection can be kept."""
+    """The beginning of a body. A short body is read completely, to reuse the connection."""
     if response.content.is_eof():
-        return await response.content.read(EXCERPT_BYTES)  # all of it came with the head
+        return await response.content.read(EXCERPT_BYTES)  # it is in the buffer already
     read = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError, OSError, ValueError):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(BODY_TIMEOUT):
             async for piece in response.content.iter_any():
                 read += piece
                 if len(read) > DRAINED:
@@ -284,8 +282,8 @@ async def _start_of(response: aiohttp.ClientResponse) -> bytes:
     return bytes(read[:EXCERPT_BYTES])
 
 
-class _Places(asyncio.Semaphore):
-    """So many connections to one endpoint: queues that share it wait for each other."""
+class _ConnectionLimit(asyncio.Semaphore):
+    """Limits the connections to one endpoint, for all queues that use it."""
 
-    wanted: int = 0
-    """By how many pushes, those that have one included."""
+    users: int = 0
+    """Pushes that have a connection or wait for one."""

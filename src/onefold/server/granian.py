@@ -165,7 +165,7 @@ def ordered() -> ServeOptions:
 
 def application(order: ServeOptions) -> ServerApp:
     """The application of one process, which ends when the first one is gone."""
-    supervisor.hold_to_parent(order.main, order.settings.grace)
+    supervisor.stop_with_parent(order.main, order.settings.grace)
     return ServerApp(Onefold(order.database, schema=order.schema), order.settings, closes=True)
 
 

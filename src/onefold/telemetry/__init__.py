@@ -1,4 +1,1 @@
-"""Listeners for others' instruments. Each module needs its library; nothing else of Onefold does.
-
-`onefold.telemetry.opentelemetry` makes spans, `onefold.telemetry.prometheus` counts.
-"""
+"""Telemetry: `opentelemetry` creates spans, `prometheus` counts. Each module needs its library."""

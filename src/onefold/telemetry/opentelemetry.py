@@ -1,12 +1,8 @@
-"""Spans for OpenTelemetry, and the context of a trace carried from an enqueue to the run.
+"""OpenTelemetry: `instrument(onefold)` creates spans for enqueues and runs.
 
-    from onefold.telemetry.opentelemetry import instrument
-
-    instrument(onefold)
-
-An enqueue is a producer's span, the run of a handler a consumer's, both with the attributes of the
-semantic conventions for messaging. The context is stored with the job, as the propagator that is
-set for the process spells it: by default as W3C's traceparent, tracestate and baggage.
+An enqueue is a producer span, the run of a handler a consumer span, with the attributes of the
+semantic conventions for messaging. The propagator of the process (by default W3C: traceparent,
+tracestate and baggage) writes the trace context, which is stored with the job.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ if TYPE_CHECKING:
 
 Relation: TypeAlias = Literal["child", "link"]
 
-# The first that fits.
+# The first match counts.
 OUTCOMES: Final = (
     (Retry, "retried"),
     ((Defer, Busy), "deferred"),
@@ -64,16 +60,16 @@ def instrument(
     *,
     relation: Relation = "child",
 ) -> Callable[[], None]:
-    """Make spans of enqueues and runs; the answer is a function that ends it.
+    """Create spans for enqueues and runs; returns a function that ends this.
 
-    A run is a child of its enqueue, in one trace. With `relation="link"` it begins a trace of its
-    own that links to the enqueue: for jobs that run days later, or in great numbers.
+    A run is a child of its enqueue, in one trace. With `relation="link"` it starts its own trace
+    with a link to the enqueue: for jobs that run days later, or in great numbers.
     """
     if relation not in ("child", "link"):
         raise InvalidInput("relation", f"must be child or link, got {relation!r}")
     hooks = onefold.hooks
     if hooks.carrier is not None:
-        raise UsageError(f"{onefold!r} carries traces already: instrument it once.")
+        raise UsageError(f"{onefold!r} is instrumented already. Instrument it once.")
     spans = _Spans(
         trace.get_tracer("onefold", version("onefold"), tracer_provider), link=relation == "link"
     )
@@ -121,18 +117,18 @@ class _Spans:
             try:
                 yield
             except AlreadyEnqueued as refusal:
-                # What the caller asked for, and no failure.
+                # Not a failure: the caller chose this for duplicates.
                 _name_holder(span, refusal.holder_id, duplicate=True)
                 raise
             except Exception as error:
                 _fail(span, error)
                 raise
-            _answer(span, under_way)
+            _set_ids(span, under_way)
 
     @contextmanager
     def run(self, job: Job) -> Generator[None, None, None]:
         """The consumer's span, current while the handler runs."""
-        # Of the worker's own context nothing is passed on: a job goes on where its enqueue was.
+        # An empty context: the run continues the trace of its enqueue, not that of the worker.
         context = propagate.extract(read_options(job.options_text).trace or {}, Context())
         links: list[Link] = []
         if self._link:
@@ -152,7 +148,7 @@ class _Spans:
         try:
             yield
         except BaseException as error:
-            _conclude(span, error)
+            _set_outcome(span, error)
             raise
         else:
             span.set_attribute("onefold.outcome", "completed")
@@ -179,12 +175,12 @@ def _attributes(
 
 
 def _common(names: Sequence[str]) -> str | None:
-    """The name that all have; None where there are several."""
+    """The name that all have in common; None if they differ."""
     return names[0] if len(set(names)) == 1 else None
 
 
-def _answer(span: Span, under_way: Enqueueing) -> None:
-    """What became of the jobs: one by its id, many by numbers."""
+def _set_ids(span: Span, under_way: Enqueueing) -> None:
+    """Set the id of one job, or the number of duplicates among many."""
     answers = under_way.answers
     if len(answers) == 1:
         _name_holder(span, answers[0].id, duplicate=answers[0].duplicate)
@@ -197,8 +193,8 @@ def _name_holder(span: Span, job_id: str, *, duplicate: bool) -> None:
     span.set_attribute("onefold.duplicate", duplicate)
 
 
-def _conclude(span: Span, error: BaseException) -> None:
-    """By what left the handler. Whether a failure was the last one, only the database knows."""
+def _set_outcome(span: Span, error: BaseException) -> None:
+    """Set the outcome by the handler's exception. Whether the job is dead is not known here."""
     outcome = _outcome_of(error)
     span.set_attribute("onefold.outcome", outcome)
     if outcome in FAILURES:
@@ -208,12 +204,12 @@ def _conclude(span: Span, error: BaseException) -> None:
 def _outcome_of(error: BaseException) -> str:
     if isinstance(error, OutcomeUnknown) and error.verifiable:
         return "failed"
-    found = (word for kinds, word in OUTCOMES if isinstance(error, kinds))
+    found = (outcome for kinds, outcome in OUTCOMES if isinstance(error, kinds))
     return next(found, "interrupted")
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    # An outcome is a word of ours; what went wrong is what it was raised from.
+    # The error is what an outcome was raised from.
     cause = error.__cause__ if isinstance(error, Outcome) else error
     if cause is not None:
         kind = type(cause)

@@ -1,12 +1,7 @@
-"""Counters and histograms for Prometheus.
+"""Prometheus: `instrument(onefold)` counts jobs, duplicates, webhooks and durations.
 
-    from onefold.telemetry.prometheus import instrument
-
-    instrument(onefold)
-    prometheus_client.start_http_server(9100)
-
-The labels are kinds, queues and outcomes, never tenants, keys or ids; and of kinds and queues only
-so many: a service that takes them from its callers must not drown its Prometheus.
+The labels are kinds, queues and outcomes, never tenants, keys or ids. The number of kinds and
+queues is limited: a service may take them from its callers, and each pair costs memory.
 """
 
 from __future__ import annotations
@@ -43,10 +38,10 @@ if TYPE_CHECKING:
     from onefold.app import Onefold
 
 MOST_LABELS: Final = 200
-"""Pairs of kind and queue that have series of their own. All others share one."""
+"""Pairs of kind and queue with their own series. All others share one."""
 OTHER: Final = "other"
 
-# From a no-op to an hour: what jobs take, and what they wait, has no narrower range.
+# From a no-op to an hour: durations and waiting times of jobs have that range.
 SECONDS: Final = (
     0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
 )  # fmt: skip
@@ -54,49 +49,49 @@ LABELS: Final = ("kind", "queue")
 
 
 def instrument(onefold: Onefold, registry: CollectorRegistry | None = None) -> Callable[[], None]:
-    """Count what happens, in `registry` or the default one; the answer is a function that ends it.
+    """Count events in `registry` or the default one; returns a function that ends this.
 
-    Several Onefold objects may share a registry: they are counted together.
+    Several Onefold objects may use one registry: they are counted together.
     """
     chosen = REGISTRY if registry is None else registry
     metrics = _known.get(chosen)
     if metrics is None:
         metrics = _known[chosen] = Metrics(chosen)
-    return onefold.subscribe(metrics.tell)
+    return onefold.subscribe(metrics.count)
 
 
 class Metrics:
-    """The series of one registry, and the listener that moves them."""
+    """The series of one registry, and the listener that updates them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Registers them."""
+        """Register the series."""
         self._pairs: set[tuple[str, str]] = set()
         self._enqueued = Counter("onefold_jobs_enqueued", "Jobs stored.", LABELS, registry=registry)
         self._duplicates = Counter(
             "onefold_duplicates_suppressed",
-            "Enqueues that found a job standing for them.",
+            "Enqueues that were duplicates of a stored job.",
             LABELS,
             registry=registry,
         )
         self._redeliveries = Counter(
             "onefold_redeliveries",
-            "Jobs taken that had been delivered before.",
+            "Jobs that were taken again.",
             LABELS,
             registry=registry,
         )
         self._fenced = Counter(
             "onefold_fenced_writes",
-            "Writes refused to deliveries that were no longer their job's own.",
+            "Writes of deliveries that were rejected because the lease was lost.",
             registry=registry,
         )
         self._expiries = Counter(
             "onefold_lease_expiries",
-            "Deliveries whose worker let the lease end.",
+            "Deliveries whose lease expired.",
             registry=registry,
         )
         self._webhooks = Counter(
             "onefold_webhooks",
-            "Webhooks that came in, by what became of them.",
+            "Received webhooks by outcome.",
             ("provider", "endpoint", "outcome"),
             registry=registry,
         )
@@ -105,20 +100,20 @@ class Metrics:
         )
         self._duration = Histogram(
             "onefold_job_duration_seconds",
-            "How long handlers ran.",
+            "Duration of handlers.",
             LABELS,
             registry=registry,
             buckets=SECONDS,
         )
         self._wait = Histogram(
             "onefold_job_wait_seconds",
-            "From when a job was due to the start of its handler.",
+            "Time between the due time of a job and the start of its handler.",
             LABELS,
             registry=registry,
             buckets=SECONDS,
         )
 
-    def tell(self, event: Event) -> None:
+    def count(self, event: Event) -> None:
         """Count one event."""
         match event:
             case JobsEnqueued(kind, queue, count):
@@ -146,7 +141,7 @@ class Metrics:
     def _ended(self, event: JobEnded) -> None:
         pair = self._pair(event.job.kind, event.job.queue)
         self._jobs.labels(*pair, event.outcome).inc()
-        if event.outcome != "handed back":  # that one never ran
+        if event.outcome != "handed back":  # its handler did not run
             self._duration.labels(*pair).observe(event.duration.total_seconds())
 
     def _pair(self, kind: str, queue: str) -> tuple[str, str]:
@@ -159,7 +154,7 @@ class Metrics:
 
 
 def _outcome(event: WebhookEvent) -> str:
-    """In a few words: endpoints are few, and so must these be."""
+    """One of a few values: each is a label."""
     match event:
         case WebhookReceived():
             return event.outcome

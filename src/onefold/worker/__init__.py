@@ -1,5 +1,4 @@
-"""The worker: takes jobs, runs their handlers, and says how it went.
+"""The worker takes jobs, runs their handlers, and reports the outcomes.
 
-`worker` is the whole, `producer` takes and reports, `executor` runs, `heart` keeps leases alive,
-`chores` tidies up.
+`producer` takes and reports, `executor` runs handlers, `chores` does maintenance.
 """

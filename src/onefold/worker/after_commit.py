@@ -152,7 +152,7 @@ class Afterwards:
 
     async def settle(self, seconds: float) -> None:
         """Let what was begun end, in the time that is left for it."""
-        self._sample.tell()
+        self._sample.flush()
         if self._calls:
             _, late = await asyncio.wait(self._calls, timeout=max(seconds, 0))
             for call in late:

@@ -1,4 +1,4 @@
-"""What a handler's end means for its delivery. Pure."""
+"""How a delivery ends: the outcome for each return value and error of a handler. Pure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class DeliveryOutcome(msgspec.Struct, frozen=True):
     error_type: str | None = None
 
     def finish(self, delivery: Delivery, job: Job) -> Finish:
-        """As a completion."""
+        """As a completion of the delivery."""
         return Finish(delivery, self.result, plain=is_plain(job.options_text))
 
     def ending(self, delivery: Delivery) -> Ending:
-        """As any other word."""
+        """As any other end of the delivery."""
         return Ending(delivery, self.event, self.after, self.reason, self.error)
 
 
@@ -48,31 +48,26 @@ HANDED_BACK: Final = DeliveryOutcome(Event.HAND_BACK)
 
 
 class Parked:
-    """What a handler returns that leaves its delivery running, for somebody else to end."""
+    """The return value of a push that leaves its delivery running until an ack arrives."""
 
 
 PARKED: Final = Parked()
 
 
-def on_own_word(word: DeliveryOutcome | Parked) -> DeliveryOutcome | None:
-    """A handler of our own has said what is to be reported; None for nothing at all."""
-    return None if isinstance(word, Parked) else word
-
-
 def on_value(declared: BoundHandler, job: Job, value: Any) -> DeliveryOutcome:
-    """The handler has returned."""
+    """The outcome of a handler that returned."""
     wanted = job.options.result if job.options_text is not None else None
     if not (declared.stores_result if wanted is None else wanted):
         return FINISHED
     try:
         return DeliveryOutcome(Event.FINISH, encode_result(declared.to_json(value)))
     except InvalidInput as error:
-        # Not a failure to be tried again: the work is done, and would be done twice.
+        # Not retried: the work is done, and a retry would do it twice.
         return _failed(Event.BURY, error, reason="the result cannot be stored")
 
 
 def on_error(error: BaseException) -> DeliveryOutcome:
-    """The handler has raised."""
+    """The outcome of a handler that raised an exception."""
     if isinstance(error, Outcome):
         return on_outcome(error)
     if isinstance(error, Busy):
@@ -84,7 +79,7 @@ def on_error(error: BaseException) -> DeliveryOutcome:
 
 
 def on_outcome(outcome: Outcome) -> DeliveryOutcome:
-    """The handler has said what is to become of the job; the cause is what it says it of."""
+    """The outcome that a handler chose; the error that it was raised from is stored with it."""
     cause = outcome.__cause__
     match outcome:
         case Retry(after):
@@ -100,17 +95,17 @@ def on_outcome(outcome: Outcome) -> DeliveryOutcome:
 
 
 def on_timeout(timeout: timedelta) -> DeliveryOutcome:
-    """The handler has taken longer than it may."""
+    """The outcome of a handler that exceeded its timeout."""
     return _failed(Event.FAIL, JobTimeout(timeout))
 
 
-def on_death(error: Exception) -> DeliveryOutcome:
-    """The process that ran the handler is gone."""
+def on_process_death(error: Exception) -> DeliveryOutcome:
+    """The outcome of a handler whose process ended."""
     return _failed(Event.FAIL, error)
 
 
 def on_bad_payload(error: Exception) -> DeliveryOutcome:
-    """The payload does not fit the handler; it may fit that of a newer or older worker."""
+    """The payload does not match the handler. Another version of the worker may accept it."""
     return _failed(Event.FAIL, error, reason="payload")
 
 
@@ -132,6 +127,6 @@ def _failed(
 
 
 def _bounded(reason: object) -> str:
-    """A reason that can be stored, whatever the handler gave."""
+    """A reason that can be stored: without NUL, and not too long."""
     text = str(reason).replace("\x00", "\\x00").encode("utf-8", "backslashreplace")
     return text[:REASON_BYTES].decode("utf-8", "ignore")

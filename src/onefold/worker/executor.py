@@ -137,7 +137,7 @@ class Executor:
             self._over(held, delivery_outcome.on_error(error))
         else:
             if isinstance(value, DeliveryOutcome | Parked):
-                self._over(held, delivery_outcome.on_own_word(value))
+                self._over(held, value if isinstance(value, DeliveryOutcome) else None)
             else:
                 self._over(held, delivery_outcome.on_value(declared, held.job, value))
 
@@ -150,8 +150,8 @@ class Executor:
             # Not in the context of this job: what others have ended is collected with it.
             self._loop.call_soon_threadsafe(self._collect, context=self._context.copy())
 
-        errand = self._threads.submit(work, self._context.copy())
-        held.stop = errand.interrupt
+        task = self._threads.submit(work, self._context.copy())
+        held.stop = task.interrupt
 
     def _call(
         self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]

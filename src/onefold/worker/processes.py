@@ -229,7 +229,7 @@ class Child:
         self.kill()
         self._process.join(timeout=1)
         self._answer(
-            delivery_outcome.on_death(ProcessDied(self._process.exitcode)), completed=False
+            delivery_outcome.on_process_death(ProcessDied(self._process.exitcode)), completed=False
         )
         self._over(self)
 

@@ -1,4 +1,4 @@
-"""What a worker is told, checked."""
+"""The options of a worker, checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRACE: Final = timedelta(seconds=30)
 
 
 class WorkerOptions(TypedDict, total=False):
-    """Everything that a worker may be told; see `WorkerSettings`."""
+    """The options of `Onefold.worker`; see `WorkerSettings`."""
 
     queues: Queues | None
     concurrency: int
@@ -38,48 +38,49 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker does, and how much of it at once."""
+    """The settings of a worker."""
 
     queues: Mapping[str, int | None]
-    """In the order they are served, each with the most that runs here at once.
+    """In the order they are served, each with the maximum that this worker runs at once.
 
-    Empty until the start of a worker that serves what is declared."""
+    Empty until the start of a worker that serves the declared queues."""
     concurrency: int
-    """Handlers at once."""
+    """Handlers that run at once."""
     prefetch: int | None
-    """Jobs held beside those that run; None is as many as end while the database is asked."""
+    """Jobs taken in advance; None for as many as end during one round trip to the database."""
     lease: timedelta
-    """How long a job stays ours without a heartbeat."""
+    """How long a job is reserved for this worker without a heartbeat."""
     heartbeat: timedelta
     poll: timedelta
-    """How long an idle worker goes without looking, if nobody rings."""
+    """How often an idle worker looks for jobs without a notification."""
     grace: timedelta
-    """How long a stop may take."""
+    """How long stopping may take."""
     name: str
-    """Of this worker, in attempts and logs."""
+    """The name of this worker in attempts and logs."""
     chores: bool
-    """Whether it also rescues, prunes, sweeps and ticks."""
+    """Whether it also does maintenance: rescue, prune, sweep, and ticks of schedules."""
     rotates: bool = False
-    """Queues are served in turn, not in their order."""
+    """Serve queues in turn (round-robin) instead of in their order."""
     spread: int | None = None
-    """Beside others, a queue has no more here at once than this part of what is free: half of it
-    for 2. None for no such bound."""
+    """Limits a queue to a fraction of the free places, so that others find some: half of them for
+    2. None for no such limit."""
 
     @property
     def options(self) -> WorkerOptions:
-        """What a caller may say of it, as options again."""
+        """The same as options."""
         fields = msgspec.structs.asdict(self) | {"queues": self.queues or None}
-        said = {name: fields[name] for name in WorkerOptions.__optional_keys__}
-        return cast("WorkerOptions", said)
+        return cast(
+            "WorkerOptions", {name: fields[name] for name in WorkerOptions.__optional_keys__}
+        )
 
     @property
     def most_prefetched(self) -> int:
-        """Where the number is left to the worker's pace: no more than this."""
+        """The upper limit where the worker chooses the number itself."""
         return 2 * self.concurrency if self.prefetch is None else self.prefetch
 
 
 def worker_settings(options: WorkerOptions) -> WorkerSettings:
-    """Check what was asked for, and fill in the rest."""
+    """Check the options and fill in the defaults."""
     checks.options(options, WorkerOptions.__optional_keys__)
     concurrency = _whole(options.get("concurrency", 20), "concurrency", least=1)
     prefetch = options.get("prefetch")
@@ -110,14 +111,14 @@ def worker_settings(options: WorkerOptions) -> WorkerSettings:
 
 
 def worker_name() -> str:
-    """Tells this worker from all others: the machine, the process, and some dice."""
+    """A unique name: host, process id and random digits."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 def read_queues(text: str) -> dict[str, int | None]:
-    """`email,default:5` or `email default:5`: names, some with the most at once.
+    """Parse `email,default:5` or `email default:5`: names, some with a maximum.
 
-    A colon may be part of a name: what counts is the last one, and only before a number.
+    A name may contain a colon: only the last one counts, and only before a number.
     """
     wanted: dict[str, int | None] = {}
     for part in re.split(r"\s*,\s*|\s+", text.strip()):
@@ -125,12 +126,12 @@ def read_queues(text: str) -> dict[str, int | None]:
             raise InvalidInput(
                 "queues", f"must be names with commas or spaces between them, got {text!r}"
             )
-        name, colon, most = part.rpartition(":")
-        counted = colon and re.fullmatch(r"[0-9]{1,9}", most)
-        queue, at_once = (name, int(most)) if counted else (part, None)
+        name, colon, maximum = part.rpartition(":")
+        limited = colon and re.fullmatch(r"[0-9]{1,9}", maximum)
+        queue, limit = (name, int(maximum)) if limited else (part, None)
         if queue in wanted:
             raise InvalidInput("queues", f"must name each queue once, got {text!r}")
-        wanted[queue] = at_once
+        wanted[queue] = limit
     return wanted
 
 

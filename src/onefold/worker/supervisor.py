@@ -1,14 +1,9 @@
-"""How a process notices that the one which started it is gone, however it went.
+"""Keeps several worker processes running, and stops processes whose parent has ended.
 
-A worker's process has one end of a pipe whose other end closes with its supervisor. A server's
-process, which is started by granian, looks at the number of its parent.
-
-The supervisor: keeps several worker processes running.
-
-1. A process that ends without having been told to is started again, sooner or later by how often it
-   happens. One that says its command must be changed (status 2) ends everything.
-2. The first signal is passed on, and everything ends within the grace. The second kills.
-3. When the supervisor itself is killed, its processes notice and stop.
+1. A process that ends unexpectedly is started again, after a growing pause. Exit status 2 means
+   that its command is wrong: then all processes are stopped.
+2. The first signal is passed on, and all processes end within the grace. The second kills them.
+3. When the supervisor is killed, its processes notice it by a pipe or their parent id, and stop.
 """
 
 from __future__ import annotations
@@ -29,25 +24,25 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 
-LOOK: Final = 1.0
-"""Seconds between two looks at the parent."""
+PARENT_CHECK: Final = 1.0
+"""Seconds between two checks of the parent."""
 MARGIN: Final = 5.0
-"""Seconds beyond the grace after which a process that should have ended is ended."""
+"""Seconds after the grace until a process that has not ended is ended."""
 
 
-def hold(descriptor: int, grace: timedelta) -> None:
-    """Stop when the supervisor is gone, as if it had said so; end at last, whatever happens."""
-    # What handlers start must not hold the line, nor know of it.
-    os.set_inheritable(descriptor, False)  # noqa: FBT003 - its way
+def stop_with_supervisor(descriptor: int, grace: timedelta) -> None:
+    """Send SIGTERM to this process when the supervisor ends; exit after the grace."""
+    # Programs that a handler starts must not keep the pipe open.
+    os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional only
     threading.Thread(
-        target=_wait, args=(descriptor, grace.total_seconds()), name="onefold-lifeline", daemon=True
+        target=_wait, args=(descriptor, grace.total_seconds()), name="onefold-parent", daemon=True
     ).start()
 
 
-def hold_to_parent(parent: int, grace: timedelta) -> None:
-    """The same for a process that has no pipe. `parent` is the process that started it."""
+def stop_with_parent(parent: int, grace: timedelta) -> None:
+    """The same for a process without a pipe. `parent` is the id of the process that started it."""
     threading.Thread(
-        target=_look, args=(parent, grace.total_seconds()), name="onefold-lifeline", daemon=True
+        target=_poll, args=(parent, grace.total_seconds()), name="onefold-parent", daemon=True
     ).start()
 
 
@@ -56,10 +51,10 @@ def _wait(descriptor: int, grace: float) -> None:
     _end(grace)
 
 
-def _look(parent: int, grace: float) -> None:
-    # An orphan gets another parent.
+def _poll(parent: int, grace: float) -> None:
+    # A process whose parent ended gets another parent.
     while os.getppid() == parent:
-        time.sleep(LOOK)
+        time.sleep(PARENT_CHECK)
     _end(grace)
 
 
@@ -72,9 +67,9 @@ def _end(grace: float) -> None:
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 HEALTHY: Final = 60.0
-"""Seconds after which a process is thought to be well, and what went before is forgotten."""
-MUST_CHANGE: Final = 2
-"""The status of a command that would fail again and again until somebody changes it."""
+"""Seconds after which a process counts as healthy: the next pause is short again."""
+USAGE_ERROR: Final = 2
+"""The exit status of a wrong command: another try would fail as well."""
 
 log: logging.Logger = logging.getLogger("onefold.supervisor")
 
@@ -85,21 +80,21 @@ class Supervisor:
     def __init__(
         self, command: Callable[[int, int], Sequence[str]], processes: int, grace: timedelta
     ) -> None:
-        """`command` is given the number of a process, from 1, and its lifeline's descriptor."""
+        """`command` receives the number of a process, from 1, and the descriptor of its pipe."""
         self._command = command
         self._processes = processes
         self._grace = grace.total_seconds()
         self._stop = asyncio.Event()
         self._running: set[Process] = set()
-        self._lifeline = -1
+        self._pipe = -1
         self._killed_by: int | None = None
 
     def run(self) -> int:
-        """Until a signal, or a reason to give up; answers with the status to exit with."""
+        """Run until a signal or a usage error; returns the exit status."""
         return asyncio.run(self._run())
 
     async def _run(self) -> int:
-        self._lifeline, held = os.pipe()
+        self._pipe, writing_end = os.pipe()
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self._signalled, number)
@@ -107,14 +102,14 @@ class Supervisor:
             numbers = range(1, self._processes + 1)
             statuses = await asyncio.gather(*map(self._keep, numbers))
         finally:
-            os.close(self._lifeline)
-            os.close(held)
+            os.close(self._pipe)
+            os.close(writing_end)
         if self._killed_by is not None:
             return 128 + self._killed_by
         return max(statuses)
 
     async def _keep(self, number: int) -> int:
-        """Have a process run, again and again, until told to stop."""
+        """Start a process again and again until the stop."""
         pause = FIRST_PAUSE
         loop = asyncio.get_running_loop()
         while True:
@@ -122,8 +117,8 @@ class Supervisor:
             status = await self._once(number)
             if self._stop.is_set():
                 return 0 if status in {0, -signal.SIGTERM} else 1
-            if status == MUST_CHANGE:
-                log.error("Process %d cannot run as it was told to: ending.", number)
+            if status == USAGE_ERROR:
+                log.error("Process %d was started with wrong options: stopping.", number)
                 self._end()
                 return status
             if loop.time() - began >= HEALTHY:
@@ -134,13 +129,13 @@ class Supervisor:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _once(self, number: int) -> int:
-        """One life of a process; answers with its status, below 0 for a signal."""
+        """Run a process once; returns its exit status, negative for a signal."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command(number, self._lifeline),
+                *self._command(number, self._pipe),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(self._lifeline,),
-                # A Ctrl-C in a terminal is for all of a group: it would come twice, from us too.
+                pass_fds=(self._pipe,),
+                # Ctrl-C in a terminal signals the whole group, and we pass the signal on as well.
                 process_group=0,
             )
         except OSError as error:
@@ -164,12 +159,12 @@ class Supervisor:
 
     def _signalled(self, number: int) -> None:
         if self._stop.is_set():
-            log.warning("A second signal: killing what still runs.")
+            log.warning("Second signal: killing the running processes.")
             self._killed_by = number
             self._kill()
         else:
             name = signal.Signals(number).name
-            log.info("%s: stopping. A second signal kills what still runs.", name)
+            log.info("%s: stopping. A second signal kills the running processes.", name)
             self._end()
 
     def _end(self) -> None:
@@ -180,7 +175,7 @@ class Supervisor:
 
     def _kill_late(self) -> None:
         if self._running:
-            log.error("%d processes have not ended in their grace: killing.", len(self._running))
+            log.error("%d processes have not ended in time: killing them.", len(self._running))
             self._kill()
 
     def _kill(self) -> None:

@@ -1,7 +1,7 @@
-"""Threads for handlers that are not coroutines.
+"""A pool of threads for handlers that are plain functions.
 
-Daemons, and our own: a handler that hangs must not keep the process from ending. A thread whose
-handler was given up is left to itself, and another takes its place.
+Daemon threads: a handler that hangs must not keep the process from ending. A thread whose handler
+was abandoned is replaced by another one.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class Interrupted(BaseException):
-    """Raised inside a handler that is to stop; not an Exception, so that few catch it."""
+    """Raised inside a handler to stop it. Not an Exception, so that few handlers catch it."""
 
 
 class ThreadTask:
-    """A call for a thread, in a context of its own."""
+    """A call for a thread, with its own context."""
 
     def __init__(self, work: Callable[[], None], context: Context) -> None:
-        """Not begun."""
+        """Does not start it."""
         self._work = work
         self._context = context
         self._thread: int | None = None
         self._lock = threading.Lock()
-        self.given_up: bool = False
+        self.abandoned: bool = False
 
     def run(self) -> None:
-        """In a thread of the crew; one that was given up before it began is not begun."""
+        """Called in a thread of the pool. A task that was abandoned before does not start."""
         with self._lock:
-            if self.given_up:
+            if self.abandoned:
                 return
             self._thread = threading.get_ident()
         try:
@@ -45,9 +45,9 @@ class ThreadTask:
                 self._thread = None
 
     def interrupt(self) -> None:
-        """Raise `Interrupted` at the thread's next step in Python; a call into C goes on."""
+        """Raise `Interrupted` at the next Python instruction; a call into C continues."""
         with self._lock:
-            self.given_up = True
+            self.abandoned = True
             if self._thread is not None:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self._thread), ctypes.py_object(Interrupted)
@@ -55,10 +55,10 @@ class ThreadTask:
 
 
 class Threads:
-    """As many as there is work for, up to a number."""
+    """Starts threads on demand, up to a maximum."""
 
     def __init__(self, name: str, most: int) -> None:
-        """No thread is started yet."""
+        """Starts no thread."""
         self._name = name
         self._most = most
         self._queue: SimpleQueue[ThreadTask | None] = SimpleQueue()
@@ -67,19 +67,19 @@ class Threads:
         self._idle = 0
 
     def submit(self, work: Callable[[], None], context: Context | None = None) -> ThreadTask:
-        """Have a thread do it, sooner or later."""
-        errand = ThreadTask(work, copy_context() if context is None else context)
+        """Queue a call for the next free thread."""
+        task = ThreadTask(work, copy_context() if context is None else context)
         with self._lock:
             starts = self._idle <= self._queue.qsize() and self._started < self._most
             if starts:
                 self._started += 1
-        self._queue.put(errand)
+        self._queue.put(task)
         if starts:
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
-        return errand
+        return task
 
     def abandon(self) -> None:
-        """One thread has been given up: another may take its place."""
+        """Allow one more thread in place of one whose handler was abandoned."""
         with self._lock:
             self._started -= 1
 
@@ -91,20 +91,20 @@ class Threads:
             self._queue.put(None)
 
     def _work(self) -> None:
-        # An interruption may come late, anywhere: the thread's place has been given away then.
+        # An interrupt may arrive late, anywhere: then the thread has been replaced already.
         with suppress(Interrupted):
-            self._run_errands()
+            self._run_tasks()
 
-    def _run_errands(self) -> None:
+    def _run_tasks(self) -> None:
         while True:
             with self._lock:
                 self._idle += 1
-            errand = self._queue.get()
+            task = self._queue.get()
             with self._lock:
                 self._idle -= 1
-            if errand is None:
+            if task is None:
                 return
             with suppress(Interrupted):
-                errand.run()
-            if errand.given_up:
-                return  # its place was given to another
+                task.run()
+            if task.abandoned:
+                return  # it has been replaced
