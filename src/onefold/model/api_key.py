@@ -1,9 +1,9 @@
-"""API keys: who may ask the server for what. Pure.
+"""API keys: which callers may do what on the server. Pure.
 
     of_k3v6w2qz5x7n4m2a_9fJ…
 
-The id in the middle finds a key, and the secret behind it proves that it is the one. What is stored
-is a digest of the secret; the secret itself is shown once, to who has made the key.
+The id in the middle finds the key, and the secret after it proves it. Only a digest of the secret
+is stored. The secret is shown once, when the key is created.
 """
 
 from __future__ import annotations
@@ -41,55 +41,55 @@ _ID_BYTES: Final = 10
 _TEXT: Final = re.compile(r"of_(?P<id>[a-z2-7]{16})_(?P<secret>[0-9A-Za-z]{43})")
 _ID: Final = re.compile(r"(?:of_)?(?P<id>[a-z2-7]{16})(?:_[0-9A-Za-z]{43})?")
 _NOBODYS: Final = "0" * 64
-"""A digest that no secret has: one for which there is no key is compared with it."""
+"""A digest that no secret has: an unknown key is compared with it."""
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key, without its secret, which nobody has but its holder."""
+    """An API key, without its secret."""
 
     id: str
     tenant: str
-    """Whose jobs and keys it opens; "" where nobody in particular owns them."""
+    """The tenant whose jobs and keys it may use; "" for the default one."""
     name: str
-    """What people call it."""
+    """Its name, for people."""
     scopes: tuple[Scope, ...]
     rate: Rate | None
-    """How many requests it may make in a time; None is any number."""
+    """How many requests per time it may make; None: no limit."""
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
 
 
 class NewApiKey(msgspec.Struct, frozen=True):
-    """A key that was made just now. Its text is shown here and never again."""
+    """A new key. Its text is shown here and never again."""
 
     key: ApiKey
     text: str
-    """What its holder sends: `Authorization: Bearer of_…`."""
+    """The text to send: `Authorization: Bearer of_…`."""
 
     def __repr__(self) -> str:
-        """Without the secret: what is printed is often logged."""
+        """Without the secret: printed values are often logged."""
         return f"NewApiKey(key={self.key!r}, text='of_{self.key.id}_…')"
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """What became of a key that somebody has shown."""
+    """The result of checking a key."""
 
     key: ApiKey | None
-    """None: it does not count. Whether it is unknown, wrong, revoked or expired is not said."""
+    """None: not valid. The reason (unknown, wrong, revoked, expired) is not revealed."""
     wait: timedelta = timedelta(0)
-    """More than nothing: it counts, but has been used up, for so long."""
+    """Above zero: valid, but its rate is used up for this time."""
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A key that somebody has shown: which it says to be, and a digest of its proof."""
+    """A key as presented: its id, and a digest of its secret."""
 
     id: str
     digest: str
 
 
 class StoredApiKey(msgspec.Struct, frozen=True):
-    """A key as it is stored."""
+    """A stored key."""
 
     key: ApiKey
     digest: str
@@ -105,18 +105,18 @@ def new_key() -> tuple[str, Shown]:
 
 
 def read_text(text: str) -> Shown | None:
-    """What a key says; None where it is none of ours."""
+    """Parse the text of a key; None if it is not one of ours."""
     found = _TEXT.fullmatch(text)
     return None if found is None else Shown(found["id"], _digest(found["secret"]))
 
 
 def _digest(secret: str) -> str:
-    # 256 random bits cannot be guessed, so that a slow digest would protect nobody.
+    # 256 random bits cannot be guessed, so a slow digest would not add protection.
     return sha256(secret.encode()).hexdigest()
 
 
 def proven(shown: Shown, known: StoredApiKey | None) -> ApiKey | None:
-    """The key, if it is the one and counts. An unknown one costs the same comparison."""
+    """The key, if the secret matches and it is valid. An unknown key costs the same comparison."""
     is_it = compare_digest(shown.digest, _NOBODYS if known is None else known.digest)
     return known.key if known is not None and is_it and known.live else None
 
@@ -145,12 +145,12 @@ def from_row(row: Sequence[Any]) -> ApiKey:
 
 
 def stored_rate(count: int | None, period: int | None) -> Rate | None:
-    """A rate as it is stored, None for none."""
+    """The stored form of a rate; None if there is none."""
     return None if count is None or period is None else Rate(count, period * MICROSECOND)
 
 
 def key_id(value: object) -> str:
-    """The id of a key, from its id or from its whole text, which is never shown again."""
+    """The id of a key, from its id or from its whole text."""
     found = _ID.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise InvalidInput("id", "must be the id of an API key, as `onefold apikeys list` shows it")
@@ -158,17 +158,17 @@ def key_id(value: object) -> str:
 
 
 def key_tenant(value: object) -> str:
-    """The tenant of a key: a plain word, since it is part of names; "" is nobody in particular."""
+    """The tenant of a key: part of names, so its characters are limited; "" is the default one."""
     return "" if value == "" else checks.tenant(value, "tenant")
 
 
 def key_name(value: object) -> str:
-    """What people call a key."""
+    """The name of a key."""
     return checks.text(value, "name", longest=NAME_BYTES)
 
 
 def key_scopes(value: object) -> tuple[Scope, ...]:
-    """What a key is for: at least one scope."""
+    """The scopes of a key: at least one."""
     given: list[object] = [value]
     if isinstance(value, Iterable) and not isinstance(value, str):
         given = list(cast("Iterable[object]", value))

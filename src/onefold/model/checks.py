@@ -1,10 +1,7 @@
-"""What callers hand over, checked for its shape: options, flags and lists.
+"""Checks of arguments: options, flags, lists, names, keys.
 
-Types say the same, but not to everybody: a slip is an `InvalidInput` that names the argument.
-
-What may be called what: names of kinds and queues, and keys.
-
-Checked before anything is stored, so that neither database ever sees a character it cannot keep.
+A wrong value is an `InvalidInput` that names the argument. It is raised before anything is stored,
+so that no database receives a character that it cannot store.
 """
 
 from __future__ import annotations
@@ -21,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def options(given: Mapping[str, Any], known: AbstractSet[str]) -> None:
-    """Refuse options that do not exist: one that is misspelled must not be left out silently."""
+    """Reject unknown options: a misspelled one must not be ignored."""
     for name in given:
         if name not in known:
             raise InvalidInput(name, f"is no option here; there are {', '.join(sorted(known))}")
 
 
 def flag(value: object, field: str) -> bool:
-    """True or False, and nothing that is merely taken for one."""
+    """True or False, not a value that is only truthy."""
     if not isinstance(value, bool):
         raise InvalidInput(field, f"must be True or False, got {value!r}")
     return value
 
 
 def listed(value: object, field: str, of: str) -> list[Any]:
-    """The elements of a list or of anything else that gives elements, save text and mappings."""
+    """The elements of a list or another iterable, but not of text or a mapping."""
     if not _is_iterable(value) or isinstance(value, str | bytes | Mapping):
         raise InvalidInput(field, f"must be a list of {of}, got {value!r}")
     return list(value)
@@ -49,9 +46,9 @@ NAME_LENGTH = 200
 KEY_BYTES = 512
 REASON_BYTES = 10_000
 
-# Control characters, and what other systems read as lists or patterns.
+# Control characters, and characters that other systems read as lists or patterns.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f,*?\[\]{}\\]")
-# What browsers, clients and proxies take out of a path: nobody could ask for what is called so.
+# Browsers, clients and proxies remove these from a path.
 _DOTS = frozenset({".", ".."})
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -73,14 +70,14 @@ def _checked(value: str, field: str) -> str:
 
 
 def name(value: object, field: str) -> str:
-    """A kind, schedule or surface name; a queue as users name it."""
+    """The name of a kind, schedule or surface; a queue as users name it."""
     if not isinstance(value, str):
         raise InvalidInput(field, f"must be a string, got {value!r}")
     return _checked(value, field)
 
 
 def tenant(value: object, field: str) -> str:
-    """A tenant that the server has: one whose name can be part of a queue's."""
+    """A tenant of the server: its name can be part of a queue's name."""
     if not isinstance(value, str) or not _TENANT.fullmatch(value):
         raise InvalidInput(
             field,
@@ -91,7 +88,7 @@ def tenant(value: object, field: str) -> str:
 
 
 def queue(value: object, field: str) -> str:
-    """A queue of the engine: a name, or a tenant's as the server has it, `{acme}payments`."""
+    """A stored queue name: a plain name, or a tenant's queue on the server, `{acme}payments`."""
     if isinstance(value, str) and (found := _QUALIFIED.fullmatch(value)):
         _checked(found["name"], field)
         return value
@@ -99,13 +96,13 @@ def queue(value: object, field: str) -> str:
 
 
 def parted(queue: str) -> tuple[str, str]:
-    """The tenant and the name that a queue of the engine has on the server."""
+    """The tenant and the name of a stored queue name."""
     found = _QUALIFIED.fullmatch(queue)
     return ("", queue) if found is None else (found["tenant"], found["name"])
 
 
 def key(value: object, field: str, *, longest: int = KEY_BYTES) -> str:
-    """A key of any surface: any text but NUL, at most `longest` bytes of UTF-8, never empty."""
+    """A key: any text without NUL, at most `longest` bytes of UTF-8, not empty."""
     if not isinstance(value, str):
         raise InvalidInput(field, f"must be a string, got {value!r}")
     if not value:
@@ -130,7 +127,7 @@ def text(value: object, field: str, *, longest: int = KEY_BYTES) -> str:
 
 
 def schema(value: object, field: str) -> str:
-    """The name of a schema on PostgreSQL: as it would be spelled without quotes."""
+    """The name of a PostgreSQL schema that needs no quotes."""
     if not isinstance(value, str) or not _SCHEMA.fullmatch(value):
         raise InvalidInput(
             field, f"must be lower-case letters, digits and underscores, got {value!r}"

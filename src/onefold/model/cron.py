@@ -31,7 +31,7 @@ LONGEST: Final = 200
 SECOND: Final = timedelta(seconds=1)
 DAY: Final = timedelta(days=1)
 
-# Fifty years are looked through for the next tick, and a date has four digits.
+# The search for the next tick covers fifty years, and a date has four digits.
 LAST_YEAR: Final = 9900
 
 NICKNAMES: Final = {
@@ -46,7 +46,7 @@ NICKNAMES: Final = {
 
 
 class Cron:
-    """An expression in a zone. Not safe in threads: it has a place where it reads."""
+    """An expression in a zone. Not thread-safe: it remembers its position."""
 
     def __init__(self, expression: str, zone: tzinfo) -> None:
         """Made by `cron_in`, which checks both."""
@@ -56,17 +56,17 @@ class Cron:
         self._follows_the_clock = minute.startswith("*") or hour.startswith("*")
 
     def after(self, moment: datetime) -> datetime | None:
-        """The first tick after a moment, in UTC; None where fifty years have none."""
+        """The first tick after a moment, in UTC; None if fifty years have none."""
         if moment.year > LAST_YEAR:
             return None
         moment = moment.astimezone(UTC)
         return self._shown(moment) if self._follows_the_clock else self._kept(moment)
 
     def _kept(self, moment: datetime) -> datetime | None:
-        """The first appointment after a moment."""
+        """The first fixed time after a moment."""
         wall = self._next_wall(self._wall(moment))
         while wall is not None:
-            # While an hour is shown for the second time, its appointments are over.
+            # While an hour is repeated, its fixed times are over.
             if (found := self._first_moment_of(wall)) > moment:
                 return found
             wall = self._next_wall(wall)
@@ -81,7 +81,7 @@ class Cron:
         return self._change(early, late)
 
     def _shown(self, moment: datetime) -> datetime | None:
-        """The first moment after another at which the clock shows what the expression says."""
+        """The first moment after another at which the clock matches the expression."""
         start = moment.replace(microsecond=0) + SECOND
         while (wall := self._next_wall(self._wall(start) - SECOND)) is not None:
             found = wall.replace(tzinfo=UTC) - self._offset(start)
@@ -91,12 +91,12 @@ class Cron:
                 end = self._change(start, end)
             if found < end:
                 return found
-            # Without a change, nothing is shown before the day of `wall`, whatever its offset is.
+            # Without a change of the clock, there is no match before the day of `wall`.
             start = end if changes else max(end, wall.replace(tzinfo=UTC) - DAY)
         return None
 
     def _change(self, low: datetime, high: datetime) -> datetime:
-        """The first moment after `low` at which the clocks are set otherwise, as they are later."""
+        """The first moment after `low` at which the offset has changed."""
         before = self._offset(low)
         seconds = range((high - low) // SECOND + 1)
         return low + SECOND * bisect_left(
@@ -104,7 +104,7 @@ class Cron:
         )
 
     def _wall(self, moment: datetime) -> datetime:
-        """What the clock shows."""
+        """The wall-clock time."""
         return moment.astimezone(self._zone).replace(tzinfo=None, fold=0)
 
     def _offset(self, moment: datetime) -> timedelta:
@@ -141,7 +141,7 @@ def _fields(expression: object) -> str:
 
 
 def time_zone(name: object) -> tzinfo:
-    """The zone of a name as the IANA database has it: Europe/Berlin."""
+    """A zone of the IANA database, such as Europe/Berlin."""
     text = checks.text(name, "tz", longest=LONGEST)
     try:
         return UTC if text == "UTC" else ZoneInfo(text)

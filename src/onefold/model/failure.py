@@ -1,7 +1,7 @@
-"""Failures as they are stored: what an exception says, where it came from, and what caused it.
+"""Exceptions as they are stored: type, message, traceback, causes.
 
-Nothing here may fail itself, whatever an exception does: a failure that cannot be stored would look
-like a worker that vanished. No value of a local variable is kept: it may be a secret.
+Nothing here may fail, whatever an exception does: a failure that cannot be stored would look like
+a vanished worker. Values of local variables are not stored: they may be secret.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TEXT_LENGTH: Final = 10_000
 TRACE_LENGTH: Final = 8_000
-"""Characters of a traceback: its end, where the failure is."""
+"""Characters of a traceback that are kept: its end, where the failure is."""
 CAUSE_LENGTH: Final = 2_000
 """Characters of a cause's message, and of its traceback."""
 CAUSES: Final = 5
@@ -33,11 +33,11 @@ MACHINERY: Final = frozenset(
         "threading",
     }
 )
-"""The top packages whose frames stand between a worker and its handler."""
+"""The top packages whose frames are between a worker and its handler."""
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """An exception as a mapping: `type`, `message`, and if it was raised, `traceback`; `causes`."""
+    """An exception as a mapping: `type`, `message`, `causes`, and `traceback` if it was raised."""
     details = _described(error, TEXT_LENGTH, TRACE_LENGTH)
     if causes := [_described(cause, CAUSE_LENGTH, CAUSE_LENGTH) for cause in _causes(error)]:
         details["causes"] = causes
@@ -52,28 +52,28 @@ def _described(error: BaseException, text_length: int, trace_length: int) -> dic
 
 
 def type_name(error: BaseException) -> str:
-    """The name by which failures of a type are looked for."""
+    """The type name by which failures can be found."""
     kind = type(error)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def shown(value: object, length: int = TEXT_LENGTH) -> str:
-    """A value as text that can be stored, cut where it is long."""
+    """A value as text that can be stored, cut if it is long."""
     try:
         text = str(value)
-    except Exception as error:  # noqa: BLE001 - its author's mistake must not be ours
+    except Exception as error:  # noqa: BLE001 - __str__ of another author may raise anything
         text = f"a {type(value).__qualname__} that cannot be shown: {type(error).__qualname__}"
     return printable(text, length)
 
 
 def printable(text: str, length: int = TEXT_LENGTH) -> str:
-    """What is not Unicode is shown as escapes, and so is NUL, which PostgreSQL cannot have."""
+    """Invalid Unicode is escaped, and so is NUL, which PostgreSQL cannot store."""
     clean = text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
     return clean if len(clean) <= length else clean[:length] + "…"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """What it was raised from, or while handling what, as Python would print it; no circles."""
+    """Its causes or contexts, as Python prints them; without cycles."""
     seen = {id(error)}
     for _ in range(CAUSES):
         context = None if error.__suppress_context__ else error.__context__
@@ -94,13 +94,13 @@ def _trace(error: BaseException, length: int) -> str:
     except Exception as failure:  # noqa: BLE001 - source files may be anything by now
         return f"no traceback: {type(failure).__qualname__}"
     text = "".join(lines)
-    # From the front, and by whole lines.
+    # From the front, by whole lines.
     kept = text if len(text) <= length else "…\n" + text[-length:].partition("\n")[2]
     return printable(kept, 2 * length)
 
 
 def _frames(error: BaseException) -> Sequence[tuple[FrameType, int]]:
-    """The last frames from the handler on; all of them where there is nothing but machinery."""
+    """The last frames from the handler on; all of them if there is no handler frame."""
     frames = list(traceback.walk_tb(error.__traceback__))
     ours = list(dropwhile(lambda entry: _is_machinery(entry[0]), frames))
     return (ours or frames)[-FRAMES:]

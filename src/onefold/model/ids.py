@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HASHES: Final = 4096
-"""How many values the hash in an id can have; the bound of the number of shards."""
+"""How many values the hash in an id has: the largest number of shards."""
 
 _RANDOM_DIGITS: Final = 11
 _BLOCK: Final = 64
@@ -40,16 +40,16 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}
 
 
 class IdMaker:
-    """Makes ids that grow, even while its clock stands still or runs backwards."""
+    """Makes increasing ids, even if the clock stands still or goes back."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
-        """`clock` tells nanoseconds since the epoch."""
+        """`clock` returns nanoseconds since the epoch."""
         self._clock = clock
         self.reseed()
 
     def reseed(self) -> None:
-        """Forget everything: a forked child must not continue the sequence of its parent."""
-        # Reentrant, since a signal handler may make an id in the middle of one being made.
+        """Start anew: a forked child must not continue the sequence of its parent."""
+        # Reentrant: a signal handler may make an id while one is being made.
         self._lock = RLock()
         self._pool: list[str] = []
         self._millisecond = -1
@@ -68,7 +68,7 @@ class IdMaker:
             else:
                 self._counter += 1
                 if self._counter >= _COUNTER_END:
-                    # Borrowed from the future; the clock catches up.
+                    # Ahead of the clock, which catches up.
                     self._begin(self._millisecond + 1)
             noise = self._noise()
             prefix = self._prefix
@@ -77,7 +77,7 @@ class IdMaker:
         return f"{prefix}{hashed}-{count[:4]}-{count[4]}{noise}"
 
     def several(self, count: int) -> list[str]:
-        """Ids that share one random hash, in order: for many jobs at once, at half the price."""
+        """Ids that share one random hash, in order: for many jobs at once, at half the cost."""
         with self._lock:
             now = self._clock() // 1_000_000
             if now > self._millisecond:
@@ -104,14 +104,14 @@ class IdMaker:
         self._prefix = f"{text[:8]}-{text[8:]}-7"
         self._millisecond = millisecond
         noise = int(self._noise()[:8], 16)
-        # In the lower half, for room to count; random, for two processes in one millisecond.
+        # In the lower half, so that it can grow; random, for two processes in one millisecond.
         self._counter = noise & (_COUNTER_END // 2 - 1)
-        # One for the whole millisecond: a batch without keys runs in the order it was given.
+        # One for the whole millisecond: a batch without keys keeps its order.
         self._hash = f"{noise >> 20:03x}"
 
 
 def _random_digits() -> Iterator[str]:
-    """Random tails for many ids at once: asking the system for each would cost more than the id."""
+    """Random tails for many ids at once: one system call for each would cost more than the id."""
     digits = os.urandom(_RANDOM_DIGITS * 256).hex()
     return (
         digits[start : start + _RANDOM_DIGITS] for start in range(0, len(digits), _RANDOM_DIGITS)
@@ -124,7 +124,7 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
 
 
 def new_id(h: int | None = None) -> str:
-    """A new id, 36 lower-case characters, with the hash `h` (0 to 4095) or a random one in it."""
+    """A new id, 36 lower-case characters, with the hash `h` (0 to 4095) or a random one."""
     return _maker.new(h)
 
 
@@ -135,7 +135,7 @@ def fresh_ids() -> Iterator[str]:
 
 
 def parse_id(value: object, field: str = "id") -> str:
-    """The id as we write it, from text in any case or a `UUID`."""
+    """The id in our form, from text in any case or a `UUID`."""
     if isinstance(value, str):
         if _UUID.fullmatch(value):
             return value.lower()
@@ -145,56 +145,56 @@ def parse_id(value: object, field: str = "id") -> str:
 
 
 def enqueue_order(job_id: str) -> str:
-    """The id without its hash: in the order in which a process has made them."""
+    """The id without its hash: sorts in the order in which a process made the ids."""
     return job_id[:13] + job_id[19:]
 
 
 def made_at(job_id: str) -> datetime:
-    """The millisecond in which the id was made, by the clock of the process that made it.
+    """When the id was made, to the millisecond, by the clock of its process.
 
-    What is compared across machines goes by the database's clock, and not by this.
+    Times that are compared across machines come from the clock of the database.
     """
     return EPOCH + timedelta(milliseconds=milliseconds_of(job_id))
 
 
 def milliseconds_of(job_id: str) -> int:
-    """The same, since the epoch."""
+    """The same in milliseconds since the epoch."""
     return int(job_id[:8] + job_id[9:13], 16)
 
 
 def hash_of(job_id: str) -> int:
-    """The 12 bits that the id carries."""
+    """The 12 bits of hash in the id."""
     return int(job_id[15:18], 16)
 
 
 def shard_of(job_id: str, shards: int) -> int:
-    """The shard on which the id lives, of so many."""
+    """The shard of the id."""
     if shards == 1:
         return 0
     return hash_of(job_id) % shard_count(shards)
 
 
 def shard_count(value: object) -> int:
-    """A number of shards that ids can tell apart."""
+    """Check a number of shards."""
     if type(value) is not int or not 1 <= value <= HASHES:
         raise InvalidInput("shards", f"must be a whole number from 1 to {HASHES}, got {value!r}")
     return value
 
 
 def hash12(*parts: str) -> int:
-    """The 12 bits of a key that an id can carry: of SHA-256, which PostgreSQL has too."""
+    """The 12 bits of a key for an id, from SHA-256, which PostgreSQL has, too."""
     digest = sha256(length_prefixed(*parts)).digest()
     return int.from_bytes(digest[:2], "big") & (HASHES - 1)
 
 
 def advisory_lock_key(*parts: str) -> int:
-    """The number under which PostgreSQL locks a key: 64 bits with a sign."""
+    """The advisory lock of a key on PostgreSQL: a signed 64-bit number."""
     digest = blake2b(length_prefixed(*parts), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
 def length_prefixed(*parts: str) -> bytes:
-    """The parts as one sequence of bytes from which each could be told apart again."""
+    """The parts as bytes that can be separated again."""
     text = ""
     for part in parts:
         text += f"{len(part)}:{part}"

@@ -1,6 +1,6 @@
-"""A natural key: the unique constraint that a table already has, and what an insert meets there.
+"""Natural keys: the unique constraint that an application's table has.
 
-Whether an error says that a row is already there: told by its evidence, whichever driver's.
+`is_unique_violation` recognises the error of any supported driver.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class Inserted(msgspec.Struct, frozen=True):
-    """The row was not there, and is now."""
+    """The row is new."""
 
     row: dict[str, Any]
-    """All of its columns, as the database has them, defaults included."""
+    """All of its columns, as stored, defaults included."""
 
 
 class Existing(msgspec.Struct, frozen=True):
-    """A row with these values in the columns of its key was there already; nothing was written."""
+    """A row with this key existed; nothing was written."""
 
     row: dict[str, Any]
-    """All of its columns, as the database has them."""
+    """All of its columns, as stored."""
     differs: tuple[str, ...] = ()
-    """The columns in which it is not what was to be inserted: none where it is the same."""
+    """The columns that differ from the wanted row; empty if they are equal."""
 
 
 class Natural(msgspec.Struct, frozen=True):
-    """A row that is to be in a table once."""
+    """A row that should be in a table once."""
 
     schema: str | None
     table: str
@@ -43,12 +43,12 @@ class Natural(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The table, as the caller has written it."""
+        """The table, as the caller wrote it."""
         return self.table if self.schema is None else f"{self.schema}.{self.table}"
 
 
 def natural(table: object, values: object, on: object) -> Natural:
-    """Check what can be checked before a database is asked."""
+    """Check what can be checked without the database."""
     schema, called = _table(table)
     checked = _values(values)
     return Natural(schema, called, checked, _on(on, checked))
@@ -92,17 +92,17 @@ def _on(on: object, values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 UNIQUE_VIOLATION: Final = "23505"
-"""PostgreSQL's SQLSTATE."""
+"""The SQLSTATE of PostgreSQL."""
 
 SQLITE_CODES: Final = frozenset({1555, 2067, 2579})
-"""SQLite's extended codes: a primary key, a unique constraint, a row id."""
+"""The extended codes of SQLite: primary key, unique constraint, row id."""
 
 
 def is_unique_violation(error: BaseException) -> bool:
-    """True where a database refused a row because one like it exists.
+    """Whether a database rejected a row because it exists.
 
     Knows the errors of psycopg, psycopg2, asyncpg, sqlite3 and aiosqlite, and those of SQLAlchemy
-    and Django around them.
+    and Django that wrap them.
     """
     return any(
         getattr(one, "sqlstate", None) == UNIQUE_VIOLATION
@@ -113,9 +113,9 @@ def is_unique_violation(error: BaseException) -> bool:
 
 
 def _layers(error: BaseException) -> Iterator[BaseException]:
-    """The error and those that it was made of: SQLAlchemy's `orig`, and what it was raised from.
+    """The error and its causes: SQLAlchemy's `orig`, and `raise … from`.
 
-    Not what it merely came after: a handler that mends a violation may fail of something else.
+    Not the context: a handler that repairs a violation may fail with another error.
     """
     seen: set[int] = set()
     one: object = error

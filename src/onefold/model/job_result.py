@@ -1,4 +1,4 @@
-"""What was enqueued, as something whose result can be waited for."""
+"""Waiting for the result of an enqueued job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ A = TypeVar("A", bound="Asks")
 
 
 class Results(Protocol):
-    """Who can wait for the result of a job."""
+    """Waits for results of jobs."""
 
     def wait(self, job_id: str, timeout: timedelta | None) -> Any:
         """The result, once the job has ended."""
@@ -35,15 +35,14 @@ class Results(Protocol):
         ...
 
     def reading(self, read: Callable[[Job], Any], /) -> Results:
-        """The same, with results made in another way of a completed job."""
+        """The same, with another conversion of the result."""
         ...
 
 
 class Asks:
-    """An answer that may know who to ask for results.
+    """A value that may be bound to an object that waits for results.
 
-    It is kept beside the fields, not among them: it is no part of what is compared, shown or
-    pickled, and costs nothing where nobody waits.
+    The binding is not a field: it is not compared, printed or pickled.
     """
 
     __slots__ = ("_results",)
@@ -52,18 +51,18 @@ class Asks:
 
 
 class Awaited(Asks, Generic[R_co]):
-    """A job that can be waited for by whoever enqueued it."""
+    """An enqueued job whose result its caller can wait for."""
 
     __slots__ = ()
 
     id: str
 
     def result(self, *, timeout: timedelta | None = None) -> R_co:
-        """Wait until the job has ended, and give what its handler returned, if that is kept.
+        """Wait until the job has ended, and return its handler's result, if that is stored.
 
-        Raises `JobFailed` where it is dead or cancelled, `ResultTimeout` where it has not ended
-        after `timeout` (None waits as long as it takes), `JobNotFound` where it was pruned. A
-        duplicate waits for the job that stands for it.
+        Raises `JobFailed` if it is dead or cancelled, `ResultTimeout` if it has not ended after
+        `timeout` (None: no limit), `JobNotFound` if it was pruned. A duplicate waits for the
+        existing job.
         """
         result: R_co = self._source().wait(self.id, timeout)
         return result
@@ -87,19 +86,19 @@ _SLOT: Any = Asks.__dict__["_results"]
 
 
 def results_of(answer: Asks) -> Results | None:
-    """Who the answer asks for results."""
+    """The object that waits for results."""
     found: Results | None = getattr(answer, "_results", None)
     return found
 
 
 def asking(answer: A, results: Results) -> A:
-    """The same answer, from now on with somebody to ask."""
-    # Past the frozen fields around it: this is no field.
+    """The same value, bound to `results`."""
+    # The struct is frozen, but this is not a field.
     _SLOT.__set__(answer, results)
     return answer
 
 
 def reading(answer: A, read: Callable[[Job], Any]) -> A:
-    """The same answer, from now on with its results made in another way."""
+    """The same value with another conversion of its result."""
     results = results_of(answer)
     return answer if results is None else asking(answer, results.reading(read))

@@ -26,10 +26,10 @@ _RATE: Final = re.compile(r"(?P<count>[0-9]{1,7})/(?P<times>[0-9]{1,7})?(?P<unit
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many jobs in a period, as a bucket of tokens: a full one can be emptied at once.
+    """A number of jobs per period, as a token bucket: a full bucket can be emptied at once.
 
-    A bucket is one number, the moment at which it will be full again. (This is GCRA, the generic
-    cell rate algorithm.)
+    A bucket is one number: the time at which it will be full again. (GCRA, the generic cell rate
+    algorithm.)
     """
 
     count: int
@@ -45,19 +45,19 @@ class Rate:
         return max(0, self.count - -(-max(0, full_at - now) // self.interval))
 
     def spent(self, full_at: int, now: int, tokens: int) -> int:
-        """When it will be full again, after so many have been taken out of it."""
+        """When it will be full again, after this many tokens are taken."""
         return max(full_at, now) + tokens * self.interval
 
     def wait(self, full_at: int, now: int) -> int:
-        """Microseconds until there is a token in it."""
+        """Microseconds until the next token."""
         return max(0, full_at - (self.count - 1) * self.interval - now)
 
     def believed(self, full_at: int, now: int) -> int:
-        """When it will be full again, at the latest: what is later was said by another clock."""
+        """When it will be full again, at the latest: a later time comes from another clock."""
         return min(full_at, now + self.count * self.interval)
 
     def __str__(self) -> str:
-        """As it is written: 100/m, 10/30s."""
+        """As text: 100/m, 10/30s."""
         for unit, length in reversed(_UNITS.items()):
             times, rest = divmod(self.period, length)
             if not rest:
@@ -78,7 +78,7 @@ class Limit:
     """
 
     key: str | None
-    """The field of the payload (dotted) that tells the group of a job which does not say it."""
+    """The field of the payload (dotted) that has the group of a job without a group_key."""
     concurrency: int | None
     rate: Rate | None
 
@@ -89,7 +89,7 @@ class Limit:
         concurrency: int | None = None,
         rate: str | tuple[int, timedelta] | Rate | None = None,
     ) -> None:
-        """Units of a rate are s, m, h and d."""
+        """The units of a rate are s, m, h and d."""
         if key is None and concurrency is None and rate is None:
             raise InvalidInput("limit", "needs a concurrency, a rate or a key")
         if key is not None:
@@ -103,15 +103,15 @@ class Limit:
         object.__setattr__(self, "rate", None if rate is None else parse_rate(rate))
 
     def group_of(self, payload: Any) -> str | None:
-        """The group that a job with this payload belongs to; None where it has no such field."""
+        """The group of a job with this payload; None if it has no such field."""
         if self.key is None:
             return None
-        # As it is stored, so that a UUID and its text are the same group.
+        # In its stored form, so that a UUID and its text are the same group.
         stored = decode_payload(encode_payload(payload))
         return group_key(field_at(stored, field_path(self.key, "key")))
 
     def __repr__(self) -> str:
-        """As it would be written."""
+        """As code."""
         parts = {
             "key": self.key,
             "concurrency": self.concurrency,
@@ -122,7 +122,7 @@ class Limit:
 
 
 def group_key(value: Any) -> str | None:
-    """The group that a value of a payload stands for: text as it is, anything else as JSON."""
+    """The group for a value of a payload: text unchanged, other values as JSON."""
     if value is None or value == "":
         return None
     return value if isinstance(value, str) else canonical_json(value).decode()

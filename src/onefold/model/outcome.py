@@ -1,14 +1,10 @@
-"""How a delivery may end, as values: what a handler returns or raises.
+"""How a delivery may end: values that a handler returns or raises; rules for its errors.
 
-They are exceptions too, so that code deep inside a handler can end the run from where it stands.
+The values are exceptions, too, so that code deep inside of a handler can end the run.
 
-Which errors of a handler are worth a retry, which never will be, and which mean that it is done.
-
-A rule is a class of exceptions, or a function that looks at the error. Of several classes the one
-that is nearest to the error decides; a function is nearer than any class.
-
-`Busy`, `OutcomeUnknown` and `LeaseLost` have a meaning of their own where they leave a handler:
-only a rule that names them is about them, and none that is about errors of all kinds.
+A rule is an exception class, or a function of the error. Of several classes, the nearest to the
+error decides; a function is nearer than any class. `Busy`, `OutcomeUnknown` and `LeaseLost` have a
+meaning of their own: only a rule that names them applies to them.
 """
 
 from __future__ import annotations
@@ -26,23 +22,23 @@ from onefold.model.retry import parse_retry_after
 from onefold.model.timestamps import span
 
 PRESSED: Final = frozenset({429, 503, 529})
-"""The statuses of a server that wants to be left alone for a while."""
+"""The statuses of a server that rejects requests for a while."""
 
 UNTOLD: Final = timedelta(seconds=60)
-"""How long that is where it does not say."""
+"""How long to wait if the server does not specify it."""
 
 
 class Outcome(Exception):
-    """The common parent of the four, to be caught as one."""
+    """The base class of the four."""
 
 
 class Retry(Outcome):
-    """The attempt failed; try again after `after`, or by the job's backoff."""
+    """The attempt failed; try again after `after`, or after the job's backoff."""
 
     __match_args__ = ("after",)
 
     def __init__(self, after: timedelta | None = None) -> None:
-        """`after` replaces the backoff; it may not be negative."""
+        """`after` replaces the backoff; it must not be negative."""
         if after is not None:
             span(after, "after")
         super().__init__(after)
@@ -50,23 +46,23 @@ class Retry(Outcome):
 
 
 class Defer(Outcome):
-    """Not now: come back after `after`; no attempt is burned."""
+    """Not now: run again after `after`. No attempt is used."""
 
     __match_args__ = ("after",)
 
     def __init__(self, after: timedelta) -> None:
-        """`after` may not be negative."""
+        """`after` must not be negative."""
         span(after, "after")
         super().__init__(after)
         self.after = after
 
     @classmethod
     def from_response(cls, response: Any, *, now: datetime | None = None) -> Defer | None:
-        """What a downstream server asks for by 429, 503 or 529; None for any other status.
+        """What a server requests by 429, 503 or 529; None for any other status.
 
-        After its Retry-After, in seconds or as a date, and within a day; after 60 seconds where
-        there is none, or none that can be understood. Takes the response of any HTTP library: what
-        has a status and headers.
+        The delay is its Retry-After, in seconds or as a date, at most a day; 60 seconds if there
+        is none, or none that can be parsed. Accepts the response of any HTTP library that has a
+        status and headers.
         """
         status = getattr(response, "status_code", None) or getattr(response, "status", None)
         if status not in PRESSED:
@@ -76,29 +72,29 @@ class Defer(Outcome):
 
 
 class Bury(Outcome):
-    """This will never work: to the dead letters, whatever attempts remain."""
+    """This will never succeed: bury the job, whatever attempts remain."""
 
     __match_args__ = ("reason",)
 
     def __init__(self, reason: str) -> None:
-        """`reason` is for the person who looks at the dead letter."""
+        """`reason` is stored with the dead job."""
         super().__init__(reason)
         self.reason = reason
 
 
 class Cancel(Outcome):
-    """Not wanted any more: stop, without failure."""
+    """No longer wanted: stop without a failure."""
 
     __match_args__ = ("reason",)
 
     def __init__(self, reason: str) -> None:
-        """`reason` is for the person who asks why."""
+        """`reason` is stored with the job."""
         super().__init__(reason)
         self.reason = reason
 
 
 def _retry_after(headers: Any, now: datetime) -> timedelta | None:
-    # Not every library's headers, and no plain dictionary, can be asked whatever the letters' case.
+    # Not all libraries' headers, and no plain dictionaries, ignore case.
     said = {str(name).lower(): str(value) for name, value in reversed(list(headers.items()))}
     text = said.get("retry-after")
     if text is None:
@@ -109,26 +105,26 @@ def _retry_after(headers: Any, now: datetime) -> timedelta | None:
 ErrorRule: TypeAlias = type[BaseException] | Callable[[BaseException], bool]
 
 OURS: Final = (Busy, LeaseLost, OutcomeUnknown)
-"""Not failures of a handler: not now, not any more, nobody knows."""
+"""Not failures of a handler: not now, no longer ours, unknown."""
 
 
 class ErrorRules(msgspec.Struct, frozen=True):
-    """What a kind says of its errors."""
+    """The error rules of a kind."""
 
     retry_on: tuple[ErrorRule, ...] = ()
     bury_on: tuple[ErrorRule, ...] = ()
     done_on: tuple[ErrorRule, ...] = ()
 
     def forgives(self, error: BaseException) -> bool:
-        """True where the error means that the work has been done."""
+        """True: the error means that the work is done."""
         done = _distance(self.done_on, error)
         others = (_distance(self.retry_on, error), _distance(self.bury_on, error))
         return done is not None and all(other is None or done <= other for other in others)
 
     def outcome_of(self, error: BaseException) -> Outcome | None:
-        """`Retry` or `Bury` where a rule says so; None leaves it to the attempts that remain.
+        """`Retry` or `Bury` if a rule applies; None: the remaining attempts decide.
 
-        With `retry_on` alone, nothing else is worth a retry.
+        With `retry_on` alone, all other errors bury the job.
         """
         retry, bury = _distance(self.retry_on, error), _distance(self.bury_on, error)
         if bury is not None and (retry is None or bury <= retry):
@@ -141,7 +137,7 @@ class ErrorRules(msgspec.Struct, frozen=True):
 
 
 def error_rules(retry_on: object, bury_on: object, done_on: object) -> ErrorRules:
-    """Check what a kind says of its errors."""
+    """Check the error rules of a kind."""
     return ErrorRules(
         checked_rules(retry_on, "retry_on"),
         checked_rules(bury_on, "bury_on"),
@@ -150,7 +146,7 @@ def error_rules(retry_on: object, bury_on: object, done_on: object) -> ErrorRule
 
 
 def concerns(rules: Sequence[ErrorRule], error: BaseException) -> bool:
-    """True where one of the rules is about the error."""
+    """Whether one of the rules applies to the error."""
     return _distance(rules, error) is not None
 
 
@@ -168,7 +164,7 @@ def checked_rules(value: object, field: str) -> tuple[ErrorRule, ...]:
 
 
 def _distance(rules: Sequence[ErrorRule], error: BaseException) -> int | None:
-    """How near the nearest rule is to the error; None where none is about it."""
+    """How near the nearest rule is to the error; None if none applies."""
     lineage = inspect.getmro(type(error))
     found = [
         lineage.index(rule) + 1 if isinstance(rule, type) else 0

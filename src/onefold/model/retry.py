@@ -1,6 +1,6 @@
-"""Backoff: how long a failed job waits before its next attempt. Pure; the dice are an argument.
+"""Backoff: how long a failed job waits before its next attempt. Pure; chance is an argument.
 
-Retry-After: how long to wait, read from others and written for others.
+Retry-After: parse it from responses, and write it for our own.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """`base`, then `factor` times as long with every attempt, never longer than `cap`.
+    """`base`, multiplied by `factor` with every attempt, at most `cap`.
 
-    With full jitter the wait is a random part of that, so that jobs which failed together do not
-    come back together.
+    With full jitter the wait is a random part of that, so that jobs that failed together do not
+    retry together.
     """
 
     base: timedelta = timedelta(seconds=1)
@@ -35,7 +35,7 @@ class Exponential:
     jitter: Literal["full", "none"] = "full"
 
     def __post_init__(self) -> None:
-        """Refuse what could not be a backoff, by the name of the field."""
+        """Reject invalid values by the name of the field."""
         span(self.base, "base", least=MICROSECOND)
         span(self.cap, "cap", least=MICROSECOND)
         if self.cap < self.base:
@@ -45,7 +45,7 @@ class Exponential:
             raise InvalidInput("jitter", f'must be "full" or "none", got {self.jitter!r}')
 
     def delay(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
-        """How long to wait after this attempt, the first being 1."""
+        """How long to wait after this attempt; the first is 1."""
         _check_attempt(attempt)
         longest = self._longest(attempt)
         return longest * random() if self.jitter == "full" else longest
@@ -61,7 +61,7 @@ class Exponential:
         return self.base * growth
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored beside a job: the type, and durations in microseconds."""
+        """The stored form: the type, and durations in microseconds."""
         return {
             "type": "exponential",
             "base": self.base // MICROSECOND,
@@ -75,26 +75,26 @@ class Exponential:
 class Fixed:
     """The same delay after every attempt."""
 
-    # Not called `delay`, since that is what both kinds of backoff are asked for.
+    # Not `delay`, which is the method of both kinds of backoff.
     always: timedelta
 
     def __init__(self, delay: timedelta) -> None:
-        """A delay of nothing is a retry at once."""
+        """A delay of zero retries at once."""
         span(delay, "delay")
         object.__setattr__(self, "always", delay)
 
     def __repr__(self) -> str:
-        """As it would be written."""
+        """As code."""
         return f"Fixed({self.always!r})"
 
     def delay(self, attempt: int, random: Callable[[], float] = dice.random) -> timedelta:
-        """How long to wait after this attempt, the first being 1. Nothing is left to chance."""
+        """How long to wait after this attempt; the first is 1. There is no randomness."""
         del random
         _check_attempt(attempt)
         return self.always
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored beside a job: the type, and the delay in microseconds."""
+        """The stored form: the type, and the delay in microseconds."""
         return {"type": "fixed", "delay": self.always // MICROSECOND}
 
 
@@ -102,7 +102,7 @@ Backoff: TypeAlias = Exponential | Fixed
 
 
 def from_json(stored: Mapping[str, Any]) -> Backoff:
-    """The backoff that was stored by `to_json`."""
+    """The backoff that `to_json` stored."""
     try:
         match stored["type"]:
             case "exponential":
@@ -136,12 +136,12 @@ DEFAULT_BACKOFF: Final[Backoff] = Exponential()
 
 
 LONGEST: Final = timedelta(days=1)
-"""Who says a year is asked again tomorrow."""
+"""A longer Retry-After is cut to a day."""
 
-# ASCII only: `\d` and float() would also take the digits of other scripts.
+# ASCII only: `\d` and float() accept the digits of other scripts.
 _SECONDS: Final = re.compile(r"[0-9]{1,400}")
 _FRACTION: Final = re.compile(r"[0-9]{1,400}\.[0-9]{1,400}")
-# The three spellings of RFC 9110. What else the parser of mail would take is no HTTP-date.
+# The three formats of RFC 9110. Other formats of mail dates are not HTTP-dates.
 _DATE: Final = re.compile(
     r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [1-9][0-9]{3} [0-9:]{8} GMT"
     r"|[A-Z][a-z]{5,8}, [0-9]{2}-[A-Z][a-z]{2}-[0-9]{2} [0-9:]{8} GMT"
@@ -152,7 +152,7 @@ _DATE: Final = re.compile(
 def whole_seconds(
     wait: timedelta | float, *, least: int = 1, most: timedelta | float = LONGEST
 ) -> int:
-    """A wait as the header has it: whole seconds, rounded up, never negative."""
+    """The value of the header: whole seconds, rounded up, never negative."""
     seconds, limit = _seconds(wait), _seconds(most)
     if math.isnan(seconds):
         return least
@@ -167,10 +167,10 @@ def parse_retry_after(
     longest: timedelta = LONGEST,
     fractions: bool = False,
 ) -> timedelta | None:
-    """The wait that a server asks for; None where it does not say one, so that yours holds.
+    """The wait that a server requests; None if it has no valid Retry-After.
 
-    `date` is the Date of the same response, if it had one: the server's own idea of now, which a
-    date in Retry-After is counted from. `fractions` rounds `1.5` up instead of refusing it.
+    `date` is the Date of the same response, if any: a date in Retry-After is relative to it.
+    `fractions` rounds `1.5` up instead of rejecting it.
     """
     text = text.strip(" \t")
     if _SECONDS.fullmatch(text) or (fractions and _FRACTION.fullmatch(text)):
@@ -186,7 +186,7 @@ def _parse_date(text: str) -> datetime | None:
     if not _DATE.fullmatch(text):
         return None
     try:
-        # Who names no zone uses the third spelling; all three are in GMT.
+        # The third format has no zone; all three are in GMT.
         return parsedate_to_datetime(text).replace(tzinfo=UTC)
     except (ValueError, TypeError, IndexError):
         return None

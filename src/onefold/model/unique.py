@@ -1,8 +1,7 @@
-"""Keys derived from payloads, and the fingerprints that tell a retry from a different request.
+"""Keys derived from payloads, and fingerprints that tell a retry from a different request.
 
-A derived key must come out the same in every language and every release, so it is SHA-256 over
-canonical JSON. A fingerprint is compared only with what we stored ourselves, from here or from SQL,
-so its JSON may be the fast one.
+A derived key must be equal in all languages and all releases: it is SHA-256 over canonical JSON. A
+fingerprint is compared only with stored ones, from here or from SQL, so sorted JSON is enough.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Names of members and indexes of elements, from the outside in. The empty one is the whole."""
+"""Names of members and indexes of elements, from outside to inside. Empty: the whole value."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MISSING: Final = object()
@@ -37,7 +36,7 @@ _SHOWN: Final = 10
 """Members of a payload that an error names."""
 _FINGERPRINT_DIGITS: Final = 32
 
-# A plain name, or something in brackets: an index, or any name at all in quotes.
+# A plain name, or brackets with an index or a quoted name.
 _STEP: Final = re.compile(
     r"""(?P<name>[^.\[\]"]+) | \[(?P<index>[0-9]{1,9})\] | \["(?P<quoted>(?:[^"\\]|\\.)*)"\]""",
     re.VERBOSE | re.DOTALL,
@@ -105,7 +104,7 @@ class Unique:
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        """As it would be written."""
+        """As code."""
         options = [repr(path) for path in self.fields]
         if self.exclude:
             options.append(f"exclude={self.exclude!r}")
@@ -118,9 +117,9 @@ class Unique:
         return f"Unique({', '.join(options)})"
 
     def key(self, kind: str, payload: Any, *, now: datetime | None = None) -> str:
-        """The key of such a job: the kind, a colon, and SHA-256 of what was picked.
+        """The key of a job: the kind, a colon, and SHA-256 of the selected fields.
 
-        `now` decides the bucket; by default it is the clock of this machine.
+        `now` decides the bucket; the default is the clock of this machine.
         """
         if not kind:
             raise InvalidInput("kind", "must not be empty")
@@ -155,25 +154,25 @@ class Unique:
 
 
 def fingerprint(*parts: str) -> str:
-    """A digest of the parts, in order, that no other split of the same text has.
+    """A digest of the parts, in order; a different split of the same text has another digest.
 
-    The first half of SHA-256: `onefold_enqueue` of PostgreSQL must come to the same.
+    The first half of SHA-256: `onefold_enqueue` on PostgreSQL computes the same.
     """
     return sha256(length_prefixed(*parts)).hexdigest()[:_FINGERPRINT_DIGITS]
 
 
 def request_fingerprint(*parts: str, payload: Any) -> str:
-    """A digest of a request: its kind (and queue), and its payload in whatever member order."""
+    """A digest of a request: its kind (and queue), and its payload in any member order."""
     return fingerprint(*parts, sorted_payload(payload))
 
 
 def field_path(path: object, owner: str) -> Path:
-    """A dotted path, read; one that cannot be is an `InvalidInput` of `owner`."""
+    """Parse a dotted path; an invalid one is an `InvalidInput` of `owner`."""
     return _parse(path, owner)
 
 
 def field_at(payload: Any, path: Path) -> Any:
-    """What the payload has at a path; None where there is nothing."""
+    """The value of the payload at a path; None if there is none."""
     found = _find(payload, path)
     return None if found is _MISSING else found
 
@@ -203,12 +202,12 @@ def _parse(path: object, owner: str) -> Path:
 
 
 def _pick(payload: Any, paths: tuple[Path, ...]) -> Any:
-    """The picked parts in a structure like that of the payload; `{}` if there are none."""
+    """The selected parts, nested as in the payload; `{}` if there are none."""
     picked: Any = _MISSING
     for path in paths:
         if not path:
             return payload
-        # Otherwise nothing could match, and all such jobs would silently share one key.
+        # Otherwise all such jobs would silently share one key.
         if isinstance(path[0], str) and not is_object(payload):
             raise InvalidInput(
                 "unique", "needs a payload that is a JSON object when fields are picked"
@@ -224,7 +223,7 @@ def _pick(payload: Any, paths: tuple[Path, ...]) -> Any:
 
 
 def _misses(kind: str, name: str, path: Path, payload: Any) -> InvalidInput:
-    """A field that is not there: jobs without it would all be duplicates of the first."""
+    """A missing field: all jobs without it would be duplicates of the first."""
     depth = next(n for n in range(len(path)) if _find(payload, path[: n + 1]) is _MISSING)
     container = _find(payload, path[:depth])
     if is_object(container):
@@ -255,7 +254,7 @@ def _has(container: Any, step: str | int) -> bool:
 
 
 def _placed(container: Any, path: Path, value: Any) -> Any:
-    """The container with the value at the path, what is missing on the way made."""
+    """The container with the value at the path; missing containers are made."""
     if not path:
         return value
     step, rest = path[0], path[1:]
@@ -264,14 +263,14 @@ def _placed(container: Any, path: Path, value: Any) -> Any:
         members[step] = _placed(members.get(step), rest, value)
         return members
     elements = container if is_array(container) else []
-    # The position is part of what was picked, so the places before it are filled.
+    # The index is part of the selection, so the elements before it are filled.
     elements.extend([None] * (step + 1 - len(elements)))
     elements[step] = _placed(elements[step], rest, value)
     return elements
 
 
 def _without(payload: Any, path: Path) -> Any:
-    """The payload after the value at the path is removed; what is not there is no loss."""
+    """The payload without the value at the path, if it has one."""
     if not path:
         return None
     parent = _find(payload, path[:-1])

@@ -1,7 +1,7 @@
-"""Calls that must not be made twice: what an exception of one means, and what `verify` answers.
+"""Calls that must not be made twice: what their exceptions mean, and the results of `verify`.
 
-An exception does not say whether the effect has happened: a read timeout may follow a payment. It
-counts as *not done* only where it is declared so, or where it is `NotDone`.
+An exception does not tell whether the effect has happened: a read timeout may follow a payment. It
+counts as *not done* only if it is declared so, or if it is `NotDone`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What `verify` answers where the effect has happened: its result."""
+    """`verify` returns it if the effect has happened, with its result."""
 
     result: Any = None
 
@@ -40,14 +40,16 @@ class NotDone(Exception):
 
 VerifyResult: TypeAlias = Done | NotDone | None
 Verify: TypeAlias = Callable[[str], "VerifyResult | Awaitable[VerifyResult]"]
-"""Finds out what became of an attempt, by its key; None where it cannot tell."""
+"""Finds out whether an attempt was done, by its key; None if it cannot tell."""
 
 ENDS_THE_RUN: Final = (Outcome, LeaseLost)
-"""They say how the run ends, and nothing about the call: it stays unknown until the next run."""
+"""They decide how the run ends, not whether the call was done: it stays unknown until the next
+run.
+"""
 
 
 def check_doubt(options: Mapping[str, Any]) -> None:
-    """Check what a step says of this: `unsafe`, `verify` and `not_done`."""
+    """Check the options `unsafe`, `verify` and `not_done` of a step."""
     checks.flag(options.get("unsafe", False), "unsafe")
     verify = options.get("verify")
     if verify is not None and not callable(verify):
@@ -61,13 +63,13 @@ def check_doubt(options: Mapping[str, Any]) -> None:
 
 
 def is_not_done(error: Exception, rules: Sequence[ErrorRule]) -> bool:
-    """True where an exception says that the effect has not happened."""
+    """Whether an exception means that the effect has not happened."""
     return isinstance(error, NotDone) or concerns(rules, error)
 
 
 @contextmanager
 def asking(key: str) -> Generator[None]:
-    """Around `verify`: where it raises, it cannot tell, and is asked again later."""
+    """Around `verify`: if it raises, the outcome stays unknown, and it is called again later."""
     try:
         yield
     except (Busy, *ENDS_THE_RUN):
