@@ -1,13 +1,9 @@
-"""What is said of a connection that cannot be used, and what lies beneath a library's error.
+"""A connection of the caller: recognised, checked, and never begun, committed or rolled back.
 
-A caller's own connection: recognised, checked, and never begun, committed or rolled back.
-
-The library is read from the names of the connection's classes, so nothing optional is imported
-before somebody uses it, subclasses work, and nobody probes with hasattr. Statements go through the
-library that was lent, whose transaction then knows of them. Its errors pass through untouched, for
-they belong to the caller's transaction; only a refusal by isolation becomes ours.
-
-What a library answers to a statement of ours, and a cursor made of that.
+The library is recognised by the names of the connection's classes: nothing optional is imported
+before it is used, subclasses work, and no attribute is probed. Statements run through the caller's
+library, so that its transaction knows of them. Its errors are not translated, for they belong to
+the caller's transaction; only a serialization failure becomes our error.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
 
 
 SYSTEMS: Final[dict[str, Dialect]] = {"postgresql": "postgres", "sqlite": "sqlite"}
-"""By the name that SQLAlchemy and Django have for them."""
+"""Database systems, by the names that SQLAlchemy and Django have for them."""
 
 _SHOWN: Final = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 
@@ -62,11 +58,11 @@ _INSTEAD: Final = {
         "is psycopg2's, which is accepted through SQLAlchemy and Django only. Use psycopg 3."
     ),
 }
-"""For what is taken for a connection, by the package and the name of its class."""
+"""Objects that are mistaken for a connection, by the package and name of their class."""
 
 
 def instead_of(names: Sequence[tuple[str, str]]) -> str:
-    """What to give `within` instead of a thing of these classes."""
+    """What to pass to `within` instead of an object of these classes."""
     return next(
         (_INSTEAD[name] for name in names if name in _INSTEAD),
         "is not a connection that within() knows. Give it an open connection of sqlite3, aiosqlite,"
@@ -75,7 +71,7 @@ def instead_of(names: Sequence[tuple[str, str]]) -> str:
 
 
 def expect(system: str, connection: object, database: Database) -> None:
-    """Raise where a connection is to another database system than this Onefold's."""
+    """Raise if a connection is to another database system than this Onefold's."""
     if system != database.sql.dialect:
         raise WrongConnection(
             connection,
@@ -89,21 +85,21 @@ def closed(connection: object) -> WrongConnection:
 
 
 def blocking(connection: object) -> WrongConnection:
-    """The error for an awaited call on a sync connection."""
+    """The error for an awaited call on a blocking connection."""
     return WrongConnection(
         connection, "is a sync connection. Call the method without the leading a."
     )
 
 
 def awaited(connection: object) -> WrongConnection:
-    """The error for a sync call on a connection that can only be awaited."""
+    """The error for a blocking call on an async connection."""
     return WrongConnection(
         connection, "is an async connection. Await the method with the leading a (aenqueue)."
     )
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what lies beneath it: SQLAlchemy and Django wrap what the driver says."""
+    """An error and its causes: SQLAlchemy and Django wrap the driver's errors."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -131,11 +127,11 @@ LIBRARIES: Final[dict[tuple[str, str], Library]] = {
     ("django", "BaseDatabaseWrapper"): "django",
     ("django", "ConnectionProxy"): "django",
 }
-"""By the package and the name of a class that the connection is, or comes from."""
+"""By the package and name of a class of the connection, or of its bases."""
 
 
 class RunsAlone:
-    """Runs an item of a batch by itself: nothing else commits with a caller's transaction."""
+    """Runs an item of a batch alone: nothing else commits with the caller's transaction."""
 
     def batch(self: Store, item: Item[Any, T]) -> T:
         """Run it in the caller's transaction."""
@@ -147,19 +143,21 @@ class RunsAlone:
 
 
 class Borrowed(Store, Protocol):
-    """A caller's connection. An operation runs in the caller's transaction."""
+    """A connection of the caller. Operations run in the caller's transaction."""
 
     @property
     def connection(self) -> object:
-        """What was lent."""
+        """The object that the caller passed."""
         ...
 
     def check(self) -> None:
-        """Raise `NoTransaction` where none is open and none will be, as far as can be told yet."""
+        """Raise `NoTransaction` if none is open and none will be opened, as far as is known."""
         ...
 
     def failed(self) -> bool:
-        """True where the transaction is dead or over: a statement would fail, or be in another."""
+        """True: the transaction has failed or ended, so a statement would fail or run outside of
+        it.
+        """
         ...
 
 
@@ -211,23 +209,23 @@ Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
 
 
 class LibraryResult(NamedTuple):
-    """The rows of a statement, and how many it has changed."""
+    """The rows of a statement, and how many it changed."""
 
     rows: Rows
     changed: int
 
 
 RunText: TypeAlias = Callable[[str, Parameters], LibraryResult]
-"""Runs a text that is the driver's, the library's way."""
+"""Runs SQL text through the library."""
 
 
 class LibraryCursor:
-    """As much of a sqlite3 connection and its cursor as statements of ours need."""
+    """The part of a sqlite3 connection and cursor that our statements need."""
 
     row_factory: object = None
 
     def __init__(self, run_text: RunText) -> None:
-        """`run_text` is how the library runs a statement."""
+        """`run_text` runs a statement through the library."""
         self._run_text = run_text
         self._answer = LibraryResult((), -1)
 

@@ -1,6 +1,6 @@
-"""A caller's Django connection: `django.db.connection`, or one of `connections`.
+"""A Django connection of the caller: `django.db.connection`, or one of `connections`.
 
-Statements go through its cursor, so that Django's own checks, wrappers and logs see them.
+Statements run through its cursor, so that Django's checks, wrappers and logs see them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PLACE: Final = re.compile(r"\?(\d+)")
 
 
 def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
-    """The borrowed form of a connection of Django's."""
+    """The borrowed form of a Django connection."""
     wrapper = lent
     if not isinstance(wrapper, BaseDatabaseWrapper):
-        # `connection` stands for the thread's own; caches have such a proxy, too.
+        # `connection` is a proxy for the thread's own connection; caches have such a proxy, too.
         alias = getattr(lent, "alias", None)
         if alias is None:
             raise WrongConnection(lent, borrowed.instead_of(()))
@@ -43,31 +43,31 @@ def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
 
 
 def atomic(lent: Any) -> AbstractContextManager[Any]:
-    """A block of Django's on this connection, which commits at its end."""
+    """An atomic block on this connection, which commits at its end."""
     block: AbstractContextManager[Any] = transaction.atomic(using=lent.alias, durable=True)
     return block
 
 
 class BorrowedDjango(RunsAlone):
-    """A caller's Django connection."""
+    """A Django connection of the caller."""
 
     def __init__(self, wrapper: Any, database: Database, clock: Clock) -> None:
-        """Nothing is asked of the connection yet."""
+        """Nothing is read from the connection yet."""
         self._wrapper = wrapper
         self.database = database
         self._clock = clock
 
     @property
     def connection(self) -> object:
-        """What was lent."""
+        """The object that the caller passed."""
         return self._wrapper
 
     def check(self) -> None:
-        """Outside `atomic`, Django commits each statement by itself, unless told otherwise."""
+        """Outside of `atomic`, Django commits each statement by itself by default."""
         wrapper = self._wrapper
         if wrapper.closed_in_transaction:
             raise borrowed.closed(wrapper)
-        # Django says itself what to do where a block has failed and must be left.
+        # Django's own error explains what to do after a failed block.
         wrapper.validate_no_broken_transaction()
         try:
             autocommit = wrapper.get_autocommit()
@@ -81,24 +81,24 @@ class BorrowedDjango(RunsAlone):
             raise NoTransaction(wrapper)
 
     def failed(self) -> bool:
-        """As Django or the driver says."""
+        """As Django or the driver reports."""
         wrapper = self._wrapper
         if wrapper.needs_rollback or wrapper.closed_in_transaction or wrapper.connection is None:
             return True
         return self._through().failed()
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation in the block that is open."""
+        """Run an operation in the open block."""
         self.check()
         return self._through().transact(build, write=write)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """A sync connection would block the event loop."""
+        """A blocking connection would block the event loop."""
         del build, write
         raise borrowed.blocking(self._wrapper)
 
     def _through(self) -> Borrowed:
-        """The driver's connection beneath, with statements that Django runs."""
+        """The driver's connection, with statements that Django runs."""
         wrapper = self._wrapper
         if wrapper.vendor == "sqlite":
             return BorrowedSqlite(
@@ -127,9 +127,10 @@ def _run(wrapper: Any, text: str, parameters: Parameters) -> LibraryResult:
 
 
 def _run_on_sqlite(wrapper: Any, text: str, parameters: Parameters) -> LibraryResult:
-    """Django reads the text of a statement with parameters as a format, and makes it SQLite's.
+    """Django formats the text of a statement with parameters.
 
-    What is doubled, it makes single. Places (`?1`) get names: its log would count them otherwise.
+    Doubled percent signs become single. Positions (`?1`) get names, because Django's log would
+    count them otherwise.
     """
     if not parameters:
         return _run(wrapper, text, parameters)

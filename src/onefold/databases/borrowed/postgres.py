@@ -1,7 +1,7 @@
-"""A caller's psycopg or asyncpg connection, its own or the one beneath another library.
+"""A psycopg or asyncpg connection of the caller, given directly or inside of another library.
 
-What differs between the libraries is how a statement is run and how a transaction is told; what a
-sync and an async connection do with an operation is written once each.
+The libraries differ in how a statement is run and how the state of a transaction is read. The rest
+is written once for blocking and once for async connections.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ def borrow(library: str, connection: Any, database: Database, clock: Clock) -> B
 
 
 class _Lent(RunsAlone, ABC):
-    """What every lent connection has."""
+    """The common part."""
 
     def __init__(self, connection: Any, database: PostgresDatabase, clock: Clock) -> None:
-        """Nothing is asked of the connection yet."""
+        """Nothing is read from the connection yet."""
         self._connection = connection
         self.database = database
         self._clock = clock
 
     @property
     def connection(self) -> object:
-        """What was lent."""
+        """The object that the caller passed."""
         return self._connection
 
     @property
     def session(self) -> object:
-        """What is remembered as checked."""
+        """The object that is remembered as checked."""
         return self._connection
 
     @abstractmethod
     def check(self) -> None:
-        """Raise `NoTransaction` where none is open and none will be."""
+        """Raise `NoTransaction` if none is open and none will be opened."""
 
     def _accept(self, rows: Rows, own: Identity) -> None:
-        """The installation must be ours: the commit would not cover a job stored elsewhere.
+        """The connection must be to our installation, or the commit would not cover the job.
 
-        So must be the database's name: a copy of the database is the same installation.
+        The name of the database must be equal, too: a copy of a database is the same installation.
         """
         database, (text, name) = self.database, rows[0]
         if isinstance(name, bytes):
@@ -84,11 +84,11 @@ class _Lent(RunsAlone, ABC):
 
 
 class _Blocking(_Lent):
-    """A sync connection, in the caller's transaction."""
+    """A blocking connection, in the caller's transaction."""
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation, on the database that it is meant for."""
-        del write  # the caller's transaction serves both
+        """Run an operation on its database."""
+        del write  # both run in the caller's transaction
         self.check()
         own = self.database.identity()
         if self.session not in self.database.checked:
@@ -96,7 +96,7 @@ class _Blocking(_Lent):
         return run(build(self.database.sql), self._guarded)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """A sync connection would block the event loop."""
+        """A blocking connection would block the event loop."""
         del build, write
         raise borrowed.blocking(self._connection)
 
@@ -109,20 +109,20 @@ class _Blocking(_Lent):
 
     @abstractmethod
     def _execute(self, statement: Statement) -> Rows:
-        """Run one statement, the library's way."""
+        """Run one statement through the library."""
 
 
 class _Awaited(_Lent):
     """An async connection, in the caller's transaction."""
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """An async connection can only be awaited."""
+        """An async connection must be awaited."""
         del build, write
         raise borrowed.awaited(self._connection)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation, on the database that it is meant for."""
-        del write  # the caller's transaction serves both
+        """Run an operation on its database."""
+        del write  # both run in the caller's transaction
         self.check()
         own = await self.database.aidentity()
         if self.session not in self.database.checked:
@@ -138,15 +138,15 @@ class _Awaited(_Lent):
 
     @abstractmethod
     async def _execute(self, statement: Statement) -> Rows:
-        """Run one statement, the library's way."""
+        """Run one statement through the library."""
 
 
 def _raise_refusal(error: Exception) -> None:
-    """A refusal by isolation is part of our contract; any other error is the caller's own."""
+    """A serialization failure becomes our error; any other error is the caller's."""
     refused = [
         cause
         for cause in borrowed.causes(error)
-        # psycopg2 calls it `pgcode`.
+        # psycopg2 has `pgcode`.
         if (sqlstate(cause) or getattr(cause, "pgcode", None)) in SERIALIZATION
     ]
     if refused:
@@ -154,7 +154,7 @@ def _raise_refusal(error: Exception) -> None:
 
 
 class _Psycopg(_Lent):
-    """How psycopg tells its transactions, sync and async."""
+    """The transaction states of psycopg, blocking and async."""
 
     def check(self) -> None:
         """Autocommit without a transaction block would commit each statement by itself."""
@@ -165,16 +165,16 @@ class _Psycopg(_Lent):
             raise NoTransaction(self._connection)
 
     def failed(self) -> bool:
-        """An error, or the caller, has ended the transaction already."""
+        """An error, or the caller, has ended the transaction."""
         return bool(self._connection.info.transaction_status != TransactionStatus.INTRANS)
 
 
-# Not connection.cursor(), in the next two: the caller may have set a row or cursor factory of
-# another shape.
+# Not connection.cursor() in the next two classes: the caller may have set a row or cursor
+# factory.
 
 
 class BorrowedPsycopg(_Psycopg, _Blocking):
-    """A caller's sync psycopg connection."""
+    """A blocking psycopg connection of the caller."""
 
     def _execute(self, statement: Statement) -> Rows:
         with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
@@ -182,7 +182,7 @@ class BorrowedPsycopg(_Psycopg, _Blocking):
 
 
 class BorrowedAsyncPsycopg(_Psycopg, _Awaited):
-    """A caller's async psycopg connection."""
+    """An async psycopg connection of the caller."""
 
     async def _execute(self, statement: Statement) -> Rows:
         async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
@@ -190,25 +190,25 @@ class BorrowedAsyncPsycopg(_Psycopg, _Awaited):
 
 
 class BorrowedAsyncpg(_Awaited):
-    """A caller's asyncpg connection. The driver is the caller's; nothing of it is imported here."""
+    """An asyncpg connection of the caller. asyncpg is not imported here."""
 
     @property
     def session(self) -> object:
-        """A pool lends a proxy, a new one each time; what is remembered is what is behind it.
+        """A pool lends a new proxy each time; the connection behind it is remembered.
 
-        Nothing is, once the pool has it back.
+        Nothing is remembered after it has been returned to the pool.
         """
         return getattr(self._connection, "_con", self._connection)
 
     def check(self) -> None:
-        """Outside a transaction block, each statement would be committed by itself."""
+        """Outside of a transaction block, each statement would be committed by itself."""
         if self.session is None or self._connection.is_closed():
             raise borrowed.closed(self._connection)
         if not self._connection.is_in_transaction():
             raise NoTransaction(self._connection)
 
     def failed(self) -> bool:
-        """Told from none, at least: asyncpg does not tell a dead transaction from a living one."""
+        """asyncpg does not distinguish a failed transaction from a living one."""
         return self.session is None or not self._connection.is_in_transaction()
 
     async def _execute(self, statement: Statement) -> Rows:
@@ -218,7 +218,7 @@ class BorrowedAsyncpg(_Awaited):
 
 
 def _numbered(statement: Statement, clock: Clock) -> tuple[str, tuple[Any, ...]]:
-    """Text and parameters as asyncpg has them."""
+    """Text and parameters in asyncpg's style."""
     text, names = compiled(statement.text, "numbered")
     parameters = statement.arrays()
     parameters["now"] = clock()
@@ -226,7 +226,7 @@ def _numbered(statement: Statement, clock: Clock) -> tuple[str, tuple[Any, ...]]
 
 
 class BorrowedThrough(_Blocking):
-    """A connection of a library that runs its statements by psycopg, psycopg2 or asyncpg."""
+    """A connection of a library on top of psycopg, psycopg2 or asyncpg."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class BorrowedThrough(_Blocking):
         autocommit: bool,
         run_text: RunText,
     ) -> None:
-        """`driver` has the transaction; `run_text` runs a text with its parameters."""
+        """`driver` has the transaction; `run_text` runs SQL text with its parameters."""
         assert isinstance(database, PostgresDatabase)
         super().__init__(lent, database, clock)
         self._driver = driver
@@ -252,7 +252,7 @@ class BorrowedThrough(_Blocking):
 
     @property
     def session(self) -> object:
-        """What is remembered as checked."""
+        """The object that is remembered as checked."""
         return self._driver
 
     @property
@@ -268,7 +268,7 @@ class BorrowedThrough(_Blocking):
             raise NoTransaction(self._connection)
 
     def failed(self) -> bool:
-        """An error, or the caller, has ended the transaction already."""
+        """An error, or the caller, has ended the transaction."""
         return self._status != TransactionStatus.INTRANS
 
     def _execute(self, statement: Statement) -> Rows:

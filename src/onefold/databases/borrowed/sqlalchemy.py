@@ -1,9 +1,9 @@
-"""A caller's SQLAlchemy connection or session, sync or async.
+"""A SQLAlchemy connection or session of the caller, sync or async.
 
-1. Statements are run by `exec_driver_sql`: SQLAlchemy begins by itself before the first, its events
-   and logs see them, and their text goes to the driver as it is.
-2. The async twins do the same in SQLAlchemy's greenlet. So does a sync session inside `run_sync`.
-3. On aiosqlite the operation goes to the connection's thread in one piece, past SQLAlchemy.
+1. Statements run by `exec_driver_sql`: SQLAlchemy begins before the first one, its events and logs
+   see them, and their text is passed to the driver unchanged.
+2. The async twins run in SQLAlchemy's greenlet. So does a sync session inside of `run_sync`.
+3. On aiosqlite the whole operation runs in the connection's thread, without SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ T = TypeVar("T")
 Blocking: TypeAlias = "Connection | Session"
 Awaited: TypeAlias = "AsyncConnection | AsyncSession"
 
-# A caller who streams has his selects declared as cursors, which is no way to insert.
+# With streaming results, selects become server-side cursors, which cannot insert.
 _OPTIONS: Final = {"stream_results": False, "yield_per": None, "preserve_rowcount": True}
 
 
 def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
-    """The borrowed form of what SQLAlchemy gave the caller."""
+    """The borrowed form of a SQLAlchemy object."""
     if isinstance(lent, scoped_session | async_scoped_session):
         lent = cast("Any", lent)()  # the session of this thread or task
     if isinstance(lent, Connection | Session):
@@ -48,12 +48,12 @@ def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
 
 
 class BorrowedSqlalchemy(RunsAlone):
-    """A caller's connection or session."""
+    """A connection or session of the caller."""
 
     def __init__(
         self, lent: Blocking, database: Database, clock: Clock, *, awaited: Awaited | None = None
     ) -> None:
-        """`awaited` is the async twin, where the caller has given that."""
+        """`awaited` is the async twin, if the caller passed that."""
         self._lent = lent
         self._shown: object = lent if awaited is None else awaited
         self.database = database
@@ -79,11 +79,11 @@ class BorrowedSqlalchemy(RunsAlone):
 
     @property
     def connection(self) -> object:
-        """What was lent."""
+        """The object that the caller passed."""
         return self._shown
 
     def check(self) -> None:
-        """A session that has not begun has no connection to ask yet; the first call tells."""
+        """A session that has not begun has no connection yet; the first call shows."""
         if isinstance(self._lent, Session):
             self._check_session(self._lent)
         connection = self._joined
@@ -93,13 +93,13 @@ class BorrowedSqlalchemy(RunsAlone):
             if connection is not self._lent:
                 return
             raise borrowed.closed(self._shown)
-        # On SQLite it is the beginning that tells: an event of the caller's may say BEGIN then.
+        # On SQLite the begin shows: an event listener of the caller may emit BEGIN then.
         if connection.dialect.name == "postgresql" or connection.in_transaction():
             self._through(connection).check()
 
     def _check_session(self, session: Session) -> None:
-        """A session can be made so that it ends with its close, or never begins by itself."""
-        # SQLAlchemy 2.0.22 brought close_resets_only=False, and no public way to ask.
+        """A session can be configured to end at its close, or never to begin by itself."""
+        # SQLAlchemy 2.0.22 has close_resets_only=False, without a public way to read it.
         state = getattr(session, "_close_state", None)
         if state is not None and state.name == "CLOSED":
             raise borrowed.closed(self._shown)
@@ -107,7 +107,7 @@ class BorrowedSqlalchemy(RunsAlone):
             raise NoTransaction(self._shown)
 
     def _check_awaited(self) -> None:
-        """The sync side of an async engine works in SQLAlchemy's greenlet only."""
+        """The sync side of an async engine works only in SQLAlchemy's greenlet."""
         if self._bind().dialect.is_async and not in_greenlet():
             twin = "AsyncConnection" if isinstance(self._lent, Connection) else "AsyncSession"
             raise WrongConnection(
@@ -117,14 +117,14 @@ class BorrowedSqlalchemy(RunsAlone):
             )
 
     def failed(self) -> bool:
-        """Closed, over, or as the driver says."""
+        """Closed, ended, or as the driver reports."""
         connection = self._joined
         if connection is None or connection.closed or not connection.in_transaction():
             return True
         return self._through(connection).failed()
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation where SQLAlchemy has begun, or begins now."""
+        """Run an operation after SQLAlchemy has begun, or begin now."""
         self._check_awaited()
         if isinstance(self._lent, Connection):
             self.check()
@@ -137,7 +137,7 @@ class BorrowedSqlalchemy(RunsAlone):
         if connection.dialect.name == "sqlite" and not connection.in_transaction():
             begun = connection.begin()
         if connection.dialect.name == "postgresql" and connection.dialect.is_async:
-            # Here, or our own look at the database would stop the event loop.
+            # Here, because our own read of the database would block the event loop.
             await_only(self.database.aidentity())
         try:
             return self._through(connection).transact(build, write=write)
@@ -147,12 +147,12 @@ class BorrowedSqlalchemy(RunsAlone):
             raise
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """A sync connection would block the event loop."""
+        """A blocking connection would block the event loop."""
         del build, write
         raise borrowed.blocking(self._shown)
 
     def _through(self, connection: Connection) -> Borrowed:
-        """The driver's connection beneath, with statements that SQLAlchemy runs."""
+        """The driver's connection, with statements that SQLAlchemy runs."""
         pooled: Any = connection.connection
         driver = pooled.driver_connection
         match connection.dialect.driver:
@@ -187,10 +187,10 @@ class BorrowedSqlalchemy(RunsAlone):
 
 
 class BorrowedAsyncSqlalchemy(RunsAlone):
-    """A caller's async connection or session: the sync one inside it, run in a greenlet."""
+    """An async connection or session of the caller: its sync object, run in a greenlet."""
 
     def __init__(self, lent: Awaited, database: Database, clock: Clock) -> None:
-        """Nothing is asked of the database yet."""
+        """Nothing is read from the database yet."""
         self._lent = lent
         self.database = database
         inside = lent.sync_session if isinstance(lent, AsyncSession) else lent.sync_connection
@@ -202,11 +202,11 @@ class BorrowedAsyncSqlalchemy(RunsAlone):
 
     @property
     def connection(self) -> object:
-        """What was lent."""
+        """The object that the caller passed."""
         return self._lent
 
     def check(self) -> None:
-        """As for the sync one; the database is not asked."""
+        """As for the sync one; the database is not read."""
         self._inside.check()
 
     def failed(self) -> bool:
@@ -214,7 +214,7 @@ class BorrowedAsyncSqlalchemy(RunsAlone):
         return self._inside.failed()
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """An async connection can only be awaited."""
+        """An async connection must be awaited."""
         del build, write
         raise borrowed.awaited(self._lent)
 
@@ -224,7 +224,7 @@ class BorrowedAsyncSqlalchemy(RunsAlone):
 
 
 class _AwaitedInside(BorrowedAiosqlite):
-    """An aiosqlite connection inside a greenlet, where what is awaited looks sync."""
+    """An aiosqlite connection inside of a greenlet, where awaits look like plain calls."""
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in one hop to the connection's thread."""

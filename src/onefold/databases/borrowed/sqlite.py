@@ -1,10 +1,8 @@
-"""A caller's sqlite3 connection, its own or the one beneath another library.
+"""A sqlite3 or aiosqlite connection of the caller, given directly or inside of another library.
 
-A caller's aiosqlite connection: a sqlite3 connection that lives in a thread of its own.
-
-The whole operation goes to that thread at once. Statement by statement, another task that shares
-the connection would come between them and be undone with them, and a cancelled call would leave a
-part of itself to a caller who commits all the same.
+An aiosqlite connection lives in a thread of its own. The whole operation runs there at once.
+Statement by statement, another task with the same connection could come between, and a cancelled
+call could leave a part of itself behind.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ T = TypeVar("T")
 
 
 class BorrowedSqlite(RunsAlone):
-    """A caller's sqlite3 connection."""
+    """A sqlite3 connection of the caller."""
 
     def __init__(
         self,
@@ -43,9 +41,9 @@ class BorrowedSqlite(RunsAlone):
         lent: object = None,
         library: Any = None,
     ) -> None:
-        """`lent` is what the caller gave, where that is not the connection itself.
+        """`lent` is the object that the caller passed, if it is not the connection itself.
 
-        `library` gives cursors like the connection's, whose statements its library knows of.
+        `library` makes cursors whose statements its library sees.
         """
         assert isinstance(connection, sqlite3.Connection)
         assert isinstance(database, SqliteDatabase)
@@ -57,11 +55,11 @@ class BorrowedSqlite(RunsAlone):
 
     @property
     def connection(self) -> object:
-        """What was lent."""
+        """The object that the caller passed."""
         return self._lent
 
     def check(self) -> None:
-        """Legacy and PEP 249 modes open a transaction by themselves; autocommit does not."""
+        """Legacy and PEP 249 modes begin a transaction by themselves; autocommit does not."""
         connection: Any = self._connection
         try:
             in_transaction = connection.in_transaction
@@ -69,24 +67,24 @@ class BorrowedSqlite(RunsAlone):
             raise borrowed.closed(self._lent) from error
         if in_transaction:
             return
-        # Python 3.12 brought `autocommit`; -1 is "as isolation_level says".
+        # Python 3.12 has `autocommit`; -1 means that isolation_level decides.
         autocommit = getattr(connection, "autocommit", -1)
         opens = connection.isolation_level is not None if autocommit == -1 else not autocommit
         if not opens:
             raise NoTransaction(self._lent)
 
     def failed(self) -> bool:
-        """A failed statement kills a SQLite transaction only where it was told to."""
+        """On SQLite, a failed statement ends the transaction only if it is told to."""
         try:
             return not self._connection.in_transaction
         except sqlite3.ProgrammingError:  # closed
             return True
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Begin what Python would begin at the first write anyway, but with the write lock.
+        """Begin what Python would begin at the first write, but with the write lock.
 
-        An operation may read before it writes, and what it read must still be so. One that only
-        reads begins nothing.
+        An operation may read before it writes, and what it read must stay true. An operation that
+        only reads does not begin.
         """
         self.check()
         if reason := self.database.check_borrowed(self._connection):
@@ -100,19 +98,19 @@ class BorrowedSqlite(RunsAlone):
         return self._all_or_nothing(build)
 
     def _all_or_nothing(self, build: Build[T]) -> T:
-        """Undo what came before a failure: a caller may catch the error and commit."""
+        """Undo the statements before a failure: a caller may catch the error and commit."""
         try:
             self._say("savepoint onefold")
         except Exception as error:
             if not _is_operational(error):
                 raise
-            # A writing statement of the caller's is still being read (`returning`). An enqueue
-            # takes back what it stored by itself; only a failure of the file is not covered.
+            # A writing statement of the caller is still being read (`returning`). An enqueue
+            # removes what it stored; only an error of the file is not covered.
             return run(build(self.database.sql), self._execute)
         try:
             result = run(build(self.database.sql), self._execute)
         except BaseException:
-            # Some errors (a full disk) have rolled the whole transaction back already.
+            # Some errors (a full disk) have rolled the whole transaction back.
             if self._connection.in_transaction:
                 self._say("rollback to onefold")
                 self._say("release onefold")
@@ -161,12 +159,12 @@ def _text(value: object) -> object:
 
 
 class BorrowedAiosqlite(RunsAlone):
-    """A caller's aiosqlite connection."""
+    """An aiosqlite connection of the caller."""
 
     def __init__(
         self, connection: Any, database: Database, clock: Clock, *, lent: object = None
     ) -> None:
-        """`lent` is what the caller gave, where that is not the connection itself."""
+        """`lent` is the object that the caller passed, if it is not the connection itself."""
         self._connection = connection
         self._lent = connection if lent is None else lent
         self.database = database
@@ -174,11 +172,11 @@ class BorrowedAiosqlite(RunsAlone):
 
     @property
     def connection(self) -> object:
-        """What was lent."""
+        """The object that the caller passed."""
         return self._lent
 
     def check(self) -> None:
-        """As for sqlite3, whose attributes can be read from any thread."""
+        """As for sqlite3, whose attributes can be read in any thread."""
         self._beneath().check()
 
     def failed(self) -> bool:
@@ -187,14 +185,14 @@ class BorrowedAiosqlite(RunsAlone):
         return connection._connection is None or self._beneath().failed()  # noqa: SLF001
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """An async connection can only be awaited."""
+        """An async connection must be awaited."""
         del build, write
         raise borrowed.awaited(self._lent)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
         """Run an operation in one hop to the connection's thread."""
         beneath, context = self._beneath(), copy_context()
-        # aiosqlite has public ways to send a statement there, and none to send a function.
+        # aiosqlite has a public way to send a statement there, but none to send a function.
         result: T = await self._connection._execute(  # noqa: SLF001
             lambda: context.run(lambda: beneath.transact(build, write=write))
         )

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as ours."""
+"""Errors of PostgreSQL as our errors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ErrorClass: TypeAlias = Literal["again", "waited", "stored", "lost", "final"]
 SERIALIZATION: Final = {"40001", "40P01"}
 UNIQUE_VIOLATION: Final = "23505"
 INTERNAL_ERROR: Final = "XX000"
-# A lock timeout, and a statement timeout of the server's or the user's settings.
+# A lock timeout, and a statement timeout of the server or of the user.
 WAITED: Final = {"55P03", "57014"}
 
 # Connection exceptions, operator intervention, and a server that is starting or full.
 _LOST_CLASSES: Final = ("08", "57P")
-# asyncpg's, of a connection that is closed, and of one whose end it is just hearing of.
+# Errors of asyncpg about a connection that is closed or is just being closed.
 _DYING: Final = {("asyncpg", "InterfaceError"), ("asyncpg", "InternalClientError")}
 _ANOTHER_SESSION: Final = (
     "a prepared statement was not found where it was made: a pooler such as PgBouncer hands the"
@@ -46,8 +46,8 @@ _SENTENCES: Final = {
 }
 
 
-# libpq does not pass on the SQLSTATE of a refused connection. These are the server's English
-# sentences, here and below; in another language the error is passed on as it is.
+# libpq does not report the SQLSTATE of a rejected connection. These are the server's English
+# sentences, here and below; in another language the error is raised unchanged.
 _REFUSALS: Final = (
     (
         re.compile(
@@ -64,7 +64,7 @@ _REFUSALS: Final = (
     ),
 )
 
-# Citus stores a batch by COPY, and passes on what a node answers to that without its SQLSTATE.
+# Citus stores a batch by COPY, and reports a node's error without its SQLSTATE.
 _COPIED: Final = (
     (re.compile(r"duplicate key value violates unique constraint"), UNIQUE_VIOLATION),
     (re.compile(r"canceling statement due to lock timeout"), "55P03"),
@@ -74,11 +74,11 @@ _COPIED: Final = (
 
 
 def sqlstate(error: BaseException) -> str:
-    """The SQLSTATE of a driver's error, psycopg's or asyncpg's; empty where there is none."""
+    """The SQLSTATE of an error of psycopg or asyncpg; empty if there is none."""
     error = _told(error)
     state: str = getattr(error, "sqlstate", None) or ""
     if state == "08P01" and str(error).startswith("bind message supplies"):
-        # A prepared statement of this name is there, but it is another one: somebody else's.
+        # A prepared statement of this name exists, with another text: of another client.
         return "26000"
     if state == INTERNAL_ERROR:
         return _by_sentence(str(error), _COPIED) or state
@@ -92,14 +92,14 @@ def _by_sentence(message: str, known: Sequence[tuple[re.Pattern[str], str]]) -> 
 
 
 def _told(error: BaseException) -> BaseException:
-    """What the server said: psycopg's pipeline, if it cannot end well, raises its own over that."""
+    """The server's error: psycopg's pipeline may raise its own error over it."""
     said = error.__context__
     hidden = isinstance(error, psycopg.OperationalError) and not error.sqlstate
     return said if hidden and isinstance(said, psycopg.Error) and said.sqlstate else error
 
 
 def verdict(error: BaseException, *, connection_lost: bool) -> ErrorClass:
-    """What a failed transaction of ours means: try again, wait, reconnect, or give up."""
+    """What to do after a failed transaction of ours: retry, wait, reconnect, or raise."""
     state = sqlstate(error)
     if state in SERIALIZATION:
         return "again"
@@ -113,7 +113,7 @@ def verdict(error: BaseException, *, connection_lost: bool) -> ErrorClass:
 
 
 def is_lost(error: BaseException) -> bool:
-    """True where `begin` failed because the connection that a library gave for it is dead."""
+    """Whether `begin` failed because the connection that a library gave is dead."""
     kind = type(error)
     lost = (
         # A subclass is an error of psycopg's pool, which gave no connection.
@@ -126,7 +126,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def translated(error: BaseException, label: str, busy: DatabaseBusy) -> BaseException:
-    """The error to raise instead; the same one where it is our own mistake."""
+    """The error to raise instead; the same one if it is our own bug."""
     error = _told(error)
     state = sqlstate(error)
     if state in SERIALIZATION:

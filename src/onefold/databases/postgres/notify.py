@@ -1,7 +1,7 @@
-"""The doorbell of PostgreSQL: LISTEN, on a connection of its own, which is made anew when lost.
+"""Wake-up of workers on PostgreSQL: LISTEN on a connection of its own, which reconnects.
 
-Who only listens sends nothing, and does not hear that the other side has forgotten the connection.
-So the server is asked for an answer every few seconds, as often as an idle worker looks.
+A connection that only listens does not notice that the other side has dropped it. So the server is
+asked for a response every few seconds, as often as an idle worker polls.
 """
 
 from __future__ import annotations
@@ -33,27 +33,29 @@ ANSWER: Final = 3.0
 
 
 def channel(schema: str) -> str:
-    """What insert statements notify: `onefold.job`, spelled for another schema as they are."""
+    """The channel that insert statements notify: `onefold.job`, or that of another schema."""
     spelled = schema if schema == "onefold" else quoted(schema)
     return f"{spelled}.job"[:CHANNEL_BYTES]
 
 
 class PostgresBell:
-    """Rings with the queue's name when jobs were stored, and with None when some were perhaps."""
+    """Calls back with a queue's name after jobs were stored, and with None after perhaps some
+    were.
+    """
 
     def __init__(
         self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]], schema: str
     ) -> None:
-        """`connect` gives a connection in autocommit mode."""
+        """`connect` returns a connection in autocommit mode."""
         self._connect = connect
         self._channel = channel(schema)
         self._pause = FIRST_PAUSE
         self.is_heard: bool = False
 
     async def listen(self, ring: Ring) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
-            # While the server is away, the worker's own calls say so.
+            # While the server is unavailable, the worker's own calls report it.
             with suppress(psycopg.Error, DatabaseError):
                 await self._hear(ring)
             await asyncio.sleep(self._pause)
@@ -66,7 +68,7 @@ class PostgresBell:
             if not await _answers(connection, listen):
                 return
             self.is_heard, self._pause = True, FIRST_PAUSE
-            ring(None)  # nobody rang while nobody listened
+            ring(None)  # notifications may have been missed
             while await _answers(connection, CHECKED):
                 async for notification in connection.notifies(timeout=CHECK):
                     ring(notification.payload)
@@ -78,7 +80,7 @@ class PostgresBell:
 async def _answers(
     connection: psycopg.AsyncConnection[Any], statement: sql.SQL | sql.Composed
 ) -> bool:
-    """Whether the server answers in time; raises where it is known to be gone."""
+    """Whether the server responds in time; raises if it is known to be gone."""
     asked = asyncio.create_task(connection.execute(statement))
     try:
         await asyncio.wait({asked}, timeout=ANSWER)
@@ -86,7 +88,7 @@ async def _answers(
             await asked
         return answered
     finally:
-        # Cancelled again and again: psycopg first waits for a server that it asks to cancel.
+        # Cancelled repeatedly: psycopg first waits for the server that it asks to cancel.
         while not asked.done():
             asked.cancel()
             await asyncio.wait({asked}, timeout=AGAIN)
@@ -94,11 +96,11 @@ async def _answers(
 
 
 class SilentBell:
-    """Behind a pooler of transactions nobody can listen: the worker looks for itself."""
+    """Behind a transaction pooler, LISTEN does not work: the worker polls."""
 
     is_heard: bool = False
 
     async def listen(self, ring: Ring) -> None:
-        """Until cancelled; never rings."""
+        """Run until cancelled; never calls back."""
         del ring
         await asyncio.Event().wait()

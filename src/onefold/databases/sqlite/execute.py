@@ -1,7 +1,4 @@
-"""Statements on a sqlite3 connection, whoever it belongs to and whatever transaction is open.
-
-SQLite's errors as ours.
-"""
+"""Run statements on a sqlite3 connection in its open transaction; SQLite's errors as ours."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) -> Rows:
-    """Run one statement. The machine's clock is the database's clock here."""
+    """Run one statement. The clock of the machine is the clock of the database here."""
     real = time.time_ns() // 1000
     now = clock()
     if statement.each:
@@ -48,7 +45,7 @@ def _execute_each(connection: sqlite3.Connection, statement: Statement, now: int
 
 
 def read(connection: sqlite3.Connection, sql: Sql, where: str) -> Identity | None:
-    """The identity of a file, None where it has no tables of ours."""
+    """The identity of a file; None if it has no tables of ours."""
     text = _identity_text(connection, sql)
     return None if text is None else read_identity(text, "sqlite", where)
 
@@ -64,7 +61,7 @@ def _identity_text(connection: sqlite3.Connection, sql: Sql) -> str | None:
 def apply_pending(
     connection: sqlite3.Connection, sql: Sql, *, shards: int | None, where: str
 ) -> tuple[list[Migration], Identity]:
-    """Bring the tables up to date, in the transaction that is open."""
+    """Bring the tables up to date, in the open transaction."""
     found = found_identity(_identity_text(connection, sql), "sqlite", shards, where)
     migrations = pending("sqlite", found.version)
     identity = found.migrated("sqlite")
@@ -75,7 +72,7 @@ def apply_pending(
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a migration, one by one: `executescript` would commit our transaction."""
+    """The statements of a migration, one by one: `executescript` would commit the transaction."""
     found: list[str] = []
     piece = ""
     for line in text.splitlines(keepends=True):
@@ -88,7 +85,7 @@ def statements(text: str) -> list[str]:
     return found
 
 
-# The low byte of an extended error code is the primary one.
+# The low byte of an extended error code is the primary code.
 PRIMARY: Final = 0xFF
 BUSY: Final = 5
 LOCKED: Final = 6
@@ -106,23 +103,23 @@ SENTENCES: Final = {
 
 
 def code_of(error: BaseException) -> int:
-    """SQLite's extended error code, 0 where there is none."""
+    """The extended error code of SQLite; 0 if there is none."""
     return getattr(error, "sqlite_errorcode", 0)
 
 
 def is_busy(error: BaseException) -> bool:
-    """Another connection has the lock; it may be free a moment later."""
+    """Another connection has the lock; it may be free soon."""
     code = code_of(error)
     return code & PRIMARY in {BUSY, LOCKED} and code != BUSY_SNAPSHOT
 
 
 def is_stale_snapshot(error: BaseException) -> bool:
-    """A transaction that began by reading may not write any more."""
+    """A transaction that began with a read may not write any more."""
     return code_of(error) == BUSY_SNAPSHOT
 
 
 def translated(error: sqlite3.Error, label: str, busy: Callable[[], Exception]) -> Exception:
-    """The error to raise instead; the same one where it is our own mistake."""
+    """The error to raise instead; the same one if it is our own bug."""
     if is_stale_snapshot(error):
         return SerializationConflict("it began by reading, and the file has changed since")
     if is_busy(error):

@@ -1,4 +1,4 @@
-"""The doorbell of a SQLite file: its data version, which every other connection's commit moves."""
+"""Wake-up of workers on SQLite: `data_version`, which changes with every commit of others."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 SHORTEST: Final = 0.01
 LONGEST: Final = 0.05
-"""Seconds between two looks, more while nothing happens. Each costs microseconds, and no disk."""
+"""Seconds between two looks, growing while nothing happens. A look costs microseconds, no disk."""
 
 
 class SqliteBell:
-    """Rings after any commit: whether there is something to take is for the worker to see."""
+    """Calls back after any commit: the worker checks whether there is a job."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """`connect` gives a connection that nobody else writes with."""
+        """`connect` returns a connection that is not used to write."""
         self._connect = connect
         self.is_heard: bool = False
 
     async def listen(self, ring: Ring) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         connection = self._connect()
         try:
             seen = _version(connection)
@@ -47,5 +47,5 @@ def _version(connection: sqlite3.Connection) -> int:
     try:
         version: int = connection.execute("pragma data_version").fetchone()[0]
     except sqlite3.OperationalError:
-        return -1  # somebody has the whole file: look again, and at what they did
+        return -1  # another process has locked the whole file: look again later
     return version
