@@ -151,13 +151,11 @@ class Borrowed(Store, Protocol):
         ...
 
     def check(self) -> None:
-        """Raise `NoTransaction` if none is open and none will be opened, as far as is known."""
+        """Raise `NoTransaction` if none is open and none will be opened."""
         ...
 
     def failed(self) -> bool:
-        """True: the transaction has failed or ended, so a statement would fail or run outside of
-        it.
-        """
+        """True: the transaction has failed or ended."""
         ...
 
 

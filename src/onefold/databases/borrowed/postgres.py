@@ -208,7 +208,7 @@ class BorrowedAsyncpg(_Awaited):
             raise NoTransaction(self._connection)
 
     def failed(self) -> bool:
-        """asyncpg does not distinguish a failed transaction from a living one."""
+        """A failed transaction looks like a living one in asyncpg."""
         return self.session is None or not self._connection.is_in_transaction()
 
     async def _execute(self, statement: Statement) -> Rows:

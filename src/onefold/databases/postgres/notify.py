@@ -39,9 +39,7 @@ def channel(schema: str) -> str:
 
 
 class PostgresBell:
-    """Calls back with a queue's name after jobs were stored, and with None after perhaps some
-    were.
-    """
+    """Calls back with the queue of stored jobs, and with None if some may have been missed."""
 
     def __init__(
         self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]], schema: str
