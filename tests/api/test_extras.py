@@ -17,8 +17,8 @@ PARTS = [
     ("onefold.django", "django", "onefold[django]"),
     ("onefold.telemetry.opentelemetry", "opentelemetry", "onefold[opentelemetry]"),
     ("onefold.telemetry.prometheus", "prometheus_client", "onefold[prometheus]"),
-    ("onefold.client.sync_driver", "urllib3", "onefold[client]"),
-    ("onefold.client.async_driver", "aiohttp", "onefold[client]"),
+    ("onefold.client.urllib3_sender", "urllib3", "onefold[client]"),
+    ("onefold.client.aiohttp_sender", "aiohttp", "onefold[client]"),
     ("onefold.server.app", "starlette", "onefold[server]"),
     ("onefold.push.sender", "aiohttp", "onefold[server]"),
 ]

@@ -1,4 +1,4 @@
-"""Both clients, under one face: what is said of one holds for the other."""
+"""Both clients with one interface, so that each test runs with both."""
 
 import asyncio
 import contextlib
@@ -20,22 +20,35 @@ FAST: dict[str, Any] = {
 """Pauses that a test can afford."""
 
 
-class Blocking:
-    """`AsyncClient` for who cannot wait: each call runs the loop until it has ended."""
+NOUNS = {"queues", "keys", "schedules", "dead", "deliveries"}
+
+
+class BlockingCalls:
+    """Calls of an `AsyncClient`, blocking: each runs the loop until it has ended."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, calls: Any) -> None:
+        self._loop = loop
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        called = getattr(self._calls, name)
+        if name in NOUNS:
+            return BlockingCalls(self._loop, called)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._loop.run_until_complete(called(*arguments, **options))
+
+        return call
+
+
+class Blocking(BlockingCalls):
+    """A blocking `AsyncClient`."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        self._loop = asyncio.new_event_loop()
         self._client = AsyncClient(url, **options)
+        super().__init__(asyncio.new_event_loop(), self._client)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        called = getattr(self._client, name)
-        if name == "events":
-            return self._events
-        return lambda *arguments, **options: self._loop.run_until_complete(
-            called(*arguments, **options)
-        )
-
-    def _events(self, **options: Any) -> "BlockingEvents":
+    def events(self, **options: Any) -> "BlockingEvents":
         return BlockingEvents(self._loop, self._client.events(**options))
 
     def shut(self) -> None:

@@ -144,7 +144,7 @@ def test_a_publish_makes_one_job_whatever_is_cut_and_whoever_is_killed(
     seed = random.randrange(2**32)
     with serving(place, tmp_path, "--no-push") as server, cutting(server.port, seed=seed) as wire:
         with Client(server.url) as client:
-            client.save_queue("email")
+            client.queues.save("email")
         killer = Killer(server, random.Random(seed))
         answers = publish(wire.url, killer.told)
         killer.join()
@@ -178,7 +178,7 @@ def test_a_post_that_is_no_publish_is_answered_as_the_first_time(
     number = repetitions(30, soak=300)
     with serving(place, tmp_path, "--no-push") as server, cutting(server.port, seed=seed) as wire:
         with Client(server.url) as client:
-            client.save_queue("email")
+            client.queues.save("email")
             new_jobs = [NewJob("mail", {"n": n}, queue="email") for n in range(number)]
             ids = [enqueued.id for enqueued in client.enqueue_many(new_jobs)]
         with Client(wire.url, **STUBBORN) as client:

@@ -22,8 +22,7 @@ from onefold import (
     WrongState,
 )
 from onefold.claims import Mismatch, Replay, Won
-from onefold.client import NotAuthorized, QueueNotFound
-from onefold.client.flows import jobs as job_flows
+from onefold.client import NotAuthorized, QueueNotFound, nouns
 from onefold.server import create_app
 from onefold.server.app import ServerSettings
 from tests.client.conftest import Connect
@@ -54,7 +53,7 @@ def stage(sqlite_url: str, connect: Connect) -> Iterator[Stage]:
         app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
         with running(app) as url:
             client = connect(url)
-            client.save_queue("email")
+            client.queues.save("email")
             yield Stage(onefold, client, url)
 
 
@@ -166,44 +165,56 @@ def test_an_unknown_queue_is_told_apart(stage: Stage) -> None:
         stage.client.enqueue("mail", queue="nobody")
 
 
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"tags": "text"}, "tags"), ({"queue": "a*"}, "queue"), ({"kind": ""}, "kind")],
+)
+def test_what_the_server_rejects_is_the_error_of_the_library(
+    stage: Stage, options: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidInput) as rejected:
+        stage.client.enqueue(**{"kind": "mail", "queue": "email", **options})
+    assert rejected.value.field == field
+
+
 def test_dead_letters_go_round_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_flows, "REPLAYED", 2)
+    monkeypatch.setattr(nouns, "DEAD_JOBS", 2)
     client = stage.client
     client.enqueue_many([NewJob("mail", {"n": n}, queue="email") for n in range(5)])
     for job in stage.onefold.engine.take(["email"], limit=5, worker="w", lease=LEASE):
-        client.nack(job.id, retryable=False, reason="broken", fence=job.fence)
+        client.deliveries.nack(job.id, retryable=False, reason="broken", fence=job.fence)
 
-    assert len(client.replay_many(queue="email", limit=3)) == 3
-    assert len(client.replay_many(queue="email", reason="broken")) == 2
-    assert len(client.replay_many(queue="email")) == 0
+    assert len(client.dead.replay(queue="email", limit=3)) == 3
+    assert len(client.dead.replay(queue="email", reason="broken")) == 2
+    assert len(client.dead.replay(queue="email")) == 0
     with pytest.raises(InvalidInput, match="queue"):
-        client.replay_many()
+        client.dead.replay()
     with pytest.raises(InvalidInput, match="must be dead"):
-        client.replay_many(queue="email", status="cancelled")
+        client.dead.replay(queue="email", status="cancelled")
     with pytest.raises(InvalidInput, match="limit"):
-        client.replay_many(queue="email", limit=0)
+        client.dead.replay(queue="email", limit=0)
 
 
 def test_dead_letters_are_removed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_flows, "REPLAYED", 2)
+    monkeypatch.setattr(nouns, "DEAD_JOBS", 2)
     client = stage.client
     client.enqueue_many([NewJob("mail", {"n": n}, queue="email") for n in range(5)])
     for job in stage.onefold.engine.take(["email"], limit=5, worker="w", lease=LEASE):
-        client.nack(job.id, retryable=False, reason="broken", fence=job.fence)
+        client.deliveries.nack(job.id, retryable=False, reason="broken", fence=job.fence)
 
-    assert client.delete_many(queue="email", reason="another") == 0
-    assert client.delete_many(queue="email", limit=3) == 3
-    client.delete_queue("email")
-    assert client.delete_many(queue="email", limit=4, reason="broken") == 2
+    assert client.dead.delete(queue="email", reason="another") == 0
+    assert client.dead.delete(queue="email", limit=3) == 3
+    client.queues.delete("email")
+    assert client.dead.delete(queue="email", limit=4, reason="broken") == 2
     with pytest.raises(QueueNotFound):
-        client.delete_many(queue="email")
+        client.dead.delete(queue="email")
     with pytest.raises(InvalidInput, match="must be dead"):
-        client.delete_many(queue="email", status="completed")
+        client.dead.delete(queue="email", status="completed")
 
 
 def test_schedules_are_made_paused_and_removed(stage: Stage) -> None:
     client = stage.client
-    made = client.schedule(
+    made = client.schedules.save(
         "nightly",
         "0 2 * * *",
         kind="report",
@@ -234,24 +245,24 @@ def test_schedules_are_made_paused_and_removed(stage: Stage) -> None:
     assert (made.tags, made.metadata, made.paused) == (("a",), {"by": "me"}, False)
     assert made.next_tick is not None
     assert "region" not in repr(made)
-    assert client.schedules() == [made]
-    assert [client.pause_schedule("nightly") for _ in range(2)] == [True, False]
-    assert client.schedules()[0].next_tick is None
-    assert [client.resume_schedule("nightly") for _ in range(2)] == [True, False]
-    plain = client.schedule("nightly", "@daily", kind="report", queue="email")
+    assert client.schedules.find() == [made]
+    assert [client.schedules.pause("nightly") for _ in range(2)] == [True, False]
+    assert client.schedules.find()[0].next_tick is None
+    assert [client.schedules.resume("nightly") for _ in range(2)] == [True, False]
+    plain = client.schedules.save("nightly", "@daily", kind="report", queue="email")
     assert (plain.payload, plain.tags, plain.max_attempts) == ({}, (), 8)
-    assert [client.unschedule("nightly") for _ in range(2)] == [True, False]
+    assert [client.schedules.delete("nightly") for _ in range(2)] == [True, False]
 
 
 def test_a_schedule_that_cannot_be_is_refused_by_name(stage: Stage) -> None:
     client = stage.client
     with pytest.raises(ScheduleNotFound):
-        client.pause_schedule("nobody's")
+        client.schedules.pause("nobody's")
     with pytest.raises(QueueNotFound):
-        client.schedule("nightly", "@daily", kind="report")
+        client.schedules.save("nightly", "@daily", kind="report")
     for option, value in [("cron", "every day"), ("tz", "Mars"), ("timeout", LEASE)]:
         with pytest.raises(InvalidInput) as refused:
-            client.schedule(
+            client.schedules.save(
                 "nightly", **{"cron": "@daily", "kind": "a", "queue": "email", option: value}
             )
         assert refused.value.field == option
@@ -260,11 +271,14 @@ def test_a_schedule_that_cannot_be_is_refused_by_name(stage: Stage) -> None:
 def test_a_delivery_is_acknowledged_once_and_a_stale_fence_is_told(stage: Stage) -> None:
     client, job = stage.client, stage.taken()
 
-    assert client.heartbeat_job(job.id, fence=job.fence, lease=timedelta(seconds=90)) == "accepted"
+    assert (
+        client.deliveries.heartbeat_job(job.id, fence=job.fence, lease=timedelta(seconds=90))
+        == "accepted"
+    )
     with pytest.raises(LeaseLost):
-        client.acknowledge(job.id, fence=job.fence + 1)
-    assert client.acknowledge(job.id, fence=job.fence, result={"sent": 1}) == "accepted"
-    assert client.acknowledge(job.id, fence=job.fence) == "already"
+        client.deliveries.acknowledge(job.id, fence=job.fence + 1)
+    assert client.deliveries.acknowledge(job.id, fence=job.fence, result={"sent": 1}) == "accepted"
+    assert client.deliveries.acknowledge(job.id, fence=job.fence) == "already"
     done = client.get(job.id)
     assert (done.state, done.history[0].outcome) == ("completed", "completed")
 
@@ -272,25 +286,25 @@ def test_a_delivery_is_acknowledged_once_and_a_stale_fence_is_told(stage: Stage)
 def test_a_delivery_is_deferred_or_fails(stage: Stage) -> None:
     client, job = stage.client, stage.taken()
 
-    client.defer_job(job.id, after=timedelta(0), reason="busy", fence=job.fence)
+    client.deliveries.defer_job(job.id, after=timedelta(0), reason="busy", fence=job.fence)
     (again,) = stage.onefold.engine.take(["email"], limit=1, worker="w", lease=LEASE)
     assert (again.id, again.attempt) == (job.id, 1)
-    client.nack(job.id, reason="no paper", fence=again.fence)
+    client.deliveries.nack(job.id, reason="no paper", fence=again.fence)
     seen = client.get(job.id)
     assert (seen.status, [entry.status for entry in seen.history]) == (
         "retrying",
         ["deferred", "nacked"],
     )
     with pytest.raises(JobNotFound):
-        client.nack(NOBODY)
+        client.deliveries.nack(NOBODY)
     with pytest.raises(InvalidInput):
-        client.nack(job.id, fence=-1)
+        client.deliveries.nack(job.id, fence=-1)
 
 
 def test_a_job_that_was_never_delivered_cannot_be_acknowledged(stage: Stage) -> None:
     made = stage.client.enqueue("mail", queue="email")
     with pytest.raises(WrongState):
-        stage.client.acknowledge(made.id)
+        stage.client.deliveries.acknowledge(made.id)
 
 
 def test_a_key_is_claimed_settled_renewed_and_released(stage: Stage) -> None:
@@ -302,26 +316,26 @@ def test_a_key_is_claimed_settled_renewed_and_released(stage: Stage) -> None:
     assert isinstance(busy, Busy)
     assert timedelta(0) < busy.retry_after <= timedelta(seconds=30)
     assert isinstance(client.claim("import", "k", fingerprint="g"), Mismatch)
-    assert client.renew(won.claim, lease=timedelta(seconds=60)) > won.claim.lease_until
-    client.settle(won.claim, {"n": 1})
+    assert client.keys.renew(won.claim, lease=timedelta(seconds=60)) > won.claim.lease_until
+    client.keys.settle(won.claim, {"n": 1})
     replay = client.claim("import", "k", fingerprint="f")
     assert isinstance(replay, Replay)
     assert replay.result == {"n": 1}
     other = client.claim("import", "other", takeover="rerun", retention=timedelta(hours=1))
-    assert client.release(other.claim) is True
-    assert client.release(other.claim) is False
-    assert client.renew(other.claim) is None
+    assert client.keys.release(other.claim) is True
+    assert client.keys.release(other.claim) is False
+    assert client.keys.renew(other.claim) is None
     with pytest.raises(LeaseLost):
-        client.settle(other.claim)
+        client.keys.settle(other.claim)
     with pytest.raises(InvalidInput, match="result"):
-        client.settle(other.claim, {1j})
+        client.keys.settle(other.claim, {1j})
     with pytest.raises(InvalidInput, match="claim"):
-        client.settle("no claim")
+        client.keys.settle("no claim")
 
 
 def test_queues_are_saved_paused_counted_and_removed(stage: Stage) -> None:
     client = stage.client
-    saved = client.save_queue(
+    saved = client.queues.save(
         "payments",
         endpoint="https://example.com/jobs",
         mode="ack",
@@ -339,21 +353,21 @@ def test_queues_are_saved_paused_counted_and_removed(stage: Stage) -> None:
     assert (saved.timeout, saved.ack_timeout, saved.ack_timeout_action) == (5.0, 600.0, "dead")
     assert saved.signing_secret.startswith("whsec_")
     assert saved.signing_secret not in repr(saved)
-    fresh = client.rotate_secret("payments", overlap=timedelta(hours=1))
+    fresh = client.queues.rotate_secret("payments", overlap=timedelta(hours=1))
     assert fresh not in {saved.signing_secret, None}
 
-    client.save_queue("payments", backoff=Exponential(cap=timedelta(minutes=1)))
-    client.pause("payments")
+    client.queues.save("payments", backoff=Exponential(cap=timedelta(minutes=1)))
+    client.queues.pause("payments")
     client.enqueue("charge", queue="payments")
-    seen = client.queue("payments")
+    seen = client.queues.get("payments")
     assert (seen.paused, seen.counts.ready) == (True, 1)
-    client.resume("payments")
-    assert [queue.name for queue in client.queues()] == ["email", "payments"]
-    page = client.queues(limit=1)
-    assert [queue.name for queue in client.queues(after=page.next)] == ["payments"]
-    assert client.queue("nobody") is None
-    assert client.delete_queue("payments", force=True) is True
-    assert client.delete_queue("payments") is False
+    client.queues.resume("payments")
+    assert [queue.name for queue in client.queues.find()] == ["email", "payments"]
+    page = client.queues.find(limit=1)
+    assert [queue.name for queue in client.queues.find(after=page.next)] == ["payments"]
+    assert client.queues.get("nobody") is None
+    assert client.queues.delete("payments", force=True) is True
+    assert client.queues.delete("payments") is False
 
 
 def test_keys_are_listed_asked_about_and_forced(stage: Stage) -> None:
@@ -361,21 +375,21 @@ def test_keys_are_listed_asked_about_and_forced(stage: Stage) -> None:
     made = client.enqueue("mail", {"n": 1}, queue="email", unique_key="order:1")
     client.enqueue("mail", {"n": 1}, queue="email", unique_key="order:1", request_id="r-2")
 
-    (holder,) = client.why("order:1", surface="job", payload={"n": 1})
+    (holder,) = client.keys.why("order:1", surface="job", payload={"n": 1})
     assert (holder.job.id, holder.matches, holder.suppressed.count) == (made.id, True, 1)
     assert holder.suppressed.recent[0].request_id == "r-2"
     client.claim("import", "k")
-    (key,) = client.keys(surface="once", state="held")
+    (key,) = client.keys.find(surface="once", state="held")
     assert (key.surface, key.scope, key.key, key.state) == ("once", "import", "k", "held")
-    assert client.force_settle("import", "k", {"n": 2}) is True
+    assert client.keys.force_settle("import", "k", {"n": 2}) is True
     assert client.claim("import", "k").result == {"n": 2}
-    assert client.force_release("import", "k") is True
+    assert client.keys.force_release("import", "k") is True
     for dots in (".", ".."):
         client.claim("import", dots)
-        assert client.force_release("import", dots) is True, "no part of the path is lost"
+        assert client.keys.force_release("import", dots) is True, "no part of the path is lost"
     lock = stage.onefold.lock("ledger")
     lock.acquire()
-    assert [client.unlock("ledger") for _ in range(2)] == [True, False]
+    assert [client.keys.unlock("ledger") for _ in range(2)] == [True, False]
     lock.release()
     assert isinstance(client.claim("import", "k"), Won)
 
@@ -387,7 +401,7 @@ def test_an_api_key_is_asked_for_once_there_is_one(stage: Stage, connect: Connec
         stage.client.enqueue("mail", queue="email")
     assert refused.value.answered == 401
     with pytest.raises(NotAuthorized) as refused:
-        connect(stage.url, api_key=text).save_queue("email")
+        connect(stage.url, api_key=text).queues.save("email")
     assert refused.value.answered == 403
     with pytest.raises(QueueNotFound):
         connect(stage.url, api_key=text).enqueue("mail", queue="email")

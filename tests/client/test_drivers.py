@@ -147,7 +147,7 @@ def test_the_api_key_goes_along_and_is_shown_to_nobody(connect: Connect) -> None
         (problem(403, "forbidden"), NotAuthorized, {"code": "forbidden"}),
         (problem(413, "too_large", requestId="r1"), ServerError, {"request_id": "r1"}),
         (answer(404, {"detail": "Not Found"}), ServerError, {"code": "", "detail": "Not Found"}),
-        (answer(418), ServerError, {"answered": 418, "detail": "nothing else was said"}),
+        (answer(418), ServerError, {"answered": 418, "detail": "the response is empty"}),
     ],
 )
 def test_a_problem_is_the_error_that_it_is_in_process(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onefold.client import event_stream
-from onefold.client.event_stream import Block, EventStream, NotEvents
+from onefold.client.event_stream import EventBlock, EventStream, NotEvents
 
 TEXT = (
     "retry: 3000\nid: a-0\n: listening\n\n"
@@ -19,12 +19,12 @@ TEXT = (
 ).encode()
 
 BLOCKS = [
-    Block(id="a-0", retry=3000),
-    Block(name="job.ended", data="{\n 1}", id="a-1"),
-    Block(name="tight", data="x"),
-    Block(),
-    Block(),
-    Block(data="ü"),
+    EventBlock(id="a-0", retry=3000),
+    EventBlock(name="job.ended", data="{\n 1}", id="a-1"),
+    EventBlock(name="tight", data="x"),
+    EventBlock(),
+    EventBlock(),
+    EventBlock(data="ü"),
 ]
 
 

@@ -13,11 +13,18 @@ import pytest
 
 from onefold import InvalidInput, Onefold
 from onefold.client import AsyncClient, Client, NotAuthorized, ServerError, Unreachable
-from onefold.client.flow import Pause, Reply
-from onefold.client.flows import events
-from onefold.client.flows.events import Ear, Heard, Open, Read, listen
-from onefold.client.patience import Patience
+from onefold.client import events as client_events
+from onefold.client.connection import Connection, RetryPolicy
+from onefold.client.events import (
+    EventFilter,
+    EventListener,
+    OpenStream,
+    ReadStream,
+    WaitBeforeRetry,
+)
+from onefold.client.requests import ClientResponse
 from onefold.errors import UsageError
+from onefold.runtime import Send
 from onefold.server import create_app
 from onefold.server.app import ServerSettings
 from tests.client.conftest import Connect
@@ -47,8 +54,8 @@ def stage(sqlite_url: str) -> Iterator[Stage]:
         app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
         with running(app) as url:
             with Client(url) as client:
-                client.save_queue("email")
-                client.save_queue("other")
+                client.queues.save("email")
+                client.queues.save("other")
             yield Stage(onefold, url)
 
 
@@ -212,10 +219,10 @@ def test_another_thread_may_hang_up(stage: Stage) -> None:
 def test_a_server_that_was_killed_is_come_back_to(
     place: Place, tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "LONGEST_RETRY", 0.01)
+    monkeypatch.setattr(client_events, "LONGEST_RETRY", 0.01)
     with serving(place, tmp_path) as server:
         client = connect(server.url, tries=1000)
-        client.save_queue("email")
+        client.queues.save("email")
         with client.events(event=["jobs.enqueued"]) as listened:
             client.enqueue("first", queue="email")
             seen = next(listened)
@@ -302,19 +309,27 @@ def test_events_that_nobody_wants_any_more_end_with_their_client_and_in_silence(
 
 def test_a_stream_that_was_heard_is_waited_for_anew() -> None:
     """The count of failures begins again with every connection that says something."""
-    ear = Ear(path="/v1/events", query={})
-    patience = Patience(tries=2, deadline=timedelta(seconds=30))
-    flow = listen(ear, "http://localhost", patience, clock=lambda: 0.0, dice=lambda: 1.0)
-    opened = Reply(200, {"content-type": "text/event-stream"}, b"")
+    retry = RetryPolicy(tries=2, deadline=timedelta(seconds=30))
+    connection = Connection("http://localhost", {}, retry)
+    listener = EventListener(connection, EventFilter(), clock=lambda: 0.0, jitter=lambda: 1.0)
+    opened = ClientResponse(200, {"content-type": "text/event-stream"}, b"")
     away = Unreachable("http://localhost", "refused")
-    assert isinstance(next(flow), Open)
+
+    def opens(command: object) -> bool:
+        return isinstance(command, Send) and isinstance(command.request, OpenStream)
+
+    procedure = listener.next_event()
+    assert opens(next(procedure))
     for _ in range(3):
-        assert flow.send(opened) == Read()
-        assert flow.send(b"retry: 5000\n\n") == Heard()
-        assert flow.send(None) == Read()
-        assert flow.throw(away) == Pause(5.0)
-        assert isinstance(flow.send(None), Open)
-        assert flow.throw(away) == Pause(5.0)
-        assert isinstance(flow.send(None), Open)
+        assert procedure.send(opened) == Send(ReadStream())
+        with pytest.raises(StopIteration) as greeting:
+            procedure.send(b"retry: 5000\n\n")
+        assert greeting.value.value is None
+        procedure = listener.next_event()
+        assert next(procedure) == Send(ReadStream())
+        assert procedure.throw(away) == Send(WaitBeforeRetry(5.0))
+        assert opens(procedure.send(None))
+        assert procedure.throw(away) == Send(WaitBeforeRetry(5.0))
+        assert opens(procedure.send(None))
     with pytest.raises(Unreachable, match="tried 2 times"):
-        flow.throw(away)
+        procedure.throw(away)

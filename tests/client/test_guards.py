@@ -50,7 +50,7 @@ def stage(sqlite_url: str) -> Iterator[Stage]:
         app = create_app(onefold, ServerSettings(push=False, anonymous=True, access_log=False))
         with running(app) as url:
             with Client(url) as client:
-                client.save_queue("email")
+                client.queues.save("email")
             yield Stage(onefold, url)
 
 
@@ -191,7 +191,7 @@ def test_a_lock_is_kept_up_for_longer_than_its_time(stage: Stage) -> None:
 
 def test_a_lock_that_an_operator_took_is_lost(stage: Stage) -> None:
     with Client(stage.url) as client, client.lock("report", ttl=timedelta(seconds=30)) as lock:
-        assert client.force_release("", "report", surface="lock")
+        assert client.keys.force_release("", "report", surface="lock")
         with pytest.raises(LeaseLost):
             lock.renew()
         assert lock.lost
@@ -427,4 +427,4 @@ def test_a_step_whose_failure_cannot_be_told_says_so(stage: Stage) -> None:
 
     with Client(stage.url) as client, pytest.raises(ZeroDivisionError) as failed:
         client.steps(job.id, fence=job.fence).step("lost", lost)
-    assert "could not be given back" in failed.value.__notes__[0]
+    assert "could not be released" in failed.value.__notes__[0]

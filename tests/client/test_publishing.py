@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onefold import Fixed, NewJob, Retention, Unique
-from onefold.client.flows import publish
+from onefold.client import publish
 from onefold.errors import InvalidInput, KeyReused
 from tests.client.conftest import Connect
 from tests.client.scripted import Asked, Cut, Scripted, answer, problem
@@ -109,8 +109,6 @@ def test_a_job_may_have_its_own_backoff_and_retention(connect: Connect) -> None:
         ({"run_at": datetime(2026, 1, 1)}, "run_at"),  # noqa: DTZ001 - that is the point
         ({"delay": 3}, "delay"),
         ({"unique": 3}, "unique"),
-        ({"tags": "text"}, "tags"),
-        ({"queue": "a*"}, "queue"),
         ({"quue": "a"}, "quue"),
         ({"payload": {1j}}, "payload"),
     ],
@@ -202,8 +200,8 @@ def test_an_error_names_the_item_by_its_place_in_the_call(connect: Connect) -> N
 @pytest.mark.parametrize(
     ("new_job", "field"),
     [
-        (NewJob("mail", queue="a*"), "queue"),
-        (NewJob("", queue="a"), "kind"),
+        (NewJob("mail", queue=""), "queue"),
+        (NewJob("mail", {1j}, queue="a"), "payload"),
         (NewJob("mail", queue="a", request_id="r"), "request_id"),
         ("mail", "job"),
     ],

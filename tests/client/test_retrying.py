@@ -6,59 +6,61 @@ from typing import Any
 import msgspec
 import pytest
 
-from onefold.client.errors import Unreachable
-from onefold.client.flow import Pause, Reply, Send
-from onefold.client.patience import Patience
-from onefold.client.retrying import persist
+from onefold.client.connection import RetryPolicy, send_until_answered
+from onefold.client.problems import Unreachable
+from onefold.client.requests import ClientRequest, ClientResponse
 from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.runtime import Pause
 
-SEND = Send(method="POST", path="/v1/queues/email/jobs", body=b"{}")
+REQUEST = ClientRequest(method="POST", path="/v1/queues/email/jobs", body=b"{}")
 AWAY = Unreachable("http://localhost", "refused")
 
 
 class Stepper:
-    """Drives a flow with the answers of a test, and a clock that its pauses move."""
+    """Drives a procedure with the answers of a test, and a clock that its pauses move."""
 
-    def __init__(self, patience: Patience, *, dice: float = 1.0) -> None:
+    def __init__(self, retry: RetryPolicy, *, jitter: float = 1.0) -> None:
         self.now = 100.0
         self.pauses: list[float] = []
-        self.sent: list[Send] = []
-        self._flow = persist(SEND, patience, clock=lambda: self.now, dice=lambda: dice)
+        self.sent: list[ClientRequest] = []
+        self._procedure = send_until_answered(
+            REQUEST, retry, clock=lambda: self.now, jitter=lambda: jitter
+        )
 
-    def given(self, *answers: Reply | Unreachable, takes: float = 0.0) -> Reply:
-        """The end of the flow, where these are its answers."""
+    def given(self, *answers: ClientResponse | Unreachable, takes: float = 0.0) -> ClientResponse:
+        """The end of the procedure, where these are its answers."""
         left = list(answers)
-        step: Any = next(self._flow)
+        step: Any = next(self._procedure)
         try:
             while True:
                 if isinstance(step, Pause):
                     self.pauses.append(step.seconds)
                     self.now += step.seconds
-                    step = self._flow.send(None)
+                    step = self._procedure.send(None)
                     continue
-                self.sent.append(step)
+                self.sent.append(step.request)
                 self.now += takes
                 answer = left.pop(0)
                 if isinstance(answer, Unreachable):
-                    step = self._flow.throw(answer)
+                    step = self._procedure.throw(answer)
                 else:
-                    step = self._flow.send(answer)
+                    step = self._procedure.send(answer)
         except StopIteration as finished:
-            reply: Reply = finished.value
+            reply: ClientResponse = finished.value
             return reply
         finally:
             assert left == []
 
 
-def said(status: int, code: str = "", **headers: str) -> Reply:
+def said(status: int, code: str = "", **headers: str) -> ClientResponse:
     names = {"content-type": "application/problem+json"}
     names |= {name.replace("_", "-"): value for name, value in headers.items()}
-    return Reply(status, names, msgspec.json.encode({"code": code}))
+    return ClientResponse(status, names, msgspec.json.encode({"code": code}))
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_what_passes_is_sent_again(status: int) -> None:
-    stepper = Stepper(Patience())
+    stepper = Stepper(RetryPolicy())
 
     reply = stepper.given(said(status), said(201))
 
@@ -67,11 +69,11 @@ def test_what_passes_is_sent_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 301, 400, 401, 403, 404, 408, 409, 410, 413, 422])
 def test_every_other_answer_is_the_last(status: int) -> None:
-    assert Stepper(Patience()).given(said(status)).tries == 1
+    assert Stepper(RetryPolicy()).given(said(status)).tries == 1
 
 
 def test_a_key_that_is_in_progress_is_asked_about_again() -> None:
-    stepper = Stepper(Patience())
+    stepper = Stepper(RetryPolicy())
 
     reply = stepper.given(said(409, "in_progress", retry_after="3"), said(200))
 
@@ -80,17 +82,17 @@ def test_a_key_that_is_in_progress_is_asked_about_again() -> None:
 
 
 def test_a_lost_lease_is_final_unless_it_is_that_of_the_request_itself() -> None:
-    assert Stepper(Patience()).given(said(409, "lease_lost")).status == 409
-    again = Stepper(Patience()).given(said(409, "lease_lost", retry_after="1"), said(200))
+    assert Stepper(RetryPolicy()).given(said(409, "lease_lost")).status == 409
+    again = Stepper(RetryPolicy()).given(said(409, "lease_lost", retry_after="1"), said(200))
     assert again.status == 200
 
 
 def test_what_failed_for_good_is_not_asked_for_again() -> None:
-    assert Stepper(Patience()).given(said(500, "attempt_failed")).tries == 1
+    assert Stepper(RetryPolicy()).given(said(500, "attempt_failed")).tries == 1
 
 
 def test_every_try_is_the_same_request() -> None:
-    stepper = Stepper(Patience())
+    stepper = Stepper(RetryPolicy())
     stepper.given(AWAY, said(503), AWAY, said(201))
 
     assert {(sent.method, sent.path, sent.body) for sent in stepper.sent} == {
@@ -99,14 +101,14 @@ def test_every_try_is_the_same_request() -> None:
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    stepper = Stepper(Patience(tries=9))
+    stepper = Stepper(RetryPolicy(tries=9))
     stepper.given(*[AWAY] * 8, said(201))
 
     assert stepper.pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
 
 
-def test_dice_shorten_a_pause_by_half_at_most() -> None:
-    stepper = Stepper(Patience(), dice=0.0)
+def test_jitter_shortens_a_pause_by_half_at_most() -> None:
+    stepper = Stepper(RetryPolicy(), jitter=0.0)
     stepper.given(AWAY, AWAY, said(201))
 
     assert stepper.pauses == [0.125, 0.25]
@@ -131,14 +133,14 @@ def test_dice_shorten_a_pause_by_half_at_most() -> None:
 def test_the_server_is_left_alone_for_as_long_as_it_asks(
     headers: dict[str, str], seconds: float
 ) -> None:
-    stepper = Stepper(Patience())
+    stepper = Stepper(RetryPolicy())
     stepper.given(said(429, **headers), said(201))
 
     assert stepper.pauses == [seconds]
 
 
 def test_who_asks_for_longer_than_there_is_time_is_not_waited_for() -> None:
-    stepper = Stepper(Patience(deadline=timedelta(seconds=10)))
+    stepper = Stepper(RetryPolicy(deadline=timedelta(seconds=10)))
 
     reply = stepper.given(said(503, retry_after="3600"))
 
@@ -146,20 +148,20 @@ def test_who_asks_for_longer_than_there_is_time_is_not_waited_for() -> None:
 
 
 def test_after_the_last_try_its_answer_stands() -> None:
-    reply = Stepper(Patience(tries=3)).given(said(500), said(500), said(502))
+    reply = Stepper(RetryPolicy(tries=3)).given(said(500), said(500), said(502))
 
     assert (reply.status, reply.tries) == (502, 3)
 
 
 def test_after_the_last_try_without_an_answer_the_error_counts_them() -> None:
     with pytest.raises(Unreachable, match="tried 3 times") as failed:
-        Stepper(Patience(tries=3)).given(AWAY, said(500), AWAY)
+        Stepper(RetryPolicy(tries=3)).given(AWAY, said(500), AWAY)
 
     assert failed.value.tries == 3
 
 
 def test_no_pause_goes_beyond_the_deadline() -> None:
-    stepper = Stepper(Patience(deadline=timedelta(seconds=1.5)))
+    stepper = Stepper(RetryPolicy(deadline=timedelta(seconds=1.5)))
 
     with pytest.raises(Unreachable):
         stepper.given(AWAY, AWAY, AWAY)
@@ -168,7 +170,7 @@ def test_no_pause_goes_beyond_the_deadline() -> None:
 
 
 def test_a_try_has_no_longer_than_what_is_left() -> None:
-    stepper = Stepper(Patience(deadline=timedelta(seconds=60), timeout=timedelta(seconds=30)))
+    stepper = Stepper(RetryPolicy(deadline=timedelta(seconds=60), timeout=timedelta(seconds=30)))
     stepper.given(AWAY, said(201), takes=40)
 
     assert [round(sent.timeout, 2) for sent in stepper.sent] == [30.0, 19.75]
@@ -181,11 +183,11 @@ def test_a_try_has_no_longer_than_what_is_left() -> None:
         ({"tries": True}, "tries"),
         ({"timeout": 30}, "timeout"),
         ({"deadline": timedelta(0)}, "deadline"),
-        ({"first": timedelta(seconds=9)}, "longest"),
+        ({"first_pause": timedelta(seconds=9)}, "longest_pause"),
     ],
 )
-def test_a_patience_that_cannot_be_meant_is_refused(options: Any, field: str) -> None:
+def test_a_policy_that_cannot_be_meant_is_rejected(options: Any, field: str) -> None:
     with pytest.raises((InvalidInput, ConflictingOptions)) as refused:
-        Patience(**options)
+        RetryPolicy(**options)
 
     assert refused.value.field == field

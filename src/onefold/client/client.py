@@ -1,34 +1,155 @@
-"""`Client` and `AsyncClient`: Onefold on a server, under the names that it has in-process."""
+"""`Client` and `AsyncClient`: the calls of Onefold on a server, with the names of the library."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic
 
-from onefold.client.claim_calls import AsyncClaimCalls, ClaimCalls
-from onefold.client.connection import Connection, connection
-from onefold.client.event_calls import AsyncEventCalls, EventCalls
-from onefold.client.job_calls import AsyncJobCalls, JobCalls
-from onefold.client.operator_calls import AsyncOperatorCalls, OperatorCalls
-from onefold.client.schedule_calls import AsyncScheduleCalls, ScheduleCalls
+from onefold.calls.claims import SURFACE, ClaimOptions
+from onefold.calls.jobs import EMPTY
+from onefold.client import publish
+from onefold.client.calls import Awaited, Blocking, Calls, Mode, call
+from onefold.client.claims import HttpClaims
+from onefold.client.connection import connection_to, decode
+from onefold.client.events import AsyncRemoteEvents, RemoteEvents, event_filter
+from onefold.client.lock import AsyncRemoteLock, RemoteLock
+from onefold.client.nouns import (
+    ClientDead,
+    ClientDeliveries,
+    ClientKeys,
+    ClientQueues,
+    ClientSchedules,
+    find_query,
+)
+from onefold.client.once import AsyncRemoteOnce, RemoteOnce, once_settings
+from onefold.client.remote_values import ChangeReply, EnqueuedReply, RemotePage
+from onefold.client.requests import path, wire_body
+from onefold.client.steps import AsyncRemoteSteps, RemoteSteps
+from onefold.errors import JobNotFound
+from onefold.runtime import Runtime
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onefold.client.async_driver import AsyncDriver
-    from onefold.client.connection import ClientOptions
-    from onefold.client.sync_driver import SyncDriver
+    from onefold.calls.jobs import CallOptions, EnqueueOptions, FindOptions
+    from onefold.client.connection import ClientOptions, Connection
+    from onefold.client.once import RemoteOnceOptions
+    from onefold.client.remote_values import RemoteJob
+    from onefold.model.claim import ClaimAnswer
+    from onefold.model.job import Enqueued, EnqueuedMany, Json, NewJob
+    from onefold.runtime import Procedure
+
+TTL: Final = timedelta(seconds=30)
 
 
-class Client(JobCalls, ClaimCalls, ScheduleCalls, EventCalls, OperatorCalls):
-    """A server's jobs, keys and queues, for plain code. Threads may share one.
+class ClientCalls(Calls[Mode], Generic[Mode]):
+    """The calls that both clients have."""
+
+    def __init__(self, connection: Connection, runtime: Runtime, mode: type[Mode]) -> None:
+        """Made by a client."""
+        super().__init__(connection, runtime, mode)
+        self.queues: ClientQueues[Mode] = ClientQueues(connection, runtime, mode)
+        self.keys: ClientKeys[Mode] = ClientKeys(connection, runtime, mode)
+        self.schedules: ClientSchedules[Mode] = ClientSchedules(connection, runtime, mode)
+        self.dead: ClientDead[Mode] = ClientDead(connection, runtime, mode)
+        self.deliveries: ClientDeliveries[Mode] = ClientDeliveries(connection, runtime, mode)
+
+    def __repr__(self) -> str:
+        # Without the API key.
+        return f"{type(self).__name__}({self._connection.url!r})"
+
+    @call
+    def enqueue(
+        self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
+    ) -> Procedure[Enqueued[Any]]:
+        """Store a job on the server, or find the job that holds its key.
+
+        Without an `idempotency_key`, the client generates one before the first try. So this call
+        stores at most one job, also if responses are lost. With your own key, the same holds for
+        every repetition of the call.
+        """
+        return (yield from publish.enqueue(self._connection, kind, payload, options))
+
+    @call
+    def enqueue_many(
+        self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
+    ) -> Procedure[EnqueuedMany[Any]]:
+        """Store many jobs; the result has one item per job, in order.
+
+        A request has up to 10,000 jobs of one queue, or 3 MiB of them, and is all or nothing. More
+        jobs are several requests, one after the other.
+        """
+        return (yield from publish.enqueue_many(self._connection, new_jobs, options))
+
+    @call
+    def get(self, job_id: str) -> Procedure[RemoteJob | None]:
+        """A job with its history, or None."""
+        return (yield from publish.get_job(self._connection, job_id))
+
+    @call
+    def find(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        newest_first: bool = False,
+        **filters: Unpack[FindOptions],
+    ) -> Procedure[RemotePage]:
+        """Jobs by filter, one page at a time: `after=page.next` continues."""
+        query = {**find_query(filters), "limit": limit, "after": after}
+        if newest_first:
+            query["newestFirst"] = "true"
+        response = yield from self._connection.get(path("jobs"), query)
+        return decode(response, RemotePage)
+
+    @call
+    def cancel(self, job_id: str, *, reason: str | None = None) -> Procedure[bool]:
+        """Cancel a queued or running job. False if it was cancelled before."""
+        body = wire_body({"reason": reason})
+        response = yield from self._connection.post(path("jobs", job_id, "cancel"), body)
+        return not decode(response, ChangeReply).already
+
+    @call
+    def replay(self, job_id: str, *, fresh: bool = False) -> Procedure[Enqueued[Any]]:
+        """Run a dead or cancelled job again; with `fresh`, also a completed one."""
+        body = {"fresh": True} if fresh else {}
+        response = yield from self._connection.post(path("jobs", job_id, "replay"), body)
+        return decode(response, EnqueuedReply).enqueued()
+
+    @call
+    def delete(self, job_id: str) -> Procedure[bool]:
+        """Delete a job in any state and release its key. False if there is none.
+
+        If the response to a first try was lost, False may mean that this call deleted it.
+        """
+        try:
+            yield from self._connection.delete(path("jobs", job_id))
+        except JobNotFound:
+            return False
+        return True
+
+    @call
+    def claim(
+        self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
+    ) -> Procedure[ClaimAnswer]:
+        """Take a key: Won, Replay, Busy, Mismatch or Unknown.
+
+        The work follows under a lease. `takeover` sets what happens if the worker vanishes.
+        """
+        return (yield from HttpClaims(self._connection).claim(scope, key, surface, options))
+
+
+class Client(ClientCalls[Blocking]):
+    """The jobs, keys and queues of a server, for plain code. Threads may share a client.
 
         with Client("https://onefold.example.com", api_key="of_…") as client:
             client.enqueue("invoice.email", {"id": 7}, queue="email")
 
-    Every call is carried out once, whatever the network does meanwhile: its key is made before the
-    first try, and every try is the same request.
+    The server executes every call once, also if responses are lost: all tries of a call are the
+    same request with the same key.
     """
 
     def __init__(
@@ -39,22 +160,55 @@ class Client(JobCalls, ClaimCalls, ScheduleCalls, EventCalls, OperatorCalls):
         tls: ssl.SSLContext | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """`tls` is for a server whose certificate is signed by an authority of your own."""
-        from onefold.client.sync_driver import SyncDriver
+        """`tls` is for a server whose certificate is signed by your own authority."""
+        from onefold.client.urllib3_sender import Urllib3Sender
 
-        self._connection: Connection = connection(url, api_key, options)
-        self._driver: SyncDriver = SyncDriver(self._connection.url, self._connection.headers, tls)
+        connection = connection_to(url, api_key, options)
+        self._sender = Urllib3Sender(connection, tls)
+        super().__init__(connection, Runtime(sender=self._sender), Blocking)
 
-    def __repr__(self) -> str:
-        """Where to; the API key is nobody's business."""
-        return f"Client({self._connection.url!r})"
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        **options: Unpack[RemoteOnceOptions],
+    ) -> RemoteOnce:
+        """Run something once per key and store its result: for `with`, or as a decorator.
+
+        A failure releases the key. In a decorator, `key` may be a function of the arguments;
+        without it, the key is a digest of them.
+        """
+        return RemoteOnce(self._runtime, once_settings(self._connection, name, key, options))
+
+    def lock(self, name: str, *, ttl: timedelta = TTL, wait: timedelta | None = None) -> RemoteLock:
+        """A lease on a name with a fencing token. A thread renews it until it is released.
+
+        It is an efficiency lock: a holder that is paused longer than its `ttl` may overlap with the
+        next one. If that matters, pass `lock.fence` to the system that you write to.
+        """
+        return RemoteLock(self._runtime, HttpClaims(self._connection), name, ttl, wait)
+
+    def steps(self, job_id: str, *, fence: int) -> RemoteSteps:
+        """The steps of a delivery of yours: `client.steps(…).step("charge", …)`."""
+        return RemoteSteps(self._runtime, self._connection, job_id, fence)
+
+    def events(
+        self, *, queue: str | None = None, event: Sequence[str] = (), after: str | None = None
+    ) -> RemoteEvents:
+        """The events of your jobs and keys from now on: for `with`, and for `for`.
+
+        If the connection ends, the client reconnects and continues after the last event. If the
+        server cannot know what was missed, an event `gap` is delivered. `after` is the `id` of an
+        event, or `last_id`.
+        """
+        wanted = event_filter(queue=queue, event=event, after=after)
+        return RemoteEvents(self._sender, self._connection, wanted)
 
     def close(self) -> None:
-        """Close the connections that are kept."""
-        self._driver.close()
+        """Close the idle connections."""
+        self._sender.close()
 
     def __enter__(self) -> Self:
-        """Close it when the block ends."""
         return self
 
     def __exit__(
@@ -63,18 +217,17 @@ class Client(JobCalls, ClaimCalls, ScheduleCalls, EventCalls, OperatorCalls):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
         self.close()
 
 
-class AsyncClient(
-    AsyncJobCalls, AsyncClaimCalls, AsyncScheduleCalls, AsyncEventCalls, AsyncOperatorCalls
-):
-    """`Client`, awaited. It belongs to the event loop of its first request.
+class AsyncClient(ClientCalls[Awaited]):
+    """`Client` with coroutines. It belongs to the event loop of its first request.
 
     async with AsyncClient("https://onefold.example.com", api_key="of_…") as client:
         await client.enqueue("invoice.email", {"id": 7}, queue="email")
     """
+
+    is_awaited: bool = True
 
     def __init__(
         self,
@@ -84,22 +237,57 @@ class AsyncClient(
         tls: ssl.SSLContext | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """`tls` is for a server whose certificate is signed by an authority of your own."""
-        from onefold.client.async_driver import AsyncDriver
+        """`tls` is for a server whose certificate is signed by your own authority."""
+        from onefold.client.aiohttp_sender import AiohttpSender
 
-        self._connection: Connection = connection(url, api_key, options)
-        self._driver: AsyncDriver = AsyncDriver(self._connection.url, self._connection.headers, tls)
+        connection = connection_to(url, api_key, options)
+        self._sender = AiohttpSender(connection, tls)
+        super().__init__(connection, Runtime(sender=self._sender), Awaited)
 
-    def __repr__(self) -> str:
-        """Where to; the API key is nobody's business."""
-        return f"AsyncClient({self._connection.url!r})"
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        **options: Unpack[RemoteOnceOptions],
+    ) -> AsyncRemoteOnce:
+        """Run something once per key and store its result: for `async with`, or as a decorator.
+
+        A failure releases the key. In a decorator, `key` may be a function of the arguments;
+        without it, the key is a digest of them.
+        """
+        return AsyncRemoteOnce(self._runtime, once_settings(self._connection, name, key, options))
+
+    def lock(
+        self, name: str, *, ttl: timedelta = TTL, wait: timedelta | None = None
+    ) -> AsyncRemoteLock:
+        """A lease on a name with a fencing token. A task renews it until it is released.
+
+        It is an efficiency lock: a holder that is paused longer than its `ttl` may overlap with the
+        next one. If that matters, pass `lock.fence` to the system that you write to.
+        """
+        return AsyncRemoteLock(self._runtime, HttpClaims(self._connection), name, ttl, wait)
+
+    def steps(self, job_id: str, *, fence: int) -> AsyncRemoteSteps:
+        """The steps of a delivery of yours: `client.steps(…).step("charge", …)`."""
+        return AsyncRemoteSteps(self._runtime, self._connection, job_id, fence)
+
+    def events(
+        self, *, queue: str | None = None, event: Sequence[str] = (), after: str | None = None
+    ) -> AsyncRemoteEvents:
+        """The events of your jobs and keys from now on: for `async with`, and for `async for`.
+
+        If the connection ends, the client reconnects and continues after the last event. If the
+        server cannot know what was missed, an event `gap` is delivered. `after` is the `id` of an
+        event, or `last_id`.
+        """
+        wanted = event_filter(queue=queue, event=event, after=after)
+        return AsyncRemoteEvents(self._sender, self._connection, wanted)
 
     async def close(self) -> None:
-        """Close the connections that are kept."""
-        await self._driver.close()
+        """Close the connections."""
+        await self._sender.close()
 
     async def __aenter__(self) -> Self:
-        """Close it when the block ends."""
         return self
 
     async def __aexit__(
@@ -108,5 +296,4 @@ class AsyncClient(
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close."""
         await self.close()

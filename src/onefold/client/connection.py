@@ -1,81 +1,199 @@
-"""What both clients are told: where the server is, who asks, and how long to try."""
+"""The connection of a client: URL, API key, retry policy, and one request until it is answered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypedDict
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import msgspec
 
 from onefold import __version__
-from onefold.client.patience import Patience
-from onefold.client.problems import error_of
-from onefold.client.retrying import persist
-from onefold.errors import InvalidInput
+from onefold.client.problems import ServerError, Unreachable, code_of, error_of, retry_after_of
+from onefold.client.requests import ClientRequest, ClientResponse, with_query
+from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
+from onefold.model.timestamps import span
+from onefold.runtime import Pause, Send
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from onefold.runtime import Procedure
 
-    from onefold.client.flow import Flow, Reply, Send
+T = TypeVar("T")
 
-LEAST_REFUSAL: Final = 300
-"""A redirect is none of ours: the key must not be sent anywhere else."""
+KEY: Final = "Idempotency-Key"
+JSON: Final = {"Content-Type": "application/json"}
+FIRST_REJECTION: Final = 300
+"""A redirect is rejected too: the API key must not be sent to another URL."""
+CONFLICT: Final = 409
+TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
+FINAL: Final = "attempt_failed"
+"""The code of a stored failure: every repetition of the request receives it."""
+
+TRIES: Final = range(1, 1001)
+_SHORTEST: Final = timedelta(milliseconds=1)
 
 
 class ClientOptions(TypedDict, total=False):
-    """How a client tries."""
+    """How a client retries. See `RetryPolicy`."""
 
     tries: int
-    """How many times a request is sent at most; 8."""
     timeout: timedelta
-    """For one try; 30 s."""
     deadline: timedelta
-    """For all tries and the pauses between them; 2 minutes."""
     first_pause: timedelta
-    """After the first try, doubled with every other; 250 ms, of which 50 to 100 % are waited."""
     longest_pause: timedelta
-    """8 s. What the server asks for by Retry-After may be longer."""
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When a client sends a request again, and when it gives up."""
+
+    tries: int = 8
+    """How often a request is sent at most."""
+    timeout: timedelta = timedelta(seconds=30)
+    """For one try, from connecting to the last byte of the response."""
+    deadline: timedelta = timedelta(minutes=2)
+    """For all tries. A pause that would exceed it is not started."""
+    first_pause: timedelta = timedelta(milliseconds=250)
+    """The pause after the first try. It doubles with every try; 50 to 100 % of it are used."""
+    longest_pause: timedelta = timedelta(seconds=8)
+    """The limit of a pause. A Retry-After of the server may be longer."""
+
+    def __post_init__(self) -> None:
+        if type(self.tries) is not int or self.tries not in TRIES:
+            raise InvalidInput(
+                "tries", f"must be a whole number from 1 to {TRIES[-1]}, got {self.tries!r}"
+            )
+        for field in ("timeout", "deadline", "first_pause", "longest_pause"):
+            span(getattr(self, field), field, least=_SHORTEST)
+        if self.longest_pause < self.first_pause:
+            reason = f"must not be shorter than first_pause: {self.longest_pause}"
+            raise ConflictingOptions("longest_pause", reason)
+
+    def pause(self, tried: int, jitter: float) -> float:
+        """Seconds after so many tries; `jitter` is a random number from 0 to 1."""
+        # As numbers, and bounded: as a timedelta, the product could be out of range.
+        doubled = self.first_pause.total_seconds() * 2.0 ** min(tried - 1, 64)
+        return min(doubled, self.longest_pause.total_seconds()) * (0.5 + jitter / 2)
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """Checked."""
+    """Where the server is, the headers of every request, and the retry policy."""
 
     url: str
     headers: Mapping[str, str]
-    patience: Patience
+    retry: RetryPolicy
 
     def __repr__(self) -> str:
-        """Without the headers: the API key is one."""
+        # Without the headers: the API key is one of them.
         return f"Connection({self.url!r})"
 
-    def ask(self, send: Send) -> Flow[Reply]:
-        """Send a request until it is answered; a problem is raised as the error that it is."""
-        reply = yield from persist(send, self.patience)
-        if reply.status >= LEAST_REFUSAL:
-            raise error_of(reply)
-        return reply
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Procedure[ClientResponse]:
+        """Send a GET."""
+        return self.request(ClientRequest(method="GET", path=with_query(path, query or {})))
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Procedure[ClientResponse]:
+        """Send a POST with a new Idempotency-Key, so that the server executes it once."""
+        headers = {**JSON, KEY: new_key()}
+        content = msgspec.json.encode(body or {})
+        return self.request(ClientRequest(method="POST", path=path, body=content, headers=headers))
+
+    def put(self, path: str, body: Mapping[str, Any]) -> Procedure[ClientResponse]:
+        """Send a PUT. It is idempotent by itself."""
+        content = msgspec.json.encode(body)
+        return self.request(ClientRequest(method="PUT", path=path, body=content, headers=JSON))
+
+    def delete(
+        self, path: str, query: Mapping[str, Any] | None = None
+    ) -> Procedure[ClientResponse]:
+        """Send a DELETE. A repetition changes nothing, but its response is another one."""
+        return self.request(ClientRequest(method="DELETE", path=with_query(path, query or {})))
+
+    def request(self, request: ClientRequest) -> Procedure[ClientResponse]:
+        """Send a request until it is answered. A problem is raised as its error."""
+        response = yield from send_until_answered(request, self.retry)
+        if response.status >= FIRST_REJECTION:
+            raise error_of(response)
+        return response
 
 
-def connection(url: str, api_key: str | None, options: ClientOptions) -> Connection:
-    """Check where to, and how."""
+def connection_to(url: object, api_key: object, options: ClientOptions) -> Connection:
+    """A connection, checked."""
     checks.options(options, ClientOptions.__optional_keys__)
     headers = {"Accept": "application/json", "User-Agent": f"onefold/{__version__}"}
     if api_key is not None:
         headers["Authorization"] = f"Bearer {_checked_key(api_key)}"
-    usual = Patience()
-    return Connection(
-        _checked_url(url),
-        headers,
-        Patience(
-            tries=options.get("tries", usual.tries),
-            first=options.get("first_pause", usual.first),
-            longest=options.get("longest_pause", usual.longest),
-            timeout=options.get("timeout", usual.timeout),
-            deadline=options.get("deadline", usual.deadline),
-        ),
-    )
+    return Connection(_checked_url(url), headers, RetryPolicy(**options))
+
+
+def new_key() -> str:
+    """A key for one call. All of its tries use it."""
+    return str(uuid4())
+
+
+def send_until_answered(
+    request: ClientRequest,
+    retry: RetryPolicy,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    jitter: Callable[[], float] = random.random,
+) -> Procedure[ClientResponse]:
+    """Send a request, again after transient failures; the last response, or `Unreachable`."""
+    deadline = clock() + retry.deadline.total_seconds()
+    tried = 0
+    while True:
+        tried += 1
+        left = max(deadline - clock(), 0.001)
+        timeout = min(retry.timeout.total_seconds(), left)
+        failure: Unreachable | None = None
+        response: ClientResponse | None = None
+        try:
+            response = yield Send(msgspec.structs.replace(request, timeout=timeout))
+        except Unreachable as error:
+            failure = error
+        if response is not None and not is_transient(response):
+            return msgspec.structs.replace(response, tries=tried)
+        wait = max(retry.pause(tried, jitter()), wait_asked_by(response))
+        if tried >= retry.tries or clock() + wait >= deadline:
+            if failure is not None:
+                raise Unreachable(failure.url, failure.reason, tries=tried) from failure.__cause__
+            assert response is not None
+            return msgspec.structs.replace(response, tries=tried)
+        yield Pause(wait)
+
+
+def is_transient(response: ClientResponse) -> bool:
+    """Whether the same request may receive another response later."""
+    code = code_of(response)
+    if response.status in TRANSIENT:
+        return code != FINAL
+    if response.status != CONFLICT:
+        return False
+    # The lease of an Idempotency-Key has a Retry-After; that of a delivery or a claim has none.
+    return code == "in_progress" or (code == "lease_lost" and "retry-after" in response.headers)
+
+
+def wait_asked_by(response: ClientResponse | None) -> float:
+    """The seconds of its Retry-After; 0 without one."""
+    wait = None if response is None else retry_after_of(response)
+    return 0.0 if wait is None else wait.total_seconds()
+
+
+def decode(response: ClientResponse, kind: type[T]) -> T:
+    """The body of a response as a value."""
+    try:
+        return msgspec.json.decode(response.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(response, str(error)) from error
+
+
+def unreadable(response: ClientResponse, reason: str) -> ServerError:
+    """The error for a response that an Onefold server does not send."""
+    detail = f"and the client cannot read it: {reason}. Is there an Onefold server at this URL?"
+    return ServerError(response.status, detail)
 
 
 def _checked_url(url: object) -> str:
@@ -84,17 +202,19 @@ def _checked_url(url: object) -> str:
         raise InvalidInput("url", reason)
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        # Not repeated: there may be a password in it.
+        # Not repeated in the message: it may contain a password.
         raise InvalidInput("url", "must begin with http:// or https:// and a host")
     if parts.username is not None or parts.query or parts.fragment:
-        raise InvalidInput("url", "must be a host, a port and maybe a path; the key is api_key=")
+        raise InvalidInput(
+            "url", "must be a host, a port and optionally a path; give the API key as api_key="
+        )
     return url.rstrip("/")
 
 
 def _checked_key(api_key: object) -> str:
-    # Never in the message: it is a secret.
+    # Not repeated in the message: it is a secret.
     if not isinstance(api_key, str) or not api_key.isascii() or not api_key.isprintable():
         raise InvalidInput("api_key", "must be the text that `onefold apikeys create` printed")
     if not api_key.strip():
-        raise InvalidInput("api_key", "must not be empty; leave it out where the server needs none")
+        raise InvalidInput("api_key", "must not be empty; omit it if the server has no API keys")
     return api_key.strip()

@@ -1,4 +1,4 @@
-"""Server-sent events, read piece by piece, as the HTML standard has them. Pure."""
+"""A parser of server-sent events, as the HTML standard defines them."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Final
 import msgspec
 
 LONGEST: Final = 1024 * 1024
-"""Bytes of one line, or of one event's data; ours have a few hundred."""
+"""Bytes of one line, or of the data of one event; those of a server have a few hundred."""
 
 
 class NotEvents(Exception):
-    """What came is no stream of events."""
+    """The bytes are not a stream of events."""
 
 
-class Block(msgspec.Struct):
-    """The lines up to an empty one."""
+class EventBlock(msgspec.Struct):
+    """The fields up to an empty line."""
 
     name: str = "message"
     data: str = ""
-    """Empty where the block is no event."""
+    """Empty if the block is not an event."""
     id: str | None = None
     retry: int | None = None
     """Milliseconds."""
 
 
 class EventStream:
-    """Takes bytes as they come; gives blocks as they are whole."""
+    """Receives bytes in pieces of any size; returns complete blocks."""
 
     def __init__(self) -> None:
-        """Nothing has come yet."""
+        """One parser is for one connection."""
         self._rest = b""
-        self._block = Block()
+        self._block = EventBlock()
         self._data: list[str] = []
         self._size = 0
 
-    def feed(self, piece: bytes) -> list[Block]:
+    def feed(self, piece: bytes) -> list[EventBlock]:
         """The blocks that end in this piece."""
         *lines, self._rest = self._lines(self._rest + piece)
         if len(self._rest) > LONGEST:
@@ -43,13 +43,13 @@ class EventStream:
         return [block for line in lines if (block := self._read(line)) is not None]
 
     def _lines(self, text: bytes) -> list[bytes]:
-        # A carriage return at the end may be one half of a line's end.
+        # A carriage return at the end may be the first half of a line end.
         held = b"\r" if text.endswith(b"\r") else b""
         lines = text.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         lines[-1] += held
         return lines
 
-    def _read(self, line: bytes) -> Block | None:
+    def _read(self, line: bytes) -> EventBlock | None:
         if not line:
             return self._end()
         name, _, value = line.decode("utf-8", "replace").partition(":")
@@ -66,12 +66,12 @@ class EventStream:
                 self._block.id = value
             case "retry" if value.isascii() and value.isdecimal():
                 self._block.retry = int(value[:9])
-            case _:  # A comment, or what a newer server says.
+            case _:  # A comment, or a field of a newer server.
                 pass
         return None
 
-    def _end(self) -> Block:
-        block, self._block = self._block, Block()
+    def _end(self) -> EventBlock:
+        block, self._block = self._block, EventBlock()
         block.data = "\n".join(self._data)
         self._data, self._size = [], 0
         return block

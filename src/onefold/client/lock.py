@@ -1,7 +1,7 @@
-"""`lock` over HTTP: a lease on a name with a fencing token, kept up by a heartbeat.
+"""`lock` over HTTP: a lease on a name with a fencing token, renewed until it is released.
 
-The server's clock grants and ends the lease. The holder counts on its own monotonic clock from
-*before* it asked, less a margin, so that it stops before anybody else can start.
+The server's clock ends the lease. The holder counts on its own monotonic clock, from before the
+request and with a margin, so that it stops before another holder can start.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from onefold.calls.lock import MARGIN
-from onefold.client.flows import claims
 from onefold.errors import LeaseLost, OnefoldError, UsageError
 
 if TYPE_CHECKING:
@@ -22,22 +21,30 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from onefold.client.async_driver import AsyncDriver
-    from onefold.client.flow import Ask, Flow
-    from onefold.client.sync_driver import SyncDriver
+    from onefold.client.claims import HttpClaims
     from onefold.model.claim import Claim
+    from onefold.runtime import Procedure, Runtime
 
 log: logging.Logger = logging.getLogger("onefold.client")
 
-BEATS: Final = 3
-"""Heartbeats in the time of a lease: one may be lost."""
+RENEWALS: Final = 3
+"""Renewals in the time of a lease: one may fail."""
 
 
 class _Lock:
-    """What the two colours share."""
+    """A lock, without its renewal."""
 
-    def __init__(self, ask: Ask, name: str, ttl: timedelta, wait: timedelta | None) -> None:
-        self._ask = ask
+    def __init__(
+        self,
+        runtime: Runtime,
+        claims: HttpClaims,
+        name: str,
+        ttl: timedelta,
+        wait: timedelta | None,
+    ) -> None:
+        """Made by a client."""
+        self._runtime = runtime
+        self._claims = claims
         self._name = name
         self._ttl = ttl
         self._wait = wait
@@ -46,17 +53,17 @@ class _Lock:
 
     @property
     def is_held(self) -> bool:
-        """True from the acquiring to the releasing, though the lease may be over: see `lost`."""
+        """True between `acquire` and `release`, also if the lease has ended: see `lost`."""
         return self._claim is not None
 
     @property
     def fence(self) -> int:
-        """Strictly greater than every earlier one of this name: give it to what you write to."""
+        """Greater than every earlier one of this name: pass it to the system that you write to."""
         return self._held().fence
 
     @property
     def lost(self) -> bool:
-        """True where the lease may be somebody else's by now."""
+        """True if another holder may have the lease."""
         return self._claim is None or time.monotonic() >= self._trusted_until
 
     def check(self) -> None:
@@ -71,43 +78,41 @@ class _Lock:
             raise LeaseLost(f"the lock {self._name!r}", fence=0)
         return self._claim
 
-    def _acquire(self) -> Flow[None]:
+    def _acquire(self) -> Procedure[None]:
         if self._claim is not None:
             raise UsageError(
-                f"This lock({self._name!r}) is in use: it was acquired and has not been released."
-                " Make a new lock() for each use."
+                f"This lock({self._name!r}) is in use: it was acquired and is not released."
+                " Create a lock() for each use."
             )
-        # The wait for it is in front of the lease; what is trusted begins with the last request.
         asked = time.monotonic()
-        claim = yield from claims.lock(self._ask, self._name, self._ttl, self._wait)
+        self._claim = yield from self._claims.lock(self._name, self._ttl, self._wait)
         if time.monotonic() - asked < self._ttl.total_seconds() * MARGIN:
-            self._claim = claim
             self._trust(asked)
-            return
-        self._claim = claim
-        yield from self._renew()
+        else:
+            # Most of that time may have been the wait for the lock, before the lease began.
+            yield from self._renew()
 
-    def _renew(self) -> Flow[None]:
+    def _renew(self) -> Procedure[None]:
         asked = time.monotonic()
         try:
-            yield from claims.renew_lock(self._ask, self._held(), self._ttl)
+            yield from self._claims.renew_lock(self._held(), self._ttl)
         except LeaseLost:
             self._trusted_until = 0.0
             raise
         self._trust(asked)
 
-    def _release(self) -> Flow[bool]:
+    def _release(self) -> Procedure[bool]:
         claim, self._claim = self._claim, None
         if claim is None:
             return False
-        return (yield from claims.release(self._ask, claim, of="locks"))
+        return (yield from self._claims.release_lock(claim))
 
     def _trust(self, asked: float) -> None:
         self._trusted_until = asked + self._ttl.total_seconds() * (1 - MARGIN)
 
     @property
-    def _beat(self) -> float:
-        return self._ttl.total_seconds() / BEATS
+    def _interval(self) -> float:
+        return self._ttl.total_seconds() / RENEWALS
 
     def _missed(self, error: OnefoldError) -> None:
         log.warning("The lock %r could not be renewed: %s", self._name, error)
@@ -116,17 +121,11 @@ class _Lock:
 class RemoteLock(_Lock):
     """A lock for `with`; a thread renews it until it is released."""
 
-    def __init__(
-        self, driver: SyncDriver, ask: Ask, name: str, ttl: timedelta, wait: timedelta | None
-    ) -> None:
-        """Made by `Client.lock`."""
-        super().__init__(ask, name, ttl, wait)
-        self._driver = driver
-        self._over = threading.Event()
+    _over: threading.Event | None = None
 
     def acquire(self) -> Self:
-        """Take it, or raise `Busy` (after `wait`, if given): never silently go on without it."""
-        self._driver.run(self._acquire())
+        """Acquire it, or raise `Busy`, after `wait` if given."""
+        self._runtime.run(self._acquire())
         self._over = threading.Event()
         threading.Thread(
             target=self._keep, args=(self._over,), name=f"lock {self._name}", daemon=True
@@ -134,16 +133,17 @@ class RemoteLock(_Lock):
         return self
 
     def renew(self) -> None:
-        """Extend it by its ttl, under the same fence; `LeaseLost` where it has ended."""
-        self._driver.run(self._renew())
+        """Extend it by its ttl, with the same fence; `LeaseLost` if it has ended."""
+        self._runtime.run(self._renew())
 
     def release(self) -> bool:
-        """Give it back; False where it was no longer yours."""
-        self._over.set()
-        return self._driver.run(self._release())
+        """Release it; False if another holder has it."""
+        if self._over is not None:
+            self._over.set()
+        return self._runtime.run(self._release())
 
     def _keep(self, over: threading.Event) -> None:
-        while not over.wait(self._beat):
+        while not over.wait(self._interval):
             try:
                 self.renew()
             except LeaseLost:
@@ -152,7 +152,6 @@ class RemoteLock(_Lock):
                 self._missed(error)
 
     def __enter__(self) -> Self:
-        """Acquire."""
         return self.acquire()
 
     def __exit__(
@@ -161,43 +160,36 @@ class RemoteLock(_Lock):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release, whatever happened."""
         self.release()
 
 
 class AsyncRemoteLock(_Lock):
     """A lock for `async with`; a task renews it until it is released."""
 
-    def __init__(
-        self, driver: AsyncDriver, ask: Ask, name: str, ttl: timedelta, wait: timedelta | None
-    ) -> None:
-        """Made by `AsyncClient.lock`."""
-        super().__init__(ask, name, ttl, wait)
-        self._driver = driver
-        self._keeper: asyncio.Task[None] | None = None
+    _keeper: asyncio.Task[None] | None = None
 
     async def acquire(self) -> Self:
-        """Take it, or raise `Busy` (after `wait`, if given): never silently go on without it."""
-        await self._driver.run(self._acquire())
+        """Acquire it, or raise `Busy`, after `wait` if given."""
+        await self._runtime.arun(self._acquire())
         self._keeper = asyncio.create_task(self._keep())
         return self
 
     async def renew(self) -> None:
-        """Extend it by its ttl, under the same fence; `LeaseLost` where it has ended."""
-        await self._driver.run(self._renew())
+        """Extend it by its ttl, with the same fence; `LeaseLost` if it has ended."""
+        await self._runtime.arun(self._renew())
 
     async def release(self) -> bool:
-        """Give it back; False where it was no longer yours."""
+        """Release it; False if another holder has it."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await keeper
-        return await self._driver.run(self._release())
+        return await self._runtime.arun(self._release())
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(self._beat)
+            await asyncio.sleep(self._interval)
             try:
                 await self.renew()
             except LeaseLost:
@@ -206,7 +198,6 @@ class AsyncRemoteLock(_Lock):
                 self._missed(error)
 
     async def __aenter__(self) -> Self:
-        """Acquire."""
         return await self.acquire()
 
     async def __aexit__(
@@ -215,5 +206,4 @@ class AsyncRemoteLock(_Lock):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release, whatever happened."""
         await self.release()

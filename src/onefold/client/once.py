@@ -1,4 +1,4 @@
-"""`once` over HTTP: run something once per key and remember its result, as in-process."""
+"""`once` over HTTP: run something once per key and store its result."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from onefold.calls.claims import SURFACE
+from onefold.calls.claims import SURFACE, ClaimOptions
 from onefold.calls.once import OnceClaim
-from onefold.calls.procedure import waits
-from onefold.client.flow import Pause
-from onefold.client.flows import claims
+from onefold.client.claims import HttpClaims
 from onefold.errors import Busy, InvalidInput, KeyReused, OutcomeUnknown
+from onefold.model import checks
 from onefold.model.claim import Mismatch, Replay, Unknown, Won
 from onefold.model.json_text import sorted_payload
 from onefold.model.timestamps import span
 from onefold.model.unique import fingerprint
+from onefold.runtime import Pause, waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import timedelta
     from types import TracebackType
 
-    from onefold.calls.claims import ClaimOptions
     from onefold.calls.once import BusyPolicy
-    from onefold.client.async_driver import AsyncDriver
-    from onefold.client.flow import Ask, Flow
-    from onefold.client.sync_driver import SyncDriver
+    from onefold.client.connection import Connection
     from onefold.model.claim import ClaimAnswer
+    from onefold.runtime import Procedure, Runtime
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,11 +34,34 @@ R = TypeVar("R")
 POLICIES: Final = ("raise", "skip")
 
 
-@dataclass(frozen=True, slots=True)
-class OnceWish:
-    """What `once` was told."""
+class RemoteOnceOptions(ClaimOptions, total=False):
+    """How `once` runs something."""
 
-    ask: Ask
+    busy: BusyPolicy
+    """`raise` (the default), or `skip`: None instead of a claim."""
+    wait: timedelta | None
+    """How long to wait while another caller holds the key."""
+
+
+def once_settings(
+    connection: Connection,
+    name: str,
+    key: str | Callable[..., str] | None,
+    options: RemoteOnceOptions,
+) -> RemoteOnceSettings:
+    """The options of `once`, checked."""
+    checks.options(options, RemoteOnceOptions.__optional_keys__)
+    rest: dict[str, Any] = dict(options)
+    busy, wait = rest.pop("busy", "raise"), rest.pop("wait", None)
+    claims = HttpClaims(connection)
+    return RemoteOnceSettings(claims, name, key, cast("ClaimOptions", rest), busy, wait)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOnceSettings:
+    """The options of `once`, and where it claims."""
+
+    claims: HttpClaims
     name: str
     key: str | Callable[..., str] | None
     options: ClaimOptions
@@ -48,19 +69,18 @@ class OnceWish:
     wait: timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
         if self.busy not in POLICIES:
             raise InvalidInput("busy", f"must be raise or skip, got {self.busy!r}")
         if self.wait is not None:
             span(self.wait, "wait")
 
-    def enter(self) -> Flow[OnceClaim | None]:
-        """Claim, waiting while somebody else is at work, if told to."""
+    def enter(self) -> Procedure[OnceClaim | None]:
+        """Claim the key; with `wait`, repeat while another caller holds it."""
         if not isinstance(self.key, str):
-            raise InvalidInput("key", "must be a string where once() is used with `with`")
+            raise InvalidInput("key", "must be a string if once() is used with `with`")
         pauses = waits(self.wait)
         while True:
-            answer = yield from claims.claim(self.ask, self.name, self.key, SURFACE, self.options)
+            answer = yield from self.claims.claim(self.name, self.key, SURFACE, self.options)
             if not isinstance(answer, Busy) or (pause := next(pauses, None)) is None:
                 return self._entered(answer)
             yield Pause(pause)
@@ -78,26 +98,26 @@ class OnceWish:
             case Unknown(key, _, since):
                 raise OutcomeUnknown(key=key, since=since)
 
-    def leave(self, entered: OnceClaim | None, error: BaseException | None) -> Flow[None]:
-        """Settle what was done; give back what failed.
+    def leave(self, entered: OnceClaim | None, error: BaseException | None) -> Procedure[None]:
+        """Settle the key; after a failure, release it.
 
-        What was interrupted is left to its lease: nobody knows how far it came.
+        After an interruption its outcome is unknown, and the key stays held until its lease ends.
         """
         if entered is None or entered.claim is None:
             return
         if error is None:
-            yield from claims.settle(self.ask, entered.claim, entered.result)
+            yield from self.claims.settle(entered.claim, entered.result)
         elif isinstance(error, Exception):
             try:
-                yield from claims.release(self.ask, entered.claim)
+                yield from self.claims.release(entered.claim)
             except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
                 key = entered.claim.key.key
-                error.add_note(f"The key {key!r} could not be given back: {failure}")
+                error.add_note(f"The key {key!r} could not be released: {failure}")
 
     def bound(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> OnceWish:
-        """For one call of a decorated function: its key is given, computed or digested."""
+    ) -> RemoteOnceSettings:
+        """For one call of a decorated function: the key is given, computed, or a digest."""
         if isinstance(self.key, str):
             return self
         if self.key is not None:
@@ -115,15 +135,15 @@ class OnceWish:
 class RemoteOnce:
     """`once` for `with`, and for functions."""
 
-    def __init__(self, driver: SyncDriver, wish: OnceWish) -> None:
+    def __init__(self, runtime: Runtime, settings: RemoteOnceSettings) -> None:
         """Made by `Client.once`; for one use at a time."""
-        self._driver = driver
-        self._wish = wish
+        self._runtime = runtime
+        self._settings = settings
         self._entered: OnceClaim | None = None
 
     def __enter__(self) -> OnceClaim | None:
-        """Claim the key. None where it is busy and `busy="skip"`."""
-        self._entered = self._driver.run(self._wish.enter())
+        """Claim the key. None if it is busy and `busy="skip"`."""
+        self._entered = self._runtime.run(self._settings.enter())
         return self._entered
 
     def __exit__(
@@ -133,16 +153,18 @@ class RemoteOnce:
         trace: TracebackType | None,
     ) -> None:
         """Settle, or release after a failure."""
-        self._driver.run(self._wish.leave(self._entered, error))
+        self._runtime.run(self._settings.leave(self._entered, error))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """Decorate: the second call with the same key gets the first one's result."""
+        """Decorate a function: a second call with the same key receives the first result."""
         if inspect.iscoroutinefunction(function):
-            raise InvalidInput("once", "is for plain functions; an AsyncClient has one for others")
+            raise InvalidInput(
+                "once", "of a Client is for plain functions; use that of an AsyncClient"
+            )
 
         @wraps(function)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            with RemoteOnce(self._driver, self._wish.bound(function, args, kwargs)) as claim:
+            with RemoteOnce(self._runtime, self._settings.bound(function, args, kwargs)) as claim:
                 if claim is None:
                     return None
                 if claim.won:
@@ -155,15 +177,15 @@ class RemoteOnce:
 class AsyncRemoteOnce:
     """`once` for `async with`, and for coroutine functions."""
 
-    def __init__(self, driver: AsyncDriver, wish: OnceWish) -> None:
+    def __init__(self, runtime: Runtime, settings: RemoteOnceSettings) -> None:
         """Made by `AsyncClient.once`; for one use at a time."""
-        self._driver = driver
-        self._wish = wish
+        self._runtime = runtime
+        self._settings = settings
         self._entered: OnceClaim | None = None
 
     async def __aenter__(self) -> OnceClaim | None:
-        """Claim the key. None where it is busy and `busy="skip"`."""
-        self._entered = await self._driver.run(self._wish.enter())
+        """Claim the key. None if it is busy and `busy="skip"`."""
+        self._entered = await self._runtime.arun(self._settings.enter())
         return self._entered
 
     async def __aexit__(
@@ -173,17 +195,19 @@ class AsyncRemoteOnce:
         trace: TracebackType | None,
     ) -> None:
         """Settle, or release after a failure."""
-        await self._driver.run(self._wish.leave(self._entered, error))
+        await self._runtime.arun(self._settings.leave(self._entered, error))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
-        """Decorate: the second call with the same key gets the first one's result."""
+        """Decorate a function: a second call with the same key receives the first result."""
         if not inspect.iscoroutinefunction(function):
-            raise InvalidInput("once", "is for coroutine functions; a Client has one for others")
+            raise InvalidInput(
+                "once", "of an AsyncClient is for coroutine functions; use that of a Client"
+            )
 
         @wraps(function)
         async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            wish = self._wish.bound(function, args, kwargs)
-            async with AsyncRemoteOnce(self._driver, wish) as claim:
+            settings = self._settings.bound(function, args, kwargs)
+            async with AsyncRemoteOnce(self._runtime, settings) as claim:
                 if claim is None:
                     return None
                 if claim.won:

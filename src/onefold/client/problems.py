@@ -1,4 +1,12 @@
-"""A problem document, read: the error that the same call has in-process, or a `ServerError`."""
+"""Problem documents of a server as errors: those of the library, and those that only a client has.
+
+OnefoldError
+├── Unreachable          no response arrived
+└── ServerError          the server rejected the request or failed
+    ├── NotAuthorized    401, 403
+    ├── QueueNotFound    404
+    └── RateLimited      429
+"""
 
 from __future__ import annotations
 
@@ -8,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from onefold.client.errors import NotAuthorized, QueueNotFound, RateLimited, ServerError
-from onefold.client.wire import snake
+from onefold.client.requests import snake
 from onefold.errors import (
     AlreadyEnqueued,
     Busy,
@@ -29,143 +36,204 @@ from onefold.model.retry import parse_retry_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from onefold.client.flow import Reply
+    from onefold.client.requests import ClientResponse
 
 EXCERPT: Final = 200
 _ITEM: Final = re.compile(r"items\[([0-9]{1,6})\]")
 
-ERRORS: Final[Mapping[str, type[OnefoldError]]] = {
-    "already_enqueued": AlreadyEnqueued,
-    "gone": Gone,
-    "job_not_found": JobNotFound,
-    "key_reused": KeyReused,
-    "lease_lost": LeaseLost,
-    "outcome_unknown": OutcomeUnknown,
-    "schedule_not_found": ScheduleNotFound,
-    "step_failed": StepFailed,
-    "wrong_state": WrongState,
+
+class Unreachable(OnefoldError):
+    """No response arrived. The server may have executed the request.
+
+    Repeat it with the same key. An `enqueue` with your own `idempotency_key` may be repeated as a
+    whole, also from another process.
+    """
+
+    status = 503
+    url: str
+    reason: str
+    tries: int
+
+    def __init__(self, url: str, reason: str, *, tries: int = 1) -> None:
+        """`reason` is the error of the connection; `tries` counts the requests that were sent."""
+        times = "once" if tries == 1 else f"{tries} times"
+        super().__init__(
+            f"No response from {url}: {reason} (tried {times}). The server may have executed the"
+            " request. Repeat it with the same idempotency key to find out.",
+            url=url,
+            reason=reason,
+            tries=tries,
+        )
+
+
+class ServerError(OnefoldError):
+    """The server rejected the request or failed; `problem` is the whole problem document."""
+
+    answered: int
+    """The status of the response."""
+    code: str
+    """The stable name of the problem; empty if the response is not from Onefold."""
+    detail: str
+    retry_after: timedelta | None
+    request_id: str | None
+    """The id of the request in the server's log."""
+    problem: Mapping[str, Any]
+
+    def __init__(
+        self,
+        answered: int,
+        detail: str,
+        *,
+        code: str = "",
+        retry_after: timedelta | None = None,
+        request_id: str | None = None,
+        problem: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`detail` is the server's own sentence."""
+        suffix = "" if request_id is None else f" (request {request_id})"
+        super().__init__(
+            f"The server answered {answered}: {detail}{suffix}",
+            answered=answered,
+            code=code,
+            detail=detail,
+            retry_after=retry_after,
+            request_id=request_id,
+            problem={} if problem is None else problem,
+        )
+
+
+class NotAuthorized(ServerError):
+    """The API key is missing, is not valid, or lacks a scope."""
+
+    status = 403
+
+
+class QueueNotFound(ServerError):
+    """The server has no queue of that name for this tenant. `queues.save` creates one."""
+
+    status = 404
+
+
+class RateLimited(ServerError):
+    """The rate limit of the API key is used up, and so are the client's tries."""
+
+    status = 429
+
+
+ERRORS: Final[Mapping[str, tuple[type[OnefoldError], tuple[str, ...]]]] = {
+    "already_enqueued": (AlreadyEnqueued, ("key", "holder_id", "state", "item")),
+    "gone": (Gone, ("job_id",)),
+    "job_not_found": (JobNotFound, ("job_id",)),
+    "key_reused": (KeyReused, ("key", "holder_id", "item")),
+    "lease_lost": (LeaseLost, ("subject", "fence")),
+    "outcome_unknown": (OutcomeUnknown, ("key", "since", "verifiable")),
+    "schedule_not_found": (ScheduleNotFound, ("name",)),
+    "step_failed": (StepFailed, ("step", "error_type", "reason")),
+    "wrong_state": (WrongState, ("job_id", "state", "wanted")),
 }
-"""Problems whose evidence travels with them, and the errors that they were."""
+"""Problems that are errors of the library, and their fields; None if the server sent none."""
 
 INVALID: Final = frozenset({"invalid_input", "malformed_body"})
-
-FIELDS: Final[Mapping[type[OnefoldError], tuple[str, ...]]] = {
-    AlreadyEnqueued: ("key", "holder_id", "state", "item"),
-    Gone: ("job_id",),
-    JobNotFound: ("job_id",),
-    KeyReused: ("key", "holder_id", "item"),
-    LeaseLost: ("subject", "fence"),
-    OutcomeUnknown: ("key", "since", "verifiable"),
-    ScheduleNotFound: ("name",),
-    StepFailed: ("step", "error_type", "reason"),
-    WrongState: ("job_id", "state", "wanted"),
-}
-"""What code that catches them may ask for; None where the server did not tell."""
-
-
-def problem_of(reply: Reply) -> Mapping[str, Any]:
-    """The problem document of an answer; empty where it has none."""
-    if "json" not in reply.headers.get("content-type", ""):
-        return {}
-    try:
-        said: object = reply.json()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-
-
-def code_of(reply: Reply) -> str:
-    """The stable name of its problem; empty where it has none."""
-    code = problem_of(reply).get("code")
-    return code if isinstance(code, str) else ""
-
-
-def error_of(reply: Reply) -> OnefoldError:
-    """The error that an answer is."""
-    problem, code = problem_of(reply), code_of(reply)
-    if code in INVALID:
-        return _invalid(problem, _detail(reply, problem))
-    if code == "busy":
-        return _busy(reply, problem)
-    kind = ERRORS.get(code)
-    if kind is not None:
-        return _rebuilt(kind, _detail(reply, problem), problem)
-    return _server_error(reply, problem, code)
-
-
-def retry_after_of(reply: Reply) -> timedelta | None:
-    """What the server asks to wait, if it does."""
-    said = reply.headers.get("retry-after")
-    if said is None:
-        return None
-    return parse_retry_after(said, now=datetime.now(UTC), date=reply.headers.get("date"))
-
-
-def _rebuilt(kind: type[OnefoldError], detail: str, problem: Mapping[str, Any]) -> OnefoldError:
-    """The error as the server had it: its own sentence, and the evidence that came along."""
-    found = {snake(name): value for name, value in problem.items()}
-    evidence = {field: found.get(field) for field in FIELDS[kind]}
-    if isinstance(since := evidence.get("since"), str):
-        evidence["since"] = _moment(since)
-    error = kind.__new__(kind)
-    OnefoldError.__init__(error, detail, **evidence)
-    return error
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return msgspec.convert(text, datetime)
-    except msgspec.ValidationError:
-        return None
-
-
-def _invalid(problem: Mapping[str, Any], detail: str) -> OnefoldError:
-    """As the same call in-process names the field: in snake_case, without the path to it."""
-    place, item = str(problem.get("field", "request")), problem.get("item")
-    if found := _ITEM.match(place):
-        item = int(found[1])
-    error = InvalidInput.__new__(InvalidInput)
-    OnefoldError.__init__(
-        error,
-        detail,
-        field=snake(place.rpartition(".")[2]),
-        reason=detail,
-        item=item if isinstance(item, int) else None,
-    )
-    return error
-
-
-def _busy(reply: Reply, problem: Mapping[str, Any]) -> OnefoldError:
-    wait = retry_after_of(reply) or timedelta(seconds=1)
-    return Busy(key=str(problem.get("key", "")), retry_after=wait)
-
-
-def _server_error(reply: Reply, problem: Mapping[str, Any], code: str) -> ServerError:
-    kind: Callable[..., ServerError] = _KINDS.get(code) or _BY_STATUS.get(reply.status, ServerError)
-    request_id = problem.get("requestId")
-    return kind(
-        reply.status,
-        _detail(reply, problem),
-        code=code,
-        retry_after=retry_after_of(reply),
-        request_id=request_id if isinstance(request_id, str) else None,
-        problem=problem,
-    )
-
-
-_KINDS: Final[Mapping[str, type[ServerError]]] = {"queue_not_found": QueueNotFound}
-_BY_STATUS: Final[Mapping[int, type[ServerError]]] = {
+BY_CODE: Final[Mapping[str, type[ServerError]]] = {"queue_not_found": QueueNotFound}
+BY_STATUS: Final[Mapping[int, type[ServerError]]] = {
     401: NotAuthorized,
     403: NotAuthorized,
     429: RateLimited,
 }
 
 
-def _detail(reply: Reply, problem: Mapping[str, Any]) -> str:
-    """What it says; of an answer that is no problem (a proxy's page, say), how it begins."""
+def problem_of(response: ClientResponse) -> Mapping[str, Any]:
+    """The problem document of a response; empty if it has none."""
+    if "json" not in response.headers.get("content-type", ""):
+        return {}
+    try:
+        problem: object = msgspec.json.decode(response.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", problem) if isinstance(problem, dict) else {}
+
+
+def code_of(response: ClientResponse) -> str:
+    """The stable name of its problem; empty if it has none."""
+    code = problem_of(response).get("code")
+    return code if isinstance(code, str) else ""
+
+
+def retry_after_of(response: ClientResponse) -> timedelta | None:
+    """Its Retry-After."""
+    value = response.headers.get("retry-after")
+    if value is None:
+        return None
+    return parse_retry_after(value, now=datetime.now(UTC), date=response.headers.get("date"))
+
+
+def error_of(response: ClientResponse) -> OnefoldError:
+    """The error that a response stands for."""
+    problem, code = problem_of(response), code_of(response)
+    detail = _detail(response, problem)
+    if code in INVALID:
+        return _invalid_input(problem, detail)
+    if code == "busy":
+        wait = retry_after_of(response) or timedelta(seconds=1)
+        return Busy(key=str(problem.get("key", "")), retry_after=wait)
+    if code in ERRORS:
+        kind, fields = ERRORS[code]
+        found = {snake(name): value for name, value in problem.items()}
+        return _restored(kind, detail, {field: found.get(field) for field in fields})
+    return _server_error(response, problem, code, detail)
+
+
+def _restored(kind: type[OnefoldError], detail: str, fields: dict[str, Any]) -> OnefoldError:
+    """An error of the library with the server's sentence and its fields."""
+    if isinstance(since := fields.get("since"), str):
+        fields["since"] = _time(since)
+    error = kind.__new__(kind)
+    OnefoldError.__init__(error, detail, **fields)
+    return error
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        return None
+
+
+def _invalid_input(problem: Mapping[str, Any], detail: str) -> OnefoldError:
+    """The field has its name in Python: in snake_case, without the path to it."""
+    place, item = str(problem.get("field", "request")), problem.get("item")
+    if found := _ITEM.match(place):
+        item = int(found[1])
+    fields = {
+        "field": snake(place.rpartition(".")[2]),
+        "reason": detail,
+        "item": item if isinstance(item, int) else None,
+    }
+    return _restored(InvalidInput, detail, fields)
+
+
+def _server_error(
+    response: ClientResponse, problem: Mapping[str, Any], code: str, detail: str
+) -> ServerError:
+    kind: Callable[..., ServerError] = BY_CODE.get(code) or BY_STATUS.get(
+        response.status, ServerError
+    )
+    request_id = problem.get("requestId")
+    return kind(
+        response.status,
+        detail,
+        code=code,
+        retry_after=retry_after_of(response),
+        request_id=request_id if isinstance(request_id, str) else None,
+        problem=problem,
+    )
+
+
+def _detail(response: ClientResponse, problem: Mapping[str, Any]) -> str:
+    """The sentence of a problem; the first characters of another response, such as a proxy's."""
     for member in ("detail", "title", "error"):
-        said = problem.get(member)
-        if isinstance(said, str) and said:
-            return said
-    start = " ".join(reply.body[:EXCERPT].decode("utf-8", "replace").split())
-    return start or "nothing else was said"
+        text = problem.get(member)
+        if isinstance(text, str) and text:
+            return text
+    start = " ".join(response.body[:EXCERPT].decode("utf-8", "replace").split())
+    return start or "the response is empty"

@@ -1,10 +1,10 @@
-"""`Receiver`: an endpoint that jobs are pushed to. Verify, dedupe by the job's id, run, tell.
+"""`Receiver`: an endpoint to which a server pushes jobs.
 
-1. A signature that is not good is 401, before anything is stored or run.
-2. With an Onefold, the memory of the job and the handler's rows are one commit: a redelivery is
-   answered and does nothing, whatever was lost on the way.
-3. In standard mode the answer is the verdict. In ack mode the answer comes first (202), then the
-   work, then the word to the server, under the fence of the delivery.
+1. A request with an invalid signature receives 401; nothing is stored or run.
+2. With an Onefold, the id of the job and the handler's rows are one commit. So a redelivery
+   receives a response and changes nothing.
+3. In standard mode the response is the result. In ack mode the response (202) comes first, then
+   the handler runs, and then the result is reported to the server with the fence of the delivery.
 """
 
 from __future__ import annotations
@@ -12,25 +12,34 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from onefold.app import Tenant
-from onefold.client import verdict as verdicts
+from onefold.client import push_request
 from onefold.client.client import AsyncClient, Client
-from onefold.client.push_apps import WsgiReceiver
-from onefold.client.pushed import PushedJob, PushedJobs, read_envelope
-from onefold.client.verdict import ACCEPTED, Done, Verdict, Word
+from onefold.client.push_request import (
+    PushDone,
+    PushedJob,
+    PushedJobs,
+    PushResult,
+    read_envelope,
+    result_of,
+    result_of_error,
+)
 from onefold.errors import Conflict, ConflictingOptions, InvalidInput, OnefoldError, UsageError
 from onefold.model.outcome import Bury, Cancel, Outcome
-from onefold.web.webhooks import processing
+from onefold.web.webhooks import processing, webhook_apps
 from onefold.web.webhooks.provider import BadSignature, verify, why
 from onefold.web.webhooks.webhook import Webhook
 from onefold.web.webhooks.webhook_apps import AsgiWebhook
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
     from onefold.web.http import HttpRequest, HttpResponse
     from onefold.web.webhooks.provider import Secrets
@@ -38,12 +47,13 @@ if TYPE_CHECKING:
     from onefold.web.webhooks.webhook_event import Received
 
     Handler = TypeVar("Handler", bound=Callable[[PushedJob], Any])
-    Remember = Callable[[PushedJob], bool | Awaitable[bool]]
+    IsNew = Callable[[PushedJob], bool | Awaitable[bool]]
 
 log: logging.Logger = logging.getLogger("onefold.client")
 
 MAX_BODY: Final = 2 * 1024 * 1024
-"""A payload has at most one mebibyte; the rest is around it."""
+"""Bytes; a payload has up to 1 MiB."""
+ACCEPTED: Final = processing.told(202)
 
 
 class Receiver:
@@ -57,36 +67,37 @@ class Receiver:
 
         app.add_route("/jobs/payments", receiver.asgi, methods=["POST"])     # Starlette, FastAPI
 
-    A handler returns or raises as the handler of any job: `Retry`, `Defer`, `Bury`, `Cancel`.
+    A handler ends like the handler of any job: `Retry`, `Defer`, `Bury` and `Cancel` work too.
     """
 
     def __init__(
         self,
         secrets: Secrets,
         *,
-        dedupe: Tenant | Remember,
+        dedupe: Tenant | IsNew,
         transaction: object = None,
         name: str = "jobs",
         mode: Literal["standard", "ack"] = "standard",
         client: Client | AsyncClient | None = None,
         max_body: int = MAX_BODY,
     ) -> None:
-        """`dedupe` is an Onefold, or a function that says whether a job is new.
+        """`dedupe` is an Onefold, or a function that returns whether a job is new.
 
-        `transaction` is what the handler's transaction is begun on, as a `Webhook` takes it; `name`
-        tells this endpoint from others of the same database. `client` tells the server what an
-        answer cannot: it is needed in ack mode, and for `Bury`.
+        `transaction` is the target of the handler's transaction, as in a `Webhook`. `name`
+        distinguishes this endpoint from others of the same database. `client` reports results that
+        a response cannot express: it is required in ack mode, and for `Bury` and `Cancel`.
         """
         if mode not in ("standard", "ack"):
             raise InvalidInput("mode", f"must be standard or ack, got {mode!r}")
         if mode == "ack" and client is None:
             raise ConflictingOptions("mode", '"ack" needs a client= to send the acks with')
         self._provider = PushedJobs(secrets)
-        self._remember: Remember | None = None
+        self._is_new: IsNew | None = None
+        self._onefold: Tenant | None = None
         self._webhook: Webhook | None = None
         if isinstance(dedupe, Tenant):
             options: Any = {} if transaction is None else {"transaction": transaction}
-            self._onefold: Tenant | None = dedupe
+            self._onefold = dedupe
             self._webhook = Webhook(
                 dedupe, self._provider, name=name, max_body=max_body, guard="off", **options
             )
@@ -95,15 +106,14 @@ class Receiver:
                 raise InvalidInput("dedupe", f"must be an Onefold or a function, got {dedupe!r}")
             if transaction is not None:
                 raise ConflictingOptions("transaction", "needs an Onefold: dedupe=onefold")
-            self._onefold = None
-            self._remember = dedupe
+            self._is_new = dedupe
         self.mode: Literal["standard", "ack"] = mode
         self.max_body: int = max_body
         self._client = client
         self._handler: Callable[[PushedJob], Any] | None = None
 
     def process(self, handler: Handler) -> Handler:
-        """Have each job processed by a function, plain or coroutine."""
+        """Decorate the handler of the jobs: a function or a coroutine function."""
         if self._handler is not None:
             raise UsageError("This receiver has a handler already.")
         self._handler = handler
@@ -116,21 +126,21 @@ class Receiver:
 
     @property
     def wsgi(self) -> WsgiReceiver:
-        """The endpoint as a WSGI application, for a plain handler. In ack mode threads do the work.
+        """The endpoint as a WSGI application, for a plain handler. In ack mode it runs in threads.
 
-        Make it once: `application = receiver.wsgi`.
+        Create it once: `application = receiver.wsgi`.
         """
         if isinstance(self._client, AsyncClient):
-            raise UsageError("A WSGI endpoint cannot await: give it a Client, not an AsyncClient.")
+            raise UsageError("A WSGI endpoint cannot await: use a Client, not an AsyncClient.")
         return WsgiReceiver(self)
 
     @property
     def event(self) -> type[PushedJob]:
-        """What a handler is given."""
+        """The type that a handler receives."""
         return PushedJob
 
     def probed(self, method: str) -> HttpResponse | None:
-        """The answer to what is no POST."""
+        """The response to a request that is not a POST."""
         return None if method == "POST" else processing.NOT_ALLOWED
 
     async def respond(
@@ -140,15 +150,15 @@ class Receiver:
         handler: Callable[..., Any] | None = None,
         arguments: tuple[Any, ...] = (),
     ) -> tuple[HttpResponse, Work | None]:
-        """Check a request and run its job; in ack mode, answer first and run it afterwards."""
-        refused = self.check(request, body)
-        if refused is not None:
-            return refused, None
+        """Check a request and run its job; in ack mode, respond first and run it afterwards."""
+        rejected = self.check(request, body)
+        if rejected is not None:
+            return rejected, None
         work = partial(self.areceive, request, body, handler, arguments)
         return (ACCEPTED, work) if self.mode == "ack" else (await work(), None)
 
     def check(self, request: HttpRequest, body: bytes) -> HttpResponse | None:
-        """What needs neither database nor handler: a refusal, or None."""
+        """Check a request without the database; the response if it is rejected."""
         if (probed := self.probed(request.method)) is not None:
             return probed
         if len(body) > self.max_body:
@@ -161,21 +171,20 @@ class Receiver:
         return None
 
     def receive(self, request: HttpRequest, body: bytes) -> HttpResponse:
-        """Run the job of a request that was checked, and tell the server; for its answer."""
+        """Run the job of a request that was checked, report its result, and return the response."""
         delivery = _Delivery(self._handled_by(), body, self._onefold)
         if self._webhook is not None:
-            answer = self._webhook.receive(request, body, delivery.run)
+            response = self._webhook.receive(request, body, delivery.run)
         else:
-            answer = delivery.alone(self._remember)
-        verdict = verdicts.final(delivery.verdict, answer, _now())
-        word = self._word(verdict, delivery.job)
-        if word is None:
-            return verdicts.answer_to(verdict)
-        assert isinstance(self._client, Client)
+            response = delivery.run_alone(self._is_new)
+        result = push_request.final_result(delivery.result, response, _now())
+        client = self._reports(result, delivery.job)
+        if client is None:
+            return push_request.response_to(result)
         try:
-            getattr(self._client, word.call)(delivery.job.id, **word.options)
+            push_request.report(client, delivery.job, result)
         except OnefoldError as error:
-            return _untold(delivery.job, verdict, error)
+            return _not_reported(delivery.job, result, error)
         return processing.DONE
 
     async def areceive(
@@ -185,47 +194,43 @@ class Receiver:
         handler: Callable[..., Any] | None = None,
         arguments: tuple[Any, ...] = (),
     ) -> HttpResponse:
-        """`receive`, awaited. A handler that is no coroutine function runs in a thread."""
+        """`receive`, awaited. A handler that is not a coroutine function runs in a thread."""
         chosen = self._handled_by() if handler is None else handler
         delivery = _Delivery(chosen, body, self._onefold, arguments)
         if self._webhook is not None:
             run = delivery.arun if delivery.is_async else delivery.run
-            answer = await self._webhook.areceive(request, body, run)
+            response = await self._webhook.areceive(request, body, run)
         else:
-            answer = await delivery.aalone(self._remember)
-        verdict = verdicts.final(delivery.verdict, answer, _now())
-        word = self._word(verdict, delivery.job)
-        if word is None:
-            return verdicts.answer_to(verdict)
-        call = getattr(self._client, word.call)
+            response = await delivery.arun_alone(self._is_new)
+        result = push_request.final_result(delivery.result, response, _now())
+        client = self._reports(result, delivery.job)
+        if client is None:
+            return push_request.response_to(result)
         try:
-            if isinstance(self._client, Client):
-                await asyncio.to_thread(call, delivery.job.id, **word.options)
+            if isinstance(client, Client):
+                await asyncio.to_thread(push_request.report, client, delivery.job, result)
             else:
-                await call(delivery.job.id, **word.options)
+                await push_request.report(client, delivery.job, result)
         except OnefoldError as error:
-            return _untold(delivery.job, verdict, error)
+            return _not_reported(delivery.job, result, error)
         return processing.DONE
 
-    def _word(self, verdict: Verdict, job: PushedJob) -> Word | None:
-        """What the server must be told beside the answer; None where the answer says it."""
-        if self.mode == "standard" and not isinstance(verdict, Bury | Cancel):
+    def _reports(self, result: PushResult, job: PushedJob) -> Client | AsyncClient | None:
+        """The client that reports a result; None if the response expresses it."""
+        if self.mode == "standard" and not isinstance(result, Bury | Cancel):
             return None
         if self._client is None:
-            log.warning(
-                "%r ended as %r, which a receiver without client= cannot say.", job, verdict
-            )
-            return None
-        return verdicts.word_of(verdict, job)
+            log.warning("%r ended with %r. To report that, a receiver needs client=.", job, result)
+        return self._client
 
     def _handled_by(self) -> Callable[[PushedJob], Any]:
         if self._handler is None:
-            raise UsageError("This receiver has no handler: say one with @receiver.process.")
+            raise UsageError("This receiver has no handler: decorate one with @receiver.process.")
         return self._handler
 
 
 class _Delivery:
-    """One delivery on its way through the handler, and what the handler made of it."""
+    """One delivery, and the result of its handler."""
 
     def __init__(
         self,
@@ -239,23 +244,23 @@ class _Delivery:
         self._envelope = read_envelope(body)
         self._onefold = onefold
         self.job = PushedJob(self._envelope)
-        self.verdict: Verdict | None = None
-        """None where the handler was not run: a duplicate, or something was in the way."""
+        self.result: PushResult | None = None
+        """None if the handler did not run: a duplicate, or an error before it."""
 
     @property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self._handler)
 
     def run(self, received: Received) -> HttpResponse | None:
-        """As the handler of a webhook: an answer that is no 2xx undoes its rows."""
+        """The handler of a webhook. A response other than 2xx rolls its rows back."""
         try:
             returned = self._handler(self._job_of(received), *self._arguments)
         except Outcome as outcome:
             returned = outcome
         except Exception as error:
-            self.verdict = verdicts.of_error(error)
+            self.result = result_of_error(error)
             raise
-        return self._judged(returned)
+        return self._ended(returned)
 
     async def arun(self, received: Received) -> HttpResponse | None:
         """`run`, awaited."""
@@ -264,35 +269,34 @@ class _Delivery:
         except Outcome as outcome:
             returned = outcome
         except Exception as error:
-            self.verdict = verdicts.of_error(error)
+            self.result = result_of_error(error)
             raise
-        return self._judged(returned)
+        return self._ended(returned)
 
-    def alone(self, remember: Remember | None) -> HttpResponse:
-        """Without a database: whoever dedupes says whether it is new."""
-        assert remember is not None
+    def run_alone(self, is_new: IsNew | None) -> HttpResponse:
+        """Run the handler without a database: `is_new` finds duplicates."""
+        assert is_new is not None
         try:
-            is_new = remember(self.job)
-            returned = self._handler(self.job) if is_new else None
-        except Exception as error:  # noqa: BLE001 - the handler's
+            returned = self._handler(self.job) if is_new(self.job) else None
+        except Exception as error:  # noqa: BLE001 - of the handler
             return self._raised(error)
-        return self._judged(returned) or processing.DONE
+        return self._ended(returned) or processing.DONE
 
-    async def aalone(self, remember: Remember | None) -> HttpResponse:
-        """`alone`, awaited."""
-        assert remember is not None
+    async def arun_alone(self, is_new: IsNew | None) -> HttpResponse:
+        """`run_alone`, awaited."""
+        assert is_new is not None
         try:
-            is_new = remember(self.job)
-            if inspect.isawaitable(is_new):
-                is_new = await is_new
+            answer = is_new(self.job)
+            if inspect.isawaitable(answer):
+                answer = await answer
             returned = None
-            if is_new and self.is_async:
+            if answer and self.is_async:
                 returned = await self._handler(self.job, *self._arguments)
-            elif is_new:
+            elif answer:
                 returned = await asyncio.to_thread(self._handler, self.job, *self._arguments)
-        except Exception as error:  # noqa: BLE001 - the handler's
+        except Exception as error:  # noqa: BLE001 - of the handler
             return self._raised(error)
-        return self._judged(returned) or processing.DONE
+        return self._ended(returned) or processing.DONE
 
     def _job_of(self, received: Received) -> PushedJob:
         self.job = PushedJob(self._envelope, self._onefold, received.connection)
@@ -300,25 +304,72 @@ class _Delivery:
 
     def _raised(self, error: Exception) -> HttpResponse:
         if isinstance(error, Outcome):
-            return self._judged(error) or processing.DONE
+            return self._ended(error) or processing.DONE
         log.error("%r failed.", self.job, exc_info=error)
-        self.verdict = verdicts.of_error(error)
-        return verdicts.answer_to(self.verdict)
+        self.result = result_of_error(error)
+        return push_request.response_to(self.result)
 
-    def _judged(self, returned: object) -> HttpResponse | None:
-        self.verdict = verdicts.verdict_of(returned)
-        if isinstance(self.verdict, Done):
+    def _ended(self, returned: object) -> HttpResponse | None:
+        self.result = result_of(returned)
+        if isinstance(self.result, PushDone):
             return None
-        # For the webhook, whatever is no 2xx: the rows are undone, and the id is not remembered.
+        # Not 2xx, so that the webhook rolls the rows back and does not store the id.
         return processing.FAILED
 
 
-def _untold(job: PushedJob, verdict: Verdict, error: OnefoldError) -> HttpResponse:
-    """The word did not get through: the server asks again, and a redelivery is told the same."""
+class WsgiReceiver:
+    """A receiver as a WSGI application."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        """Made by `Receiver.wsgi`."""
+        self._receiver = receiver
+        self._threads: ThreadPoolExecutor | None = None
+        self._mutex = threading.Lock()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Receive one request."""
+        request = webhook_apps.wsgi_request_of(environ)
+        body = webhook_apps.wsgi_read_body(request, environ, self._receiver.max_body)
+        rejected = body if not isinstance(body, bytes) else self._receiver.check(request, body)
+        if rejected is not None or not isinstance(body, bytes):
+            assert rejected is not None
+            return _respond(rejected, start_response, head=request.method == "HEAD")
+        if self._receiver.mode == "ack":
+            self._workers().submit(self._work, request, body)
+            return _respond(ACCEPTED, start_response)
+        return _respond(self._receiver.receive(request, body), start_response)
+
+    def _work(self, request: HttpRequest, body: bytes) -> None:
+        try:
+            self._receiver.receive(request, body)
+        except Exception:
+            # The result of the thread is not read.
+            log.exception("A pushed job could not be received.")
+
+    def _workers(self) -> ThreadPoolExecutor:
+        """The threads of this process, started with the first job.
+
+        The work is not done in `close()` of the response: some servers send nothing before that.
+        """
+        with self._mutex:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(thread_name_prefix="onefold-receiver")
+            return self._threads
+
+
+def _respond(
+    response: HttpResponse, start_response: StartResponse, *, head: bool = False
+) -> list[bytes]:
+    start_response(webhook_apps.status_line(response.status), list(response.headers))
+    return [b"" if head else response.body]
+
+
+def _not_reported(job: PushedJob, result: PushResult, error: OnefoldError) -> HttpResponse:
+    """The server delivers the job again, and the redelivery reports the same result."""
     if isinstance(error, Conflict):
-        log.info("%r is no longer this delivery's: %s", job, error)
+        log.info("%r has ended on the server before its result was reported: %s", job, error)
         return processing.DONE
-    log.warning("The server could not be told that %r ended as %r: %s", job, verdict, error)
+    log.warning("The result %r of %r could not be reported: %s", result, job, error)
     return processing.FAILED
 
 

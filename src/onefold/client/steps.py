@@ -1,31 +1,27 @@
-"""`step` for a handler that was given its job by a server: done once per job, and remembered."""
+"""Steps of a job that a server delivered: each is done once per job, and its result is stored."""
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
-from onefold.client.flows import steps
-from onefold.client.flows.steps import StepPlace
+from onefold.client.claims import HttpStep, HttpSteps, StepReply
 from onefold.effects.step_codec import fingerprint_of
 from onefold.errors import InvalidInput, OutcomeUnknown
 from onefold.model import checks
 from onefold.model.outcome import checked_rules
 from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
+from onefold.runtime import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from typing import Self, Unpack
 
-    from onefold.client.async_driver import AsyncDriver
-    from onefold.client.flow import Ask, Flow
-    from onefold.client.flows.steps import Begun
-    from onefold.client.sync_driver import SyncDriver
+    from onefold.client.connection import Connection
     from onefold.model.outcome import ErrorRule
     from onefold.model.verify import Verify
+    from onefold.runtime import Procedure, Runtime
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,241 +31,169 @@ class RemoteStepOptions(TypedDict, total=False):
     """How a step is done."""
 
     key: str | None
-    """Tells this step from others of its name, where their order is the data's."""
+    """Distinguishes steps of one name whose order depends on the data."""
     unsafe: bool
-    """It must not be done twice: an attempt that vanished or raised is unknown, not repeated."""
+    """It must not be done twice. After a crash or an exception its outcome is unknown."""
     verify: Verify | None
-    """Finds out what became of an unknown attempt, by its key: Done, NotDone or None."""
+    """Finds the outcome of an unknown attempt by its key: Done, NotDone or None."""
     not_done: ErrorRule | Sequence[ErrorRule]
-    """Exceptions of an unsafe step that mean that nothing has happened."""
+    """Exceptions of an unsafe step which mean that nothing has happened."""
 
 
 class _Steps:
-    """What the two colours share: the delivery, and how many steps of a name there were."""
+    """The steps of one delivery."""
 
     def __init__(
-        self, ask: Ask, job_id: str, fence: int, options: RemoteStepOptions | None = None
+        self,
+        runtime: Runtime,
+        connection: Connection,
+        job_id: str,
+        fence: int,
+        *,
+        options: RemoteStepOptions | None = None,
+        occurrences: Counter[str] | None = None,
     ) -> None:
+        """Made by a client. `occurrences` counts the steps of each name."""
         if type(fence) is not int or fence < 1:
             raise InvalidInput("fence", f"must be the number of the delivery, got {fence!r}")
-        self._ask = ask
+        self._runtime = runtime
+        self._connection = connection
+        self._steps = HttpSteps(connection)
         self._job_id = job_id
         self._fence = fence
         self._options: RemoteStepOptions = options or {}
         checks.options(self._options, RemoteStepOptions.__optional_keys__)
         check_doubt(self._options)
-        self._seen: Counter[str] = Counter()
+        self._not_done = checked_rules(self._options.get("not_done", ()), "not_done")
+        self._verify = self._options.get("verify")
+        self._unsafe = self._options.get("unsafe", False)
+        self._occurrences: Counter[str] = Counter() if occurrences is None else occurrences
 
-    def _place(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> StepPlace:
+    def using(self, **options: Unpack[RemoteStepOptions]) -> Self:
+        """The same steps with other options: `steps.using(unsafe=True).step(…)`."""
+        merged: RemoteStepOptions = {**self._options, **options}
+        return type(self)(
+            self._runtime,
+            self._connection,
+            self._job_id,
+            self._fence,
+            options=merged,
+            occurrences=self._occurrences,
+        )
+
+    def _step(
+        self, name: str, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Procedure[Any]:
         checks.name(name, "name")
         key = self._options.get("key")
-        place = StepPlace(
+        step = HttpStep(
             job_id=self._job_id,
             fence=self._fence,
             name=name,
             key=None if key is None else checks.key(key, "key"),
-            occurrence=1 if key is not None else self._seen[name] + 1,
+            occurrence=1 if key is not None else self._occurrences[name] + 1,
             fingerprint=fingerprint_of(name, function, args, kwargs),
         )
         if key is None:
-            self._seen[name] += 1
-        return place
-
-    @contextmanager
-    def _or_given_up(self, place: StepPlace) -> Generator[None]:
-        """Whatever ends this before the step is over: who asks again means the same step."""
+            self._occurrences[name] += 1
         try:
-            yield
+            return (yield from self._do(step, partial(function, *args, **kwargs)))
         except BaseException:
-            if place.key is None:
-                self._seen[place.name] -= 1
+            # A repeated call means the same step.
+            if key is None:
+                self._occurrences[name] -= 1
             raise
 
-    def _begin(self, place: StepPlace) -> Flow[tuple[Begun, bool]]:
-        """Begin it; True where `verify` has to find out what became of an earlier attempt."""
+    def _do(self, step: HttpStep, function: Callable[[], Any]) -> Procedure[Any]:
+        begun, is_unknown = yield from self._begin(step)
+        if begun.is_finished:
+            return begun.result
+        if is_unknown and (found := (yield from self._resolve(step, begun))) is not None:
+            return found.result
         try:
-            return (yield from steps.begin(self._ask, place, unsafe=self._unsafe)), False
-        except OutcomeUnknown:
-            if self._options.get("verify") is None:
+            value = yield Call(function)
+        except Exception as error:
+            if not self._unsafe or is_not_done(error, self._not_done):
+                yield from self._steps.fail(step, error, unknown=False)
                 raise
-        begun = yield from steps.begin(self._ask, place, unsafe=self._unsafe, verified=True)
-        return begun, not begun.is_over
+            found = yield from self._resolve(step, begun, error)
+            if found is None:
+                raise
+            return found.result
+        return (yield from self._steps.finish(step, value, unsafe=self._unsafe))
 
-    def _is_doubtful(self, error: Exception) -> bool:
-        rules = checked_rules(self._options.get("not_done", ()), "not_done")
-        return self._unsafe and not is_not_done(error, rules)
+    def _begin(self, step: HttpStep) -> Procedure[tuple[StepReply, bool]]:
+        """Begin it; True if `verify` must find the outcome of an earlier attempt."""
+        try:
+            return (yield from self._steps.begin(step, unsafe=self._unsafe)), False
+        except OutcomeUnknown:
+            if self._verify is None:
+                raise
+        begun = yield from self._steps.begin(step, unsafe=self._unsafe, verified=True)
+        return begun, not begun.is_finished
 
-    def _verifying(self, begun: Begun, error: Exception | None) -> Callable[[], Any]:
-        """Ask `verify`, where it was given, and the run does not end anyway."""
-        verify = self._options.get("verify")
-        if verify is None or isinstance(error, ENDS_THE_RUN):
-            return lambda: None
-        return partial(verify, begun.idempotency_key or "")
+    def _resolve(
+        self, step: HttpStep, begun: StepReply, error: Exception | None = None
+    ) -> Procedure[Done | None]:
+        """Ask `verify` and store its result; None if the step was not done.
 
-    def _judged(
-        self, place: StepPlace, verdict: object, error: Exception | None
-    ) -> Flow[Done | None]:
-        """Act on what `verify` found out; `error` is what the step raised, where it was run."""
+        `error` is the exception of the step. None is also returned if that ends the run.
+        """
+        result: object = None
+        if self._verify is not None and not isinstance(error, ENDS_THE_RUN):
+            result = yield from self._ask(self._verify, step, begun.idempotency_key or "")
         if isinstance(error, OutcomeUnknown):
             error.verifiable = True
-        match verdict:
-            case Done(result):
-                return Done((yield from self._finished(place, result)))
+        match result:
+            case Done(value):
+                return Done((yield from self._steps.finish(step, value, unsafe=self._unsafe)))
             case NotDone():
                 if error is not None:
-                    yield from steps.fail(self._ask, place, error, unknown=False)
+                    yield from self._steps.fail(step, error, unknown=False)
                 return None
             case None:
-                verifiable = self._options.get("verify") is not None
-                failure: Exception = OutcomeUnknown(key=place.name, verifiable=verifiable)
+                verifiable = self._verify is not None
+                failure: Exception = OutcomeUnknown(key=step.name, verifiable=verifiable)
             case _:
-                reason = f"must answer Done, NotDone or None, got {verdict!r}"
+                reason = f"must answer Done, NotDone or None, got {result!r}"
                 failure = InvalidInput("verify", reason)
-        yield from steps.fail(self._ask, place, error or failure, unknown=True)
+        yield from self._steps.fail(step, error or failure, unknown=True)
         if isinstance(error, ENDS_THE_RUN):
             return None
         raise failure
 
-    def _finished(self, place: StepPlace, value: Any) -> Flow[Any]:
-        return steps.finish(self._ask, place, value, unsafe=self._unsafe)
-
-    @property
-    def _unsafe(self) -> bool:
-        return self._options.get("unsafe", False)
-
-    def _sharing(self, other: Self) -> Self:
-        """Steps of one name are counted together, whatever their options."""
-        self._seen = other._seen
-        return self
+    def _ask(self, verify: Verify, step: HttpStep, key: str) -> Procedure[object]:
+        try:
+            with asking(step.name):
+                return (yield Call(verify, (key,)))
+        except Exception as failure:
+            yield from self._steps.fail(step, failure, unknown=True)
+            raise
 
 
 class RemoteSteps(_Steps):
     """The steps of one delivery. Made by `Client.steps`."""
 
-    def __init__(
-        self,
-        driver: SyncDriver,
-        ask: Ask,
-        job_id: str,
-        fence: int,
-        options: RemoteStepOptions | None = None,
-    ) -> None:
-        """Nothing is asked yet."""
-        super().__init__(ask, job_id, fence, options)
-        self._driver = driver
-
-    def using(self, **options: Unpack[RemoteStepOptions]) -> RemoteSteps:
-        """The same with other options: `steps.using(unsafe=True).step(…)`."""
-        made = RemoteSteps(
-            self._driver, self._ask, self._job_id, self._fence, {**self._options, **options}
-        )
-        return made._sharing(self)
-
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do something once per job: its result is stored, and a rerun is given it.
+        """Do something once per job. Its result is stored, and a rerun receives it.
 
-        What it returns is what was stored, read back as plain JSON. Where the handler dies in the
-        middle of it, or it raises, it is done again, unless it is `unsafe`.
+        The returned value is the stored one, read back from JSON. If the handler dies in the step,
+        or the step raises, it is done again, unless it is `unsafe`.
         """
-        place = self._place(name, function, args, kwargs)
-        with self._or_given_up(place):
-            return self._done(place, partial(function, *args, **kwargs))
-
-    def _done(self, place: StepPlace, function: Callable[[], R]) -> R:
-        driver = self._driver
-        begun, is_unknown = driver.run(self._begin(place))
-        if begun.is_over:
-            return cast("R", begun.result)
-        if is_unknown and (found := self._find_out(place, begun)) is not None:
-            return cast("R", found.result)
-        try:
-            value = function()
-        except Exception as error:
-            if not self._is_doubtful(error):
-                driver.run(steps.fail(self._ask, place, error, unknown=False))
-                raise
-            found = self._find_out(place, begun, error)
-            if found is None:
-                raise
-            return cast("R", found.result)
-        return cast("R", driver.run(self._finished(place, value)))
-
-    def _find_out(
-        self, place: StepPlace, begun: Begun, error: Exception | None = None
-    ) -> Done | None:
-        """What became of it; None where it was not done, or `error` ends the run."""
-        try:
-            with asking(place.name):
-                verdict = self._verifying(begun, error)()
-        except Exception as failure:
-            self._driver.run(steps.fail(self._ask, place, failure, unknown=True))
-            raise
-        return self._driver.run(self._judged(place, verdict, error))
+        result: R = self._runtime.run(self._step(name, function, args, kwargs))
+        return result
 
 
 class AsyncRemoteSteps(_Steps):
-    """`RemoteSteps`, awaited. Made by `AsyncClient.steps`."""
-
-    def __init__(
-        self,
-        driver: AsyncDriver,
-        ask: Ask,
-        job_id: str,
-        fence: int,
-        options: RemoteStepOptions | None = None,
-    ) -> None:
-        """Nothing is asked yet."""
-        super().__init__(ask, job_id, fence, options)
-        self._driver = driver
-
-    def using(self, **options: Unpack[RemoteStepOptions]) -> AsyncRemoteSteps:
-        """The same with other options: `steps.using(unsafe=True).step(…)`."""
-        made = AsyncRemoteSteps(
-            self._driver, self._ask, self._job_id, self._fence, {**self._options, **options}
-        )
-        return made._sharing(self)
+    """`RemoteSteps` with coroutines. Made by `AsyncClient.steps`."""
 
     async def step(
         self, name: str, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Do something once per job: its result is stored, and a rerun is given it.
+        """Do something once per job. Its result is stored, and a rerun receives it.
 
-        What it returns is what was stored, read back as plain JSON. Where the handler dies in the
-        middle of it, or it raises, it is done again, unless it is `unsafe`.
+        The returned value is the stored one, read back from JSON. If the handler dies in the step,
+        or the step raises, it is done again, unless it is `unsafe`.
         """
-        place = self._place(name, function, args, kwargs)
-        with self._or_given_up(place):
-            return await self._done(place, partial(function, *args, **kwargs))
-
-    async def _done(self, place: StepPlace, function: Callable[[], Awaitable[R]]) -> R:
-        driver = self._driver
-        begun, is_unknown = await driver.run(self._begin(place))
-        if begun.is_over:
-            return cast("R", begun.result)
-        if is_unknown and (found := await self._find_out(place, begun)) is not None:
-            return cast("R", found.result)
-        try:
-            value = await function()
-        except Exception as error:
-            if not self._is_doubtful(error):
-                await driver.run(steps.fail(self._ask, place, error, unknown=False))
-                raise
-            found = await self._find_out(place, begun, error)
-            if found is None:
-                raise
-            return cast("R", found.result)
-        return cast("R", await driver.run(self._finished(place, value)))
-
-    async def _find_out(
-        self, place: StepPlace, begun: Begun, error: Exception | None = None
-    ) -> Done | None:
-        """What became of it; None where it was not done, or `error` ends the run."""
-        try:
-            with asking(place.name):
-                verdict = self._verifying(begun, error)()
-                if inspect.isawaitable(verdict):
-                    verdict = await verdict
-        except Exception as failure:
-            await self._driver.run(steps.fail(self._ask, place, failure, unknown=True))
-            raise
-        return await self._driver.run(self._judged(place, verdict, error))
+        result: R = await self._runtime.arun(self._step(name, function, args, kwargs))
+        return result

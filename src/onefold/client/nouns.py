@@ -1,0 +1,362 @@
+"""Queues, keys, schedules, dead jobs and deliveries of a client: the nouns of the library."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from onefold.calls.claims import LEASE, SURFACE, lock_key
+from onefold.calls.jobs import EMPTY, FindOptions
+from onefold.calls.keys import KeyFilters
+from onefold.client.calls import Calls, Mode, call
+from onefold.client.claims import HttpClaims
+from onefold.client.connection import decode
+from onefold.client.problems import QueueNotFound
+from onefold.client.remote_values import (
+    ChangeReply,
+    EnqueuedReplies,
+    QueueOptions,
+    RemoteQueue,
+    RemoteQueues,
+    RemoteSchedule,
+    RemoteScheduleOptions,
+    RemoteSchedules,
+)
+from onefold.client.requests import WireStruct, json_value, path, wire_body
+from onefold.errors import InvalidInput, ScheduleNotFound
+from onefold.model import checks
+from onefold.model.job import DEFAULT_QUEUE, Enqueued, EnqueuedMany, Json
+from onefold.model.stored_key import KeyPage, Why
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from onefold.model.claim import Claim
+    from onefold.runtime import Procedure
+
+DEAD_JOBS: Final = 1000
+"""Dead jobs of one request."""
+OVERLAP: Final = timedelta(hours=24)
+
+Accepted: TypeAlias = Literal["accepted", "already"]
+"""`already`: the delivery had ended in this way before."""
+
+
+class SecretReply(WireStruct, frozen=True, kw_only=True):
+    """The secret of a queue."""
+
+    signing_secret: str
+
+
+class ClientQueues(Calls[Mode]):
+    """The queues of a server. They need an API key with the scope `admin`."""
+
+    @call
+    def save(self, name: str, **options: Unpack[QueueOptions]) -> Procedure[RemoteQueue]:
+        """Create a queue, or replace its settings: an omitted option is set to its default."""
+        checks.options(options, QueueOptions.__optional_keys__)
+        members: dict[str, Any] = dict(options)
+        members["rate_limit"] = members.pop("rate", None)
+        response = yield from self._connection.put(path("queues", name), wire_body(members))
+        return decode(response, RemoteQueue)
+
+    @call
+    def get(self, name: str) -> Procedure[RemoteQueue | None]:
+        """A queue with its counts, or None."""
+        try:
+            response = yield from self._connection.get(path("queues", name))
+        except QueueNotFound:
+            return None
+        return decode(response, RemoteQueue)
+
+    @call
+    def find(self, *, limit: int = 100, after: str | None = None) -> Procedure[RemoteQueues]:
+        """All queues, by name, one page at a time: `after=page.next` continues."""
+        response = yield from self._connection.get(path("queues"), {"limit": limit, "after": after})
+        return decode(response, RemoteQueues)
+
+    @call
+    def delete(self, name: str, *, force: bool = False) -> Procedure[bool]:
+        """Delete a queue; False if there is none. A queue with jobs needs `force`."""
+        query = {"force": "true"} if force else {}
+        try:
+            yield from self._connection.delete(path("queues", name), query)
+        except QueueNotFound:
+            return False
+        return True
+
+    @call
+    def pause(self, name: str) -> Procedure[None]:
+        """Start no more jobs of a queue. Running jobs continue."""
+        yield from self._connection.post(path("queues", name, "pause"))
+
+    @call
+    def resume(self, name: str) -> Procedure[None]:
+        """Start jobs of a paused queue again."""
+        yield from self._connection.post(path("queues", name, "resume"))
+
+    @call
+    def rotate_secret(
+        self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
+    ) -> Procedure[str]:
+        """Sign pushes with a new secret and return it. The old one also signs during `overlap`."""
+        body = wire_body({"signing_secret": secret, "overlap": overlap})
+        response = yield from self._connection.post(path("queues", name, "secret"), body)
+        return decode(response, SecretReply).signing_secret
+
+
+class ClientKeys(Calls[Mode]):
+    """The keys of a server: end a claim, list keys, and change them as an operator."""
+
+    @call
+    def settle(self, claim: Claim, result: Any = None) -> Procedure[None]:
+        """Store the result of a claim; `LeaseLost` if another attempt holds the key."""
+        yield from HttpClaims(self._connection).settle(claim, result)
+
+    @call
+    def release(self, claim: Claim) -> Procedure[bool]:
+        """Release a claim unsettled; False if another attempt holds the key."""
+        return (yield from HttpClaims(self._connection).release(claim))
+
+    @call
+    def renew(self, claim: Claim, *, lease: timedelta = LEASE) -> Procedure[datetime | None]:
+        """Extend a lease that has not ended, with the same fence; None if it has ended."""
+        return (yield from HttpClaims(self._connection).renew(claim, lease))
+
+    @call
+    def find(
+        self, *, limit: int = 50, after: str | None = None, **filters: Unpack[KeyFilters]
+    ) -> Procedure[KeyPage]:
+        """Stored keys, by surface, scope and key, one page at a time; without their results."""
+        checks.options(filters, KeyFilters.__optional_keys__)
+        query = {**filters, "limit": limit, "after": after}
+        response = yield from self._connection.get(path("keys"), query)
+        return decode(response, KeyPage)
+
+    @call
+    def why(
+        self,
+        key: str,
+        *,
+        surface: str | None = None,
+        scope: str | None = None,
+        fingerprint: str | None = None,
+        payload: Any = msgspec.UNSET,
+    ) -> Procedure[Why]:
+        """Why a request was deduplicated: the holders of its key, and their duplicates."""
+        query = {"key": key, "surface": surface, "scope": scope, "fingerprint": fingerprint}
+        if payload is not msgspec.UNSET:
+            query["payload"] = bytes(json_value(payload, "payload")).decode()
+        response = yield from self._connection.get(path("why"), query)
+        return decode(response, Why)
+
+    @call
+    def force_settle(
+        self,
+        scope: str,
+        key: str,
+        result: Any = None,
+        *,
+        surface: str = SURFACE,
+        step: str | None = None,
+    ) -> Procedure[bool]:
+        """Settle a key as an operator. Its holder can no longer change it."""
+        body = wire_body({"scope": scope, "result": result, "step": step})
+        response = yield from self._connection.post(path("keys", surface, key, "settle"), body)
+        return decode(response, ChangeReply).settled
+
+    @call
+    def force_release(
+        self, scope: str, key: str, *, surface: str = SURFACE, step: str | None = None
+    ) -> Procedure[bool]:
+        """Release a key as an operator. Its holder can no longer change it."""
+        return (yield from self._force_release(scope, key, surface=surface, step=step))
+
+    @call
+    def unlock(self, name: str) -> Procedure[bool]:
+        """Release a lock as an operator. Its holder loses it."""
+        return (yield from self._force_release("", lock_key(name), surface="lock"))
+
+    def _force_release(
+        self, scope: str, key: str, *, surface: str, step: str | None = None
+    ) -> Procedure[bool]:
+        body = wire_body({"scope": scope, "step": step})
+        response = yield from self._connection.post(path("keys", surface, key, "release"), body)
+        return decode(response, ChangeReply).released
+
+
+class ClientSchedules(Calls[Mode]):
+    """The schedules of a server."""
+
+    @call
+    def save(
+        self,
+        name: str,
+        cron: str,
+        *,
+        kind: str,
+        payload: Json = EMPTY,
+        **options: Unpack[RemoteScheduleOptions],
+    ) -> Procedure[RemoteSchedule]:
+        """Enqueue a job at every tick of a cron expression: create or change a schedule.
+
+        Saving the same schedule again changes nothing. A new expression or time zone counts from
+        now.
+        """
+        checks.options(options, RemoteScheduleOptions.__optional_keys__)
+        body = wire_body({"queue": DEFAULT_QUEUE, "cron": cron, "kind": kind, **options})
+        body["payload"] = json_value(payload, "payload")
+        response = yield from self._connection.put(path("schedules", name), body)
+        return decode(response, RemoteSchedule)
+
+    @call
+    def find(self) -> Procedure[list[RemoteSchedule]]:
+        """All schedules, by name."""
+        response = yield from self._connection.get(path("schedules"))
+        return list(decode(response, RemoteSchedules).items)
+
+    @call
+    def delete(self, name: str) -> Procedure[bool]:
+        """Delete a schedule; its jobs stay. False if there is none.
+
+        If the response to a first try was lost, False may mean that this call deleted it.
+        """
+        try:
+            yield from self._connection.delete(path("schedules", name))
+        except ScheduleNotFound:
+            return False
+        return True
+
+    @call
+    def pause(self, name: str) -> Procedure[bool]:
+        """Pause a schedule. False if it was paused before."""
+        response = yield from self._connection.post(path("schedules", name, "pause"))
+        return not decode(response, ChangeReply).already
+
+    @call
+    def resume(self, name: str) -> Procedure[bool]:
+        """Continue a schedule from now, without its missed ticks. False if it was not paused."""
+        response = yield from self._connection.post(path("schedules", name, "resume"))
+        return not decode(response, ChangeReply).already
+
+
+class ClientDead(Calls[Mode]):
+    """The dead jobs of one queue, `queue=`."""
+
+    @call
+    def replay(
+        self, *, fresh: bool = False, limit: int | None = None, **filters: Unpack[FindOptions]
+    ) -> Procedure[EnqueuedMany[Any]]:
+        """Replay dead jobs by filter. Safe to repeat."""
+        place, query = _dead_jobs(filters, "dead", "replay")
+        replayed: list[Enqueued[Any]] = []
+        after: str | None = None
+        while True:
+            most = _most(limit, len(replayed))
+            body = {**query, **wire_body({"fresh": fresh or None, "limit": most, "after": after})}
+            response = yield from self._connection.post(place, body)
+            replies = decode(response, EnqueuedReplies)
+            replayed += [reply.enqueued() for reply in replies.items]
+            after = replies.next
+            if after is None or (limit is not None and len(replayed) >= limit):
+                return EnqueuedMany(replayed)
+
+    @call
+    def delete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> Procedure[int]:
+        """Delete dead jobs by filter, and return how many. Safe to repeat.
+
+        If a response was lost, the jobs of that request are not counted: more than `limit` may
+        have been deleted.
+        """
+        place, query = _dead_jobs(filters, "dead")
+        deleted = 0
+        while True:
+            try:
+                response = yield from self._connection.delete(
+                    place, {**query, "limit": _most(limit, deleted)}
+                )
+            except QueueNotFound:
+                if deleted:  # The queue itself is deleted, and these were its last jobs.
+                    return deleted
+                raise
+            reply = decode(response, ChangeReply)
+            deleted += reply.deleted
+            if not reply.more or (limit is not None and deleted >= limit):
+                return deleted
+
+
+def _dead_jobs(filters: FindOptions, *parts: str) -> tuple[str, dict[str, Any]]:
+    """The path of the dead jobs of a queue, and the other filters."""
+    query = find_query(filters)
+    if query.pop("status", "dead") != "dead":
+        raise InvalidInput("status", "must be dead: over HTTP, only dead jobs have calls by filter")
+    return path("queues", query.pop("queue", ""), *parts), query
+
+
+def find_query(filters: FindOptions) -> dict[str, Any]:
+    """Filters of jobs as a query."""
+    checks.options(filters, FindOptions.__optional_keys__)
+    return wire_body(filters)
+
+
+def _most(limit: int | None, done: int) -> int | None:
+    """How many jobs the next request handles; None is the server's own number."""
+    if limit is None:
+        return None
+    if type(limit) is not int or limit < 1:
+        raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
+    return min(limit - done, DEAD_JOBS)
+
+
+class ClientDeliveries(Calls[Mode]):
+    """Deliveries of jobs to your worker. A `fence` names one; without it, the current one."""
+
+    @call
+    def acknowledge(
+        self, job_id: str, *, fence: int | None = None, result: Json = None
+    ) -> Procedure[Accepted]:
+        """Complete a delivery."""
+        return (yield from self._end(job_id, "ack", {"fence": fence, "result": result}))
+
+    @call
+    def nack(
+        self,
+        job_id: str,
+        *,
+        retryable: bool = True,
+        reason: str | None = None,
+        fence: int | None = None,
+    ) -> Procedure[Accepted]:
+        """Fail a delivery. The job is retried after its backoff, or dead if not `retryable`."""
+        body = {"fence": fence, "retryable": retryable, "reason": reason}
+        return (yield from self._end(job_id, "nack", body))
+
+    @call
+    def defer_job(
+        self,
+        job_id: str,
+        *,
+        after: timedelta,
+        reason: str | None = None,
+        fence: int | None = None,
+        hold_queue: bool = False,
+    ) -> Procedure[Accepted]:
+        """Run a job later, without using an attempt. `hold_queue` defers the whole queue."""
+        scope = "queue" if hold_queue else "job"
+        body = {"fence": fence, "retry_after": after, "reason": reason, "scope": scope}
+        return (yield from self._end(job_id, "defer", body))
+
+    @call
+    def heartbeat_job(
+        self, job_id: str, *, lease: timedelta | None = None, fence: int | None = None
+    ) -> Procedure[Accepted]:
+        """Extend the lease of a delivery by its own length, or by `lease`."""
+        return (yield from self._end(job_id, "heartbeat", {"fence": fence, "lease": lease}))
+
+    def _end(self, job_id: str, action: str, members: dict[str, Any]) -> Procedure[Accepted]:
+        response = yield from self._connection.post(
+            path("jobs", job_id, action), wire_body(members)
+        )
+        return "already" if decode(response, ChangeReply).already else "accepted"

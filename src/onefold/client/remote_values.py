@@ -1,0 +1,308 @@
+"""Jobs, queues and schedules in the responses of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence  # noqa: TC003 - read by msgspec
+from datetime import datetime, timedelta  # noqa: TC003 - read by msgspec
+from typing import Any, Final, Literal, TypedDict, cast
+
+import msgspec
+
+from onefold.calls.schedules import DeclaredOptions
+from onefold.client.requests import WireStruct
+from onefold.model.job import Enqueued, Json, StateWord, Status, UniqueWhile
+from onefold.model.lifecycle import Retention  # noqa: TC001 - read by msgspec
+from onefold.model.retry import Backoff  # noqa: TC001 - read by msgspec
+from onefold.model.schedule import CatchUp  # noqa: TC001 - read by msgspec
+
+AWAITING: Final = "awaiting"
+QUEUED: Final = frozenset({"queued", "scheduled", "ready", "retrying"})
+Mode = Literal["standard", "ack"]
+
+
+class EnqueuedReply(WireStruct, frozen=True, kw_only=True):
+    """The job of an enqueue or a replay."""
+
+    id: str
+    duplicate: bool = False
+    state: str | None = "queued"
+    mismatch: bool = False
+    replaced: bool = False
+
+    def enqueued(self, *, duplicate: bool | None = None) -> Enqueued[Any]:
+        """The value of the library."""
+        return Enqueued(
+            self.id,
+            duplicate=self.duplicate if duplicate is None else duplicate,
+            state=None if self.state is None else state_of(self.state),
+            mismatch=self.mismatch,
+            replaced=self.replaced,
+        )
+
+
+class EnqueuedReplies(WireStruct, frozen=True, kw_only=True):
+    """The jobs of a batch, or of a replay by filter."""
+
+    items: tuple[EnqueuedReply, ...]
+    next: str | None = None
+
+
+class ChangeReply(WireStruct, frozen=True, kw_only=True):
+    """The response to a request that changes one thing."""
+
+    already: bool = False
+    """True if there was nothing to change."""
+    released: bool = False
+    settled: bool = False
+    deleted: int = 0
+    more: bool = False
+    """True if a deletion by filter has not reached the end."""
+
+
+class RemoteDelivery(WireStruct, frozen=True, kw_only=True):
+    """One delivery of a job."""
+
+    attempt: int = 0
+    status: str = ""
+    """success, failed, nacked or deferred."""
+    outcome: str = ""
+    """completed, retried, deferred, dead, cancelled or lease expired."""
+    error: str | None = None
+    reason: str | None = None
+    webhook_status_code: int | None = None
+    """The status of the endpoint's response, if the job was pushed."""
+    timestamp: datetime | None = None
+    fence: int | None = None
+    duration: float | None = None
+    """Seconds."""
+    excerpt: str | None = None
+    """The first characters of the endpoint's response."""
+
+
+class RemoteJob(WireStruct, frozen=True, kw_only=True):
+    """A job of a server, with the field names of `onefold.Job`."""
+
+    id: str
+    queue: str
+    kind: str = ""
+    word: str = msgspec.field(default="queued", name="state")
+    """scheduled, ready, retrying, running, awaiting, completed, dead or cancelled."""
+    attempts: int = 0
+    max_attempts: int = 0
+    defers: int = msgspec.field(default=0, name="deferCount")
+    """How often it was deferred since it was enqueued or replayed."""
+    fence: int = 0
+    priority: int = 0
+    payload: Json = None
+    result: Json = None
+    error: Mapping[str, Any] | None = msgspec.field(default=None, name="failure")
+    """The last failure: type and message."""
+    reason: str | None = None
+    unique_key: str | None = None
+    idempotency_key: str | None = None
+    group_key: str | None = None
+    scheduled_for: datetime | None = None
+    created_at: datetime | None = None
+    taken_at: datetime | None = msgspec.field(default=None, name="startedAt")
+    """When the last delivery began."""
+    lease_until: datetime | None = None
+    ended_at: datetime | None = None
+    expires_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Json] | None = None
+    history: tuple[RemoteDelivery, ...] = ()
+    """Its deliveries, oldest first."""
+
+    @property
+    def status(self) -> Status:
+        """scheduled, ready, retrying, running, awaiting, completed, dead or cancelled."""
+        return cast("Status", self.word)
+
+    @property
+    def state(self) -> StateWord:
+        """The stored state."""
+        return state_of(self.word)
+
+    @property
+    def is_awaiting(self) -> bool:
+        """True if it was pushed and waits for the ack of its worker."""
+        return self.word == AWAITING
+
+    @property
+    def attempt(self) -> int:
+        """How many attempts it has used."""
+        return self.attempts
+
+    @property
+    def run_at(self) -> datetime | None:
+        """When it may run."""
+        return self.scheduled_for
+
+    def __repr__(self) -> str:
+        # Without the payload: it may be large or confidential.
+        return (
+            f"RemoteJob(id={self.id!r}, kind={self.kind!r}, queue={self.queue!r},"
+            f" state={self.state!r}, attempt={self.attempt}, fence={self.fence})"
+        )
+
+
+class RemotePage(WireStruct, frozen=True, kw_only=True):
+    """Some jobs, and the cursor of the next page."""
+
+    jobs: tuple[RemoteJob, ...] = msgspec.field(default=(), name="items")
+    next: str | None = None
+    """Give it as `after=` for the next page; None on the last."""
+
+    def __iter__(self) -> Iterator[RemoteJob]:
+        return iter(self.jobs)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+
+def state_of(word: str) -> StateWord:
+    """The stored state of a job whose state on the wire may be more precise."""
+    if word == AWAITING:
+        return "running"
+    return "queued" if word in QUEUED else cast("StateWord", word)
+
+
+class QueueOptions(TypedDict, total=False):
+    """The settings of a queue. An omitted one is set to its default."""
+
+    endpoint: str | None
+    """Where jobs are pushed to; a queue without one is pulled from."""
+    mode: Mode
+    """`standard`: a response of 2xx finishes a job. `ack`: the worker finishes it later."""
+    max_attempts: int
+    backoff: Backoff | None
+    rate: str | None
+    """How many jobs begin in a time: `100/m`, `10/30s`."""
+    concurrency: int | None
+    """How many jobs run at once, on all machines together."""
+    timeout: timedelta
+    """Of one push; 15 s."""
+    ack_timeout: timedelta
+    """In ack mode, from the response to the ack; 5 minutes."""
+    ack_timeout_action: Literal["retry", "dead"]
+    retention: Retention | None
+    signing_secret: str | None
+    """`whsec_` and base64. An omitted one does not change, or is generated."""
+    headers: Mapping[str, str]
+    """Sent with every push."""
+    paused: bool | None
+    """An omitted one does not change."""
+
+
+class RemoteCounts(WireStruct, frozen=True, kw_only=True):
+    """How many jobs a queue has, by state."""
+
+    ready: int = 0
+    scheduled: int = 0
+    running: int = 0
+    awaiting: int = 0
+    dead: int = 0
+
+
+class RemoteQueue(WireStruct, frozen=True, kw_only=True):
+    """A queue of a server."""
+
+    name: str
+    endpoint: str | None = None
+    mode: Mode = "standard"
+    max_attempts: int = 8
+    rate: str | None = msgspec.field(default=None, name="rateLimit")
+    concurrency: int | None = None
+    timeout: float = 0.0
+    """Seconds."""
+    ack_timeout: float = 0.0
+    """Seconds."""
+    ack_timeout_action: str = "retry"
+    paused: bool = False
+    paused_reason: str | None = None
+    held_until: datetime | None = None
+    """Until then its endpoint receives no pushes; then one job tests it."""
+    held_why: str | None = None
+    counts: RemoteCounts | None = None
+    signing_secret: str | None = None
+    """The secret of its signatures. Only API keys that may change it receive it."""
+
+    def __repr__(self) -> str:
+        # Without the secret: this may be logged.
+        return f"RemoteQueue(name={self.name!r}, endpoint={self.endpoint!r}, mode={self.mode!r})"
+
+
+class RemoteQueues(WireStruct, frozen=True, kw_only=True):
+    """Some queues, and the cursor of the next page."""
+
+    queues: tuple[RemoteQueue, ...] = msgspec.field(default=(), name="items")
+    next: str | None = None
+    """Give it as `after=` for the next page; None on the last."""
+
+    def __iter__(self) -> Iterator[RemoteQueue]:
+        return iter(self.queues)
+
+    def __len__(self) -> int:
+        return len(self.queues)
+
+
+class RemoteScheduleOptions(DeclaredOptions, total=False):
+    """The settings of a schedule. An omitted one is the default, or that of the queue."""
+
+    queue: str
+    """Where its jobs go; the queue must exist."""
+    priority: int
+    delay: timedelta | None
+    max_attempts: int
+    unique_key: str | None
+    unique_while: UniqueWhile | None
+    unique_for: timedelta | None
+    group_key: str | None
+    tags: Sequence[str]
+    metadata: Mapping[str, Json] | None
+
+
+class RemoteSchedule(WireStruct, frozen=True, kw_only=True):
+    """A schedule of a server, with the field names of `onefold.Schedule`."""
+
+    name: str
+    cron: str
+    tz: str = "UTC"
+    queue: str = ""
+    kind: str = ""
+    payload: Json = None
+    catch_up: CatchUp = "latest"
+    catch_up_most: int = 0
+    """With `all`, how many missed ticks are enqueued: the newest."""
+    priority: int = 0
+    delay: float = 0.0
+    """Seconds."""
+    max_attempts: int = 0
+    unique_key: str | None = None
+    unique_while: str | None = None
+    unique_for: float | None = None
+    """Seconds."""
+    group_key: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Json] | None = None
+    paused: bool = False
+    declared: bool = False
+    """True if code declares it."""
+    next_tick: datetime | None = None
+    """When it is due; None while it is paused."""
+    last_tick: datetime | None = None
+    """The newest tick for which a job was enqueued."""
+    updated_at: datetime | None = None
+
+    def __repr__(self) -> str:
+        # Without the payload: it may be large or confidential.
+        return (
+            f"RemoteSchedule(name={self.name!r}, cron={self.cron!r}, tz={self.tz!r},"
+            f" kind={self.kind!r}, queue={self.queue!r}, paused={self.paused})"
+        )
+
+
+class RemoteSchedules(WireStruct, frozen=True, kw_only=True):
+    """All schedules."""
+
+    items: tuple[RemoteSchedule, ...] = ()
