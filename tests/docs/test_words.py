@@ -27,3 +27,21 @@ def test_pages_avoid_words_that_hide_who_does_what() -> None:
     ]
 
     assert not found, "\n".join(found)
+
+
+PUBLIC = "web|django|client|server|telemetry|testing|events|claims"
+INTERNAL = re.compile(
+    rf"^\s*(?:from|import) (onefold\.(?!{PUBLIC})[a-z_.]+)(?: import|$)", re.MULTILINE
+)
+
+
+def test_pages_import_from_public_modules_only() -> None:
+    # The explanation of generators shows how the inside works.
+    found = [
+        f"{name_of(page)}: {match[1]}"
+        for page in PAGES
+        if page.name != "why-generators.md"
+        for match in INTERNAL.finditer(page.read_text())
+    ]
+
+    assert not found, "\n".join(found)
