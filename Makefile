@@ -47,9 +47,9 @@ django-shop: $(VENV)/.dev ## serve the same shop as a project of Django's
 
 test: $(VENV)/.dev ## run all tests on SQLite and PostgreSQL, with coverage
 	@tools/debian-packages $(DEBIAN_PACKAGES)
-	@# They wait for processes more than they compute: three at a time leave no core idle.
+	@# They wait for processes and for PostgreSQL: three at a time leave no core idle.
 	$(BIN)/pytest --numprocesses=3 $(UPPER_TESTS)
-	$(BIN)/pytest --cov --cov-report= $(addprefix --ignore=,$(UPPER_TESTS))
+	$(BIN)/pytest --numprocesses=3 --cov --cov-report= $(addprefix --ignore=,$(UPPER_TESTS))
 	$(BIN)/coverage report --include='src/onefold/model/*,src/onefold/operations/*' --fail-under=100
 
 check: $(VENV)/.dev ## check format, style, types, imports and the lock
