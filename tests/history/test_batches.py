@@ -8,8 +8,8 @@ import pytest
 
 from onefold import NewJob, Onefold
 from onefold.calls import engine
-from onefold.calls.procedure import Pause, Procedure, Step
 from onefold.operations.statement import run
+from onefold.runtime import Command, Pause, Procedure
 from tests.fixtures.place import Place
 
 BATCH = 3
@@ -51,7 +51,7 @@ def test_a_chore_pauses_after_every_small_batch(
         now[0] += timedelta(days=365)
         left = [ROWS]
 
-        def perform(step: Step) -> Any:
+        def perform(step: Command) -> Any:
             answer = onefold.engine._conductor.perform(step)
             if isinstance(step, Pause):
                 assert 0 < step.seconds <= engine.LONGEST_PAUSE

@@ -17,7 +17,7 @@ PROGRAM = """
 import sys
 from datetime import datetime
 from onefold import Onefold
-from onefold.web.http import Request
+from onefold.web.http import HttpRequest
 from onefold.web.webhooks import StandardWebhooks, Webhook
 
 url, schema, when, insert, at, secret, *flat = sys.argv[1:]
@@ -35,7 +35,7 @@ def handle(event):
         wait_for_death()
 
 headers = tuple(zip(flat[::2], flat[1::2]))
-answer = hook.receive(Request(method="POST", path="/", headers=headers), b"{}")
+answer = hook.receive(HttpRequest(method="POST", path="/", headers=headers), b"{}")
 assert answer.status == 200
 wait_for_death()  # the 2xx is never sent
 """
