@@ -192,10 +192,16 @@ class Runtime:
         if not blocking and (target is None or not is_blocking(target)):
             return await abegin(target, database)
         refuse_thread_bound(target)
-        transaction = await in_thread(begin, target, database)
+        begun: list[HandlerTransaction] = []
+        try:
+            await in_thread(lambda: begun.append(begin(target, database)))
+        except asyncio.CancelledError:
+            for transaction in begun:
+                await in_thread(lambda: transaction.end(commit=False))  # noqa: B023 - called here
+            raise
         # The thread has entered it in a copy of this context.
-        transaction.enter()
-        return transaction
+        begun[0].enter()
+        return begun[0]
 
 
 _kept: Final[set[asyncio.Task[Any]]] = set()

@@ -15,9 +15,9 @@ from starlette.routing import Route
 
 from onefold import Done, Onefold, OutcomeUnknown
 from onefold.model.claim import Holding
+from onefold.runtime import Command, Runtime
 from onefold.web import starlette, wsgi
 from onefold.web.fastapi import Idempotency, Once
-from onefold.web.idempotency.attempt import AsyncAttempt
 from tests.fixtures.connections import Effects
 from tests.http.apps import anybody, bare_fastapi
 from tests.http.apps_steps import Counter
@@ -86,18 +86,13 @@ async def test_h138_who_is_cancelled_while_the_key_is_claimed_has_not_claimed_it
     async def cancel() -> None:
         begun.cancel()
 
-    stage = counter.stage({step: cancel})
-    attempt = AsyncAttempt(counter.desk, counter.route, stage)
-    asked = counter.exchange().asked
-    begun = asyncio.ensure_future(
-        attempt.begin(
-            asked.request, asked.body, principal="alice", tenant=None, gone=asyncio.Event().wait
-        )
-    )
+    exchange = counter.exchange(before={step: cancel})
+    begun = asyncio.ensure_future(exchange.abegin(asyncio.Event().wait))
     with pytest.raises(asyncio.CancelledError):
         await begun
 
-    assert not stage.is_open
+    assert exchange.transaction is None
+    assert not exchange.is_open
     assert [state for _, state in effects.claims] in ([], [Holding.FREE])
     assert await counter.begin() is None
 
@@ -115,18 +110,15 @@ class Inside:
         await self.tasks[0]
 
 
-class TooLate:
-    """A conductor after whose steps somebody has lost patience: after the second one, say."""
+class TooLate(Runtime):
+    """A runtime that cancels the request after some commands."""
 
-    def __init__(self, conductor: Any, steps: int) -> None:
-        self._conductor = conductor
-        self._left = steps
+    def __init__(self, store: Any, commands: int) -> None:
+        super().__init__(store)
+        self._left = commands
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._conductor, name)
-
-    async def aperform(self, step: Any) -> Any:
-        found = await self._conductor.aperform(step)
+    async def aperform(self, command: Command) -> Any:
+        found = await super().aperform(command)
         self._left -= 1
         if self._left == 0:
             Inside.tasks[0].cancel()
@@ -143,8 +135,7 @@ async def test_h138_also_where_middleware_of_the_applications_cancels(
     app, idempotency = fastapi.FastAPI(), Idempotency(onefold)
     app.add_middleware(Inside)
     idempotency.install(app)
-    conductor: Any = TooLate(idempotency.desk.conductor, steps)
-    idempotency.desk.conductor = conductor
+    idempotency.registry.runtime = TooLate(idempotency.registry.runtime.store, steps)
 
     @app.post("/pay")
     @idempotency(principal=anybody, **LEASED)

@@ -168,10 +168,10 @@ async def test_h114_a_key_that_vanishes_between_look_and_claim_is_claimed(
 ) -> None:
     async def first() -> None:
         await counter.carry_out()
-        await counter.desk.onefold.aerase(key="k")
+        await counter.registry.onefold.aerase(key="k")
 
-    exchange, stage = counter.exchange(), counter.stage({1: first})
-    answer = await stage.run(exchange.begin())
+    exchange = counter.exchange(before={1: first})
+    answer = await exchange.arun(exchange.begin())
 
     assert (answer, exchange.outcome) == (None, "won")
-    await stage.run(exchange.finish(DONE))
+    await exchange.arun(exchange.finish(DONE))

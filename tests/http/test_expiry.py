@@ -69,10 +69,10 @@ async def test_h184_the_sweep_takes_what_is_settled_and_expired_and_nothing_at_w
     settled = Counter(onefold, takeover="refuse", retention=HOUR)
     await settled.carry_out()
     vanished = settled.exchange(key="vanished")
-    await settled.stage().run(vanished.begin())
+    await vanished.arun(vanished.take())
     clock.advance(2 * HOUR)
     at_work = settled.exchange(key="at-work")
-    await settled.stage().run(at_work.begin())
+    await at_work.arun(at_work.take())
 
     assert await onefold.engine.asweep() == 1
 
@@ -154,7 +154,7 @@ async def test_h186_the_databases_clock_decides(store: Store, clock: Clock) -> N
     answer = await slow.carry_out()
 
     assert answer.value("Idempotent-Replayed") == "true"
-    assert fast.desk.conductor.clock() is None
+    assert fast.registry.conductor.clock() is None
 
 
 async def test_h187_a_clock_that_goes_back_brings_no_key_back(

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from onefold import ConflictingOptions, DatabaseBusy, InvalidInput, Onefold, UsageError
 from onefold.databases.handler_transaction import Given
+from onefold.runtime import Begin, End
 from onefold.web import KeyRules
 from onefold.web.fastapi import Idempotency, Once, once_of
-from onefold.web.stage import AsyncStage, Close, Open
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
 from tests.fixtures.sqlalchemy_connections import async_engine_of, engine_of
@@ -193,12 +193,12 @@ async def test_nor_where_the_request_waits_for_another_one(
     _, idempotency = bare_fastapi(onefold)
 
     async with AsyncSession(engine) as session:
-        stage = AsyncStage(idempotency.desk.conductor, Given(session))
+        runtime, begin = idempotency.registry.runtime, Begin(Given(session))
         await session.execute(text(effects.insert(1)))
-        await stage.perform(Open())
-        await stage.perform(Close(commit=False))
+        transaction = await runtime.aperform(begin)
+        await runtime.aperform(End(transaction, commit=False))
         with pytest.raises(DatabaseBusy):
-            await stage.perform(Open())
+            await runtime.aperform(begin)
     await engine.dispose()
 
 

@@ -70,6 +70,12 @@ class Given(msgspec.Struct):
         return self.is_spent
 
 
+class OpenBlock(msgspec.Struct):
+    """A Django connection inside an atomic block: the transaction is a savepoint of that block."""
+
+    connection: Any
+
+
 class _RolledBack(Exception):
     """Ends a transaction that is not committed."""
 
@@ -267,7 +273,8 @@ async def _aalive(target: object, database: Database) -> HandlerTransaction:
 
 def _tries(target: object) -> int:
     """One for a session that has begun: what it has written is lost with its connection."""
-    return 1 if isinstance(target, Given) and _has_begun(target.lent) else TRIES
+    has_begun = isinstance(target, Given) and _has_begun(target.lent)
+    return 1 if has_begun or isinstance(target, OpenBlock) else TRIES
 
 
 def _is_lost(error: Exception, database: Database) -> bool:
@@ -469,6 +476,14 @@ def _django(connection: Any) -> Generator[Any]:
         yield connection
 
 
+@contextmanager
+def _django_savepoint(target: OpenBlock) -> Generator[Any]:
+    from onefold.databases.borrowed.django import atomic
+
+    with atomic(target.connection, durable=False):
+        yield target.connection
+
+
 _BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
     ("sqlite3", "Connection"): _sqlite,
     ("psycopg", "Connection"): _psycopg,
@@ -480,6 +495,7 @@ _BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
     ("sqlalchemy", "sessionmaker"): _begins,
     ("django", "BaseDatabaseWrapper"): _django,
     ("django", "ConnectionProxy"): _django,
+    ("onefold", "OpenBlock"): _django_savepoint,
 }
 """By the package and the name of a class that the target is, or comes from."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from asgiref.sync import async_to_sync
 from django.urls import URLPattern, get_resolver, get_urlconf
 from django.utils.deprecation import MiddlewareMixin
 
@@ -29,7 +28,6 @@ from onefold.django.views import (
     response_of,
 )
 from onefold.web.forms.no_store import NO_STORE, open_page
-from onefold.web.idempotency.attempt import AsyncAttempt
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import KEYED, SAFE, report
 from onefold.web.idempotency.policy import SERVER_ERRORS
@@ -125,14 +123,14 @@ class IdempotencyMiddleware(MiddlewareMixin):
         if pending is None:
             return response
         setattr(request, PENDING, None)
-        attempt, error = pending
+        exchange, error, run = pending
         found: Any = response
         if response.status_code >= SERVER_ERRORS or response.streaming:
-            instead = _run(attempt, attempt.fail, error)
+            instead = run(exchange.fail(error))
             return response if instead is None else response_of(instead)
-        add_headers(found, attempt.added)
+        add_headers(found, exchange.added)
         answer = answer_of(found, found.content)
-        told = _run(attempt, attempt.finish, answer)
+        told = run(exchange.finish(answer))
         return response if told is answer else response_of(told)
 
     def _refuse_unconfigured(self, asked: Request, names: frozenset[str]) -> None:
@@ -156,8 +154,3 @@ def _has_key(asked: Request, route: KeyedRoute) -> bool:
     policy = route.policy
     in_header = any(asked.values(name) for name in policy.key.headers)
     return in_header or (policy.form is not None and is_form(asked))
-
-
-def _run(attempt: Any, method: Any, argument: Any) -> Any:
-    """In whichever colour the view was."""
-    return (async_to_sync(method) if isinstance(attempt, AsyncAttempt) else method)(argument)

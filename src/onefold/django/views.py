@@ -29,22 +29,23 @@ from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from asgiref.sync import async_to_sync
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
 
 from onefold.databases.borrowed import borrow
-from onefold.databases.handler_transaction import HandlerTransaction
+from onefold.databases.handler_transaction import OpenBlock
 from onefold.django.instance import get_onefold, read_settings
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
+from onefold.runtime import Runtime
 from onefold.web.http import HttpRequest as Request
 from onefold.web.http import HttpResponse as Answer
-from onefold.web.idempotency.attempt import AsyncAttempt, Attempt
 from onefold.web.idempotency.body import digested, said_length, spool
+from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.keyed_routes import SAFE, RouteRegistry, refuse_bare
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
 from onefold.web.problems import Refused, too_large
-from onefold.web.stage import Stage
 from onefold.web.wsgi import FORMS, NOTHING, Forwarded, headers_of
 
 if TYPE_CHECKING:
@@ -167,9 +168,14 @@ def alias_of(target: object) -> object:
     return Alias(name) if isinstance(name, str) else target
 
 
-def stage_for(desk: RouteRegistry, policy: RoutePolicy, own: str | None) -> Stage:
-    """Where a request of this policy is carried out; `own` is the alias of Onefold's database."""
-    target = desk.target(policy)
+def transaction_of(route: KeyedRoute, own: str | None) -> tuple[Runtime | None, object]:
+    """The runtime and the target of a request, if they are not those of its route.
+
+    `own` is the alias of Onefold's database. In an atomic block that is open already, all
+    statements run inside of that block.
+    """
+    registry = route.registry
+    target = registry.target(route.policy)
     if not isinstance(target, Alias):
         if own is not None and connections[own].in_atomic_block:
             raise UsageError(
@@ -177,26 +183,11 @@ def stage_for(desk: RouteRegistry, policy: RoutePolicy, own: str | None) -> Stag
                 " around it, which would commit the work afterwards. Take the block away; in tests,"
                 " use TransactionTestCase."
             )
-        return Stage(desk.conductor, target)
+        return None, None
     connection = connections[target.name]
-    if connection.in_atomic_block:
-        return _InBlock(desk, connection)
-    return Stage(desk.conductor, target)
-
-
-class _InBlock(Stage):
-    """In the block that is open: also what would otherwise be committed by itself."""
-
-    def __init__(self, desk: RouteRegistry, connection: Any) -> None:
-        conductor = desk.conductor
-        self._lent = borrow(connection, conductor.database)
-        self._django = connection
-        super().__init__(conductor.lent(self._lent), connection)
-
-    def _open(self) -> None:
-        block = transaction.atomic(using=self._django.alias)
-        block.__enter__()
-        self._begun = HandlerTransaction(self._django, self._lent, self._conductor.database, block)
+    if not connection.in_atomic_block:
+        return None, None
+    return Runtime(borrow(connection, registry.conductor.database)), OpenBlock(connection)
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -224,7 +215,7 @@ class Idempotency:
         self._alias = settings.alias if onefold is None else None
         if self._alias is not None and "takeover" not in defaults:
             defaults.setdefault("transaction", self._alias)
-        self.desk: RouteRegistry = RouteRegistry(
+        self.registry: RouteRegistry = RouteRegistry(
             get_onefold() if onefold is None else onefold,
             unconfigured=settings.unconfigured,
             defaults=_with_alias(defaults),
@@ -246,12 +237,12 @@ class Idempotency:
 
         def decorate(view: F) -> F:
             name = getattr(view, "__qualname__", repr(view))
-            route = self.desk.route(
+            route = self.registry.route(
                 _with_alias(options), principal=principal, tenant=tenant, name=name
             )
             route.check()
-            check_target(self.desk.target(route.policy))
-            made = _Keyed(view, self.desk, route, self._alias)
+            check_target(self.registry.target(route.policy))
+            made = _Keyed(view, self.registry, route, self._alias)
             wrapper = made.async_view() if inspect.iscoroutinefunction(view) else made.view()
             setattr(wrapper, MARK, route)
             return wrapper  # type: ignore[return-value] # the same parameters but for Once
@@ -260,7 +251,7 @@ class Idempotency:
 
     def report(self) -> list[str]:
         """What is guaranteed, view by view."""
-        return self.desk.report()
+        return self.registry.report()
 
 
 def once_of(request: HttpRequest) -> Once:
@@ -288,12 +279,16 @@ class _Keyed:
     """A view with a policy."""
 
     def __init__(
-        self, view: Callable[..., Any], desk: RouteRegistry, route: KeyedRoute, alias: str | None
+        self,
+        view: Callable[..., Any],
+        registry: RouteRegistry,
+        route: KeyedRoute,
+        alias: str | None,
     ) -> None:
         if inspect.isclass(view):
             raise InvalidInput("view", f"must be a function, got {view!r}")
         self._view = view
-        self._desk = desk
+        self._registry = registry
         self._route = route
         self._alias = alias
         self._takes_once = once_parameters(view)
@@ -308,18 +303,21 @@ class _Keyed:
         def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             if request.method in SAFE:
                 return self._called(None, request, args, kwargs)
-            policy = self._route.policy
-            attempt = Attempt(self._desk, self._route, stage_for(self._desk, policy, self._alias))
+            runtime, target = transaction_of(self._route, self._alias)
             asked = request_of(request)
-            answer = attempt.begin(
+            exchange = Exchange(
+                self._route,
                 asked,
                 self._body(request, asked),
                 principal=_asked(self._route.principal, request),
                 tenant=_asked(self._route.tenant, request),
+                runtime=runtime,
+                target=target,
             )
+            answer = exchange.run(exchange.begin())
             if answer is not None:
                 return response_of(answer)
-            return self._attempted(attempt, request, args, kwargs)
+            return self._attempted(exchange, request, args, kwargs)
 
         wrapper._non_atomic_requests = _Every()  # type: ignore[attr-defined] # noqa: SLF001
         return wrapper
@@ -330,25 +328,25 @@ class _Keyed:
         is_keyed = any(asked.values(name) for name in policy.key.headers)
         return body_of(request) if is_keyed or (policy.form and is_form(asked)) else NOTHING
 
-    def _attempted(self, attempt: Attempt, request: HttpRequest, args: Any, kwargs: Any) -> Any:
-        self._note(attempt, request)
+    def _attempted(self, exchange: Exchange, request: HttpRequest, args: Any, kwargs: Any) -> Any:
+        self._note(exchange, request)
         try:
-            response = self._called(attempt.once, request, args, kwargs)
+            response = self._called(exchange.once, request, args, kwargs)
             _render(response)
-            finished = self._finished(attempt, response)
+            finished = self._finished(exchange, response)
         except Exception as error:
-            instead = _left(attempt, request, error) if attempt.captures else None
+            instead = _left(exchange, request, error) if exchange.is_open else None
             if instead is None:
                 raise
             return response_of(instead)
         except BaseException as error:
-            attempt.fail(error)
+            exchange.run(exchange.fail(error))
             raise
         return finished
 
     def _called(self, once: Once | None, request: HttpRequest, args: Any, kwargs: Any) -> Any:
         """In a block for each database whose ATOMIC_REQUESTS is on, but for ours, which has one."""
-        target = self._desk.target(self._route.policy)
+        target = self._registry.target(self._route.policy)
         joined = target.name if once is not None and isinstance(target, Alias) else None
         with ExitStack() as stack:
             for alias, settings in connections.settings.items():
@@ -357,42 +355,42 @@ class _Keyed:
             more = dict.fromkeys(self._takes_once, once)
             return self._view(request, *args, **{**kwargs, **more})
 
-    def _note(self, attempt: Attempt | AsyncAttempt, request: HttpRequest) -> None:
-        setattr(request, _ONCE, attempt.once)
-        if isinstance(self._desk.target(self._route.policy), Alias):
+    def _note(self, exchange: Exchange, request: HttpRequest) -> None:
+        setattr(request, _ONCE, exchange.once)
+        if isinstance(self._registry.target(self._route.policy), Alias):
             # The models of that database are in the transaction, whoever has asked for it.
-            attempt.once.was_used = True
+            exchange.once.was_used = True
 
-    def _finished(self, attempt: Attempt, response: Any) -> Any:
-        if not attempt.captures:
+    def _finished(self, exchange: Exchange, response: Any) -> Any:
+        if not exchange.is_open:
             return response
-        add_headers(response, attempt.added)
-        self._undo_if_told(attempt)
-        stream = attempt.route.policy.stream
+        add_headers(response, exchange.added)
+        self._undo_if_told(exchange)
+        stream = exchange.route.policy.stream
         if not response.streaming:
-            return _told(attempt.finish, answer_of(response, response.content), response)
+            return _told(exchange, answer_of(response, response.content), response)
         if stream == "forward":
             pieces = iter(response.streaming_content)
             response.streaming_content = Forwarded(
-                attempt, answer_of(response, b""), pieces, _nothing
+                exchange, answer_of(response, b""), pieces, _nothing
             )
             return response
         if stream == "tombstone":
-            return _told(attempt.finish, answer_of(response, b""), response)
-        return response_of(attempt.finish(answer_of(response, b"".join(response))))
+            return _told(exchange, answer_of(response, b""), response)
+        return response_of(exchange.run(exchange.finish(answer_of(response, b"".join(response)))))
 
-    def _undo_if_told(self, attempt: Attempt) -> None:
+    def _undo_if_told(self, exchange: Exchange) -> None:
         """A view may answer, and have its rows undone: `set_rollback`, or Django REST framework."""
-        target = self._desk.target(self._route.policy)
+        target = self._registry.target(self._route.policy)
         if isinstance(target, Alias) and connections[target.name].needs_rollback:
-            attempt.undo(_RolledBack())
+            exchange.run(exchange.undo(_RolledBack()))
 
     # --- async ------------------------------------------------------------------------------------
 
     def async_view(self) -> Callable[..., Any]:
         """A coroutine function; Django has no transactions for those."""
         route = self._route
-        if isinstance(self._desk.target(route.policy), Alias):
+        if isinstance(self._registry.target(route.policy), Alias):
             raise ConflictingOptions(
                 "transaction",
                 "is Django's, which has none for async views. Say takeover=, or give an async pool"
@@ -407,49 +405,50 @@ class _Keyed:
                 return await self._view(
                     request, *args, **{**kwargs, **dict.fromkeys(self._takes_once)}
                 )
-            attempt = AsyncAttempt(self._desk, route)
             asked = request_of(request)
-            answer = await attempt.begin(
+            exchange = Exchange(
+                route,
                 asked,
                 self._body(request, asked),
                 principal=await _aasked(route.principal, request),
                 tenant=await _aasked(route.tenant, request),
             )
+            answer = await exchange.abegin()
             if answer is not None:
                 return response_of(answer)
-            return await _apart(self._aattempted(attempt, request, args, kwargs), request)
+            return await _apart(self._aattempted(exchange, request, args, kwargs), request)
 
         return wrapper
 
     async def _aattempted(
-        self, attempt: AsyncAttempt, request: HttpRequest, args: Any, kwargs: Any
+        self, exchange: Exchange, request: HttpRequest, args: Any, kwargs: Any
     ) -> Any:
-        self._note(attempt, request)
-        more = dict.fromkeys(self._takes_once, attempt.once)
+        self._note(exchange, request)
+        more = dict.fromkeys(self._takes_once, exchange.once)
         try:
             response = await self._view(request, *args, **{**kwargs, **more})
             _render(response)
-            finished = await self._afinished(attempt, response)
+            finished = await self._afinished(exchange, response)
         except Exception as error:
-            instead = await _aleft(attempt, request, error) if attempt.captures else None
+            instead = await _aleft(exchange, request, error) if exchange.is_open else None
             if instead is None:
                 raise
             return response_of(instead)
         except BaseException as error:
-            await attempt.fail(error)
+            await exchange.arun(exchange.fail(error))
             raise
         return finished
 
-    async def _afinished(self, attempt: AsyncAttempt, response: Any) -> Any:
-        if not attempt.captures:
+    async def _afinished(self, exchange: Exchange, response: Any) -> Any:
+        if not exchange.is_open:
             return response
-        add_headers(response, attempt.added)
-        is_buried = attempt.route.policy.stream == "tombstone"
+        add_headers(response, exchange.added)
+        is_buried = exchange.route.policy.stream == "tombstone"
         if response.streaming and not is_buried:
             body = b"".join([piece async for piece in response])
-            return response_of(await attempt.finish(answer_of(response, body)))
+            return response_of(await exchange.arun(exchange.finish(answer_of(response, body))))
         answer = answer_of(response, b"" if response.streaming else response.content)
-        told = await attempt.finish(answer)
+        told = await exchange.arun(exchange.finish(answer))
         return response if told is answer else response_of(told)
 
 
@@ -457,34 +456,32 @@ class _RolledBack(Exception):
     """A view has asked for its rows to be undone, and has answered all the same."""
 
 
-def _told(finish: Callable[[Answer], Answer], answer: Answer, response: HttpResponse) -> Any:
-    told = finish(answer)
+def _told(exchange: Exchange, answer: Answer, response: HttpResponse) -> Any:
+    told = exchange.run(exchange.finish(answer))
     return response if told is answer else response_of(told)
 
 
-def _left(attempt: Attempt, request: HttpRequest, error: Exception) -> Answer | None:
+def _left(exchange: Exchange, request: HttpRequest, error: Exception) -> Answer | None:
     """To the middleware, which will see what the project makes of an exception."""
-    attempt.undo(error)
+    exchange.run(exchange.undo(error))
     if not getattr(request, IS_WATCHED, False):
-        return _logged(attempt, attempt.fail(error), error)
-    setattr(request, PENDING, (attempt, error))
+        return _logged(exchange, exchange.run(exchange.fail(error)), error)
+    setattr(request, PENDING, (exchange, error, exchange.run))
     return None
 
 
-async def _aleft(attempt: AsyncAttempt, request: HttpRequest, error: Exception) -> Answer | None:
+async def _aleft(exchange: Exchange, request: HttpRequest, error: Exception) -> Answer | None:
     """`_left`, awaited."""
-    await attempt.undo(error)
+    await exchange.arun(exchange.undo(error))
     if not getattr(request, IS_WATCHED, False):
-        return _logged(attempt, await attempt.fail(error), error)
-    setattr(request, PENDING, (attempt, error))
+        return _logged(exchange, await exchange.arun(exchange.fail(error)), error)
+    setattr(request, PENDING, (exchange, error, async_to_sync(exchange.arun)))
     return None
 
 
-def _logged(
-    attempt: Attempt | AsyncAttempt, told: Answer | None, error: Exception
-) -> Answer | None:
+def _logged(exchange: Exchange, told: Answer | None, error: Exception) -> Answer | None:
     """Django logs what a view raises, but not what it answers in its stead."""
-    if told is not None and not attempt.is_lost_by(error):
+    if told is not None and not exchange.is_lost_by(error):
         log.error("A keyed request failed.", exc_info=error)
     return told
 

@@ -23,9 +23,8 @@ from urllib.parse import quote
 
 from onefold.errors import LeaseLost, UsageError
 from onefold.web.http import HttpRequest, HttpResponse, asgi_headers
-from onefold.web.idempotency.attempt import AsyncAttempt
 from onefold.web.idempotency.body import Digesting, digested
-from onefold.web.idempotency.exchange import KeyedRequest
+from onefold.web.idempotency.exchange import Exchange, KeyedRequest
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import KEYED, SAFE, RouteRegistry, Table
 from onefold.web.problems import Refused, incomplete, not_configured, too_large
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from onefold.web.idempotency.keyed_routes import KeyedRoute, Match, Unconfigured
     from onefold.web.idempotency.once_parameter import Once
     from onefold.web.idempotency.policy import PolicyOptions
-    from onefold.web.stage import AsyncStage
 
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
@@ -62,7 +60,7 @@ class Conversation:
     """Whether its answer is made to its end, though the client may have gone."""
 
     # Most requests come to nothing of this: what they do not need is not made for them.
-    _attempt: AsyncAttempt | None = None
+    _exchange: Exchange | None = None
     _digesting: Digesting | None = None
     _is_read: bool = False
     _is_cut: bool = False
@@ -73,10 +71,10 @@ class Conversation:
     _request: HttpRequest | None = None
 
     def __init__(
-        self, desk: RouteRegistry, scope: MutableMapping[str, Any], receive: Receive, send: Send
+        self, registry: RouteRegistry, scope: MutableMapping[str, Any], receive: Receive, send: Send
     ) -> None:
         """Nothing is read yet, and nothing is known of its route."""
-        self.desk: RouteRegistry = desk
+        self.registry: RouteRegistry = registry
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -93,12 +91,12 @@ class Conversation:
     @property
     def is_open(self) -> bool:
         """True while an answer is expected that is to be stored."""
-        return self._attempt is not None and self._attempt.captures
+        return self._exchange is not None and self._exchange.is_open
 
     @property
     def once(self) -> Once | None:
         """What the handler is given; None where there is no policy."""
-        return None if self._attempt is None else self._attempt.once
+        return None if self._exchange is None else self._exchange.once
 
     # --- in ---------------------------------------------------------------------------------------
 
@@ -151,50 +149,46 @@ class Conversation:
         *,
         principal: object,
         tenant: object,
-        stage: AsyncStage | None = None,
+        target: object = None,
     ) -> HttpResponse | None:
         """Claim the key. None means that the handler is to run; otherwise this is the answer.
 
-        `stage` is where the framework has a transaction of its own for this request.
+        `target` is a session that the framework has made for this request.
         """
-        if self._attempt is not None:
+        if self._exchange is not None:
             raise UsageError("This request has a policy already: one route, one @idempotency.")
-        if route.desk is not self.desk:
+        if route.registry is not self.registry:
             raise UsageError(
                 "This endpoint has its policy from another Idempotency than the one that is"
                 " installed in its application, and would keep its keys in that one's database."
             )
-        self._attempt = AsyncAttempt(self.desk, route, stage)
         try:
             body = await self._body(route.policy.max_request)
         except Refused as refused:
             return KeyedRequest(self.request, NOTHING, None).refusal(refused.problem, route.policy)
-        return await self._attempt.begin(
-            self.request,
-            body,
-            principal=principal,
-            tenant=tenant,
-            gone=None if self._digesting is None else self.disconnected,
+        self._exchange = Exchange(
+            route, self.request, body, principal=principal, tenant=tenant, target=target
         )
+        return await self._exchange.abegin(None if self._digesting is None else self.disconnected)
 
     async def undo(self, error: BaseException) -> None:
         """The handler has raised: what it has written must not stay, whatever is answered."""
-        assert self._attempt is not None
-        await self._attempt.undo(error)
+        assert self._exchange is not None
+        await self._exchange.arun(self._exchange.undo(error))
 
     async def fail(self, error: BaseException) -> bool:
         """The application has raised, or ended without an answer: answer where it is ours to do.
 
         True means that this is all. Otherwise the exception goes on, to handlers and logs.
         """
-        if self._attempt is None:
+        if self._exchange is None:
             return False
-        told = await self._attempt.fail(error)
+        told = await self._exchange.arun(self._exchange.fail(error))
         if told is None or self._is_started or not isinstance(error, Exception):
             return False
         with suppress(OSError):
             await self.answer(told)
-        return self._attempt.is_lost_by(error)
+        return self._exchange.is_lost_by(error)
 
     # --- out --------------------------------------------------------------------------------------
 
@@ -202,11 +196,11 @@ class Conversation:
         """What the application says."""
         if self._is_replaced:
             return
-        if self._attempt is None or not self._attempt.captures:
+        if self._exchange is None or not self._exchange.is_open:
             await self._send(message)
         elif message["type"] == "http.response.start":
             own = [(name.lower(), value) for name, value in message.get("headers", ())]
-            added = asgi_headers(self._attempt.added)
+            added = asgi_headers(self._exchange.added)
             self._start = {**message, "headers": [*own, *added]}
             if self._stream == "tombstone":
                 await self._finish(b"")
@@ -239,10 +233,10 @@ class Conversation:
             await self._send(message)
 
     async def _finish(self, body: bytes) -> None:
-        assert self._attempt is not None
+        assert self._exchange is not None
         assert self._start is not None
         answer = HttpResponse(self._start["status"], _headers(self._start), body)
-        told = await self._attempt.finish(answer)
+        told = await self._exchange.arun(self._exchange.finish(answer))
         if told is answer:
             await self._say(body)
             return
@@ -272,8 +266,8 @@ class Conversation:
 
     @property
     def _stream(self) -> str:
-        assert self._attempt is not None
-        return self._attempt.route.policy.stream
+        assert self._exchange is not None
+        return self._exchange.route.policy.stream
 
 
 def _headers(start: Message) -> tuple[tuple[str, str], ...]:
@@ -332,10 +326,10 @@ class AsgiRouteFinder(Protocol):
 class IdempotencyMiddleware:
     """The middleware; made by the `Idempotency` of a framework, or of this module."""
 
-    def __init__(self, app: App, desk: RouteRegistry, finder: AsgiRouteFinder) -> None:
+    def __init__(self, app: App, registry: RouteRegistry, finder: AsgiRouteFinder) -> None:
         """`finder` knows where requests go."""
         self.app: App = app
-        self._desk = desk
+        self._registry = registry
         self._finder = finder
         self._is_checked = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -358,10 +352,10 @@ class IdempotencyMiddleware:
         if is_keyed or is_form:
             return self._keyed(scope, receive, send, is_keyed=is_keyed)
         if self._captures_all:
-            conversation = Conversation(self._desk, scope, receive, send)
+            conversation = Conversation(self._registry, scope, receive, send)
             guarded = _guarded(scope, conversation)
             return self._converse(guarded, conversation, receive)
-        scope[CONVERSATION] = self._desk
+        scope[CONVERSATION] = self._registry
         return self.app(scope, receive, send)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -371,7 +365,7 @@ class IdempotencyMiddleware:
             await self.app(scope, receive, send)
 
     async def _keyed(self, scope: Scope, receive: Receive, send: Send, *, is_keyed: bool) -> None:
-        conversation = Conversation(self._desk, scope, receive, send)
+        conversation = Conversation(self._registry, scope, receive, send)
         if is_keyed:
             refusal = self._refusal(scope, conversation)
             if refusal is not None:
@@ -398,7 +392,7 @@ class IdempotencyMiddleware:
         if match is None:
             return None
         if match.route is None:
-            if scope["method"] in KEYED and self._desk.unconfigured == "refuse":
+            if scope["method"] in KEYED and self._registry.unconfigured == "refuse":
                 return not_configured().answer(conversation.request)
             return None
         conversation.template = match.template
@@ -446,8 +440,8 @@ class IdempotencyMiddleware:
         if self._is_checked:
             return
         self._finder.collect(scope)
-        self._desk.announce()
-        policies = [route.policy for route in self._desk.routes]
+        self._registry.announce()
+        policies = [route.policy for route in self._registry.routes]
         names = {name for policy in policies for name in policy.key.headers}
         self._names = frozenset(name.lower().encode() for name in names | {"idempotency-key"})
         self._has_forms = any(policy.form is not None for policy in policies)
@@ -529,10 +523,10 @@ class Idempotency:
         **defaults: Unpack[PolicyOptions],
     ) -> None:
         """`defaults` hold for every route that does not say otherwise."""
-        self.desk: RouteRegistry = RouteRegistry(
+        self.registry: RouteRegistry = RouteRegistry(
             onefold, unconfigured=unconfigured, defaults=defaults
         )
-        self._table = Table(self.desk)
+        self._table = Table(self.registry)
 
     def add(
         self,
@@ -551,7 +545,7 @@ class Idempotency:
 
     def wrap(self, app: App) -> IdempotencyMiddleware:
         """The application, with its keys honoured."""
-        return _Outside(app, self.desk, self)
+        return _Outside(app, self.registry, self)
 
     def find(self, scope: Scope) -> Match | None:
         """The route of a request; the first that was added wins."""
@@ -563,15 +557,15 @@ class Idempotency:
 
     def report(self) -> list[str]:
         """What is guaranteed, route by route."""
-        return self.desk.report()
+        return self.registry.report()
 
 
 class _Outside(IdempotencyMiddleware):
     """Claims before it calls the application: there is no endpoint to ask."""
 
-    def __init__(self, app: App, desk: RouteRegistry, finder: AsgiRouteFinder) -> None:
+    def __init__(self, app: App, registry: RouteRegistry, finder: AsgiRouteFinder) -> None:
         """Every request may be one of a route that requires a key."""
-        super().__init__(app, desk, finder)
+        super().__init__(app, registry, finder)
         self._captures_all = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -38,7 +38,6 @@ from onefold.web.asgi import conversation_of
 from onefold.web.idempotency.keyed_routes import note_decorated, refuse_bare
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
 from onefold.web.idempotency.openapi_keys import describe
-from onefold.web.stage import AsyncStage
 from onefold.web.starlette import (
     MARK,
     RouteFinder,
@@ -111,7 +110,7 @@ class Idempotency(starlette.Idempotency):
         refuse_bare(bare)
 
         def decorate(endpoint: F) -> F:
-            route = self.desk.route(
+            route = self.registry.route(
                 options, principal=principal, tenant=tenant, name=name_of(endpoint)
             )
             route.is_plain = not inspect.iscoroutinefunction(endpoint)
@@ -121,7 +120,7 @@ class Idempotency(starlette.Idempotency):
             elif inspect.isasyncgenfunction(given) or inspect.isgeneratorfunction(given):
                 raise InvalidInput("transaction", f"must be Depends({given.__name__}) here")
             else:
-                check_target(self.desk.target(route.policy), blocks=route.is_plain)
+                check_target(self.registry.target(route.policy), blocks=route.is_plain)
             wrapper = _wrapped(endpoint, route)
             setattr(wrapper, MARK, route)
             note_decorated(endpoint, route)
@@ -151,11 +150,8 @@ def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., A
         request: Request = kwargs[own_request] if own_request else kwargs.pop(REQUEST)
         principal, tenant = kwargs.pop(PRINCIPAL, None), kwargs.pop(TENANT, None)
         conversation = conversation_of(request.scope)
-        stage = None
-        if is_given:
-            conductor, given = conversation.desk.conductor, Given(kwargs.pop(SESSION))
-            stage = AsyncStage(conductor, given, blocks=route.is_plain)
-        answer = await conversation.begin(route, principal=principal, tenant=tenant, stage=stage)
+        target = Given(kwargs.pop(SESSION)) if is_given else None
+        answer = await conversation.begin(route, principal=principal, tenant=tenant, target=target)
         if answer is not None:
             return response_of(answer)
 

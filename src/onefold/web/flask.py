@@ -27,7 +27,7 @@ with Needs("onefold[flask]"):
 
 from onefold.errors import InvalidInput, UsageError
 from onefold.web.http import HttpResponse
-from onefold.web.idempotency.attempt import Attempt
+from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.keyed_routes import (
     SAFE,
     Match,
@@ -73,7 +73,7 @@ class Idempotency:
         A POST or PATCH with a key to a view without a policy is told 400, unless `unconfigured` is
         "ignore".
         """
-        self.desk: RouteRegistry = RouteRegistry(
+        self.registry: RouteRegistry = RouteRegistry(
             onefold, unconfigured=unconfigured, defaults=defaults
         )
         self._finder: _Finder | None = None
@@ -81,7 +81,7 @@ class Idempotency:
     def init_app(self, app: flask.Flask) -> None:
         """Put the middleware around the application. It reads bodies before anybody else does."""
         self._finder = _Finder(app)
-        middleware = IdempotencyMiddleware(app.wsgi_app, self.desk, self._finder)
+        middleware = IdempotencyMiddleware(app.wsgi_app, self.registry, self._finder)
         app.wsgi_app = middleware  # type: ignore[method-assign] # as Flask's documentation has it
 
     def __call__(
@@ -101,10 +101,10 @@ class Idempotency:
 
         def decorate(view: F) -> F:
             name = getattr(view, "__qualname__", repr(view))
-            route = self.desk.route(options, principal=principal, tenant=tenant, name=name)
+            route = self.registry.route(options, principal=principal, tenant=tenant, name=name)
             route.check()
-            check_target(self.desk.target(route.policy))
-            wrapper = _wrapped(view, self.desk, route)
+            check_target(self.registry.target(route.policy))
+            wrapper = _wrapped(view, route)
             setattr(wrapper, MARK, route)
             note_decorated(view, route)
             return wrapper  # type: ignore[return-value] # the same parameters but for Once
@@ -115,7 +115,7 @@ class Idempotency:
         """What is guaranteed, view by view."""
         if self._finder is not None:
             self._finder.collect()
-        return self.desk.report()
+        return self.registry.report()
 
 
 def once_of() -> Once:
@@ -126,9 +126,7 @@ def once_of() -> Once:
     return once
 
 
-def _wrapped(
-    view: Callable[..., Any], desk: RouteRegistry, route: KeyedRoute
-) -> Callable[..., Any]:
+def _wrapped(view: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
     if inspect.isclass(view):
         raise InvalidInput("view", f"must be a function, or a method of a view, got {view!r}")
     takes_once = once_parameters(view)
@@ -138,19 +136,20 @@ def _wrapped(
         request = flask.request
         if request.method in SAFE:
             return _made(view, args, {**kwargs, **dict.fromkeys(takes_once)})
-        attempt = Attempt(desk, route)
         rule = None if request.url_rule is None else request.url_rule.rule
-        answer = attempt.begin(
+        exchange = Exchange(
+            route,
             request_of(request.environ, rule),
             request.environ.get(BODY, NOTHING),
             principal=_asked(route.principal),
             tenant=_asked(route.tenant),
         )
+        answer = exchange.run(exchange.begin())
         if answer is not None:
             return _response(answer)
-        flask.g.onefold_once = attempt.once
+        flask.g.onefold_once = exchange.once
         return _attempted(
-            attempt, view, args, {**kwargs, **dict.fromkeys(takes_once, attempt.once)}
+            exchange, view, args, {**kwargs, **dict.fromkeys(takes_once, exchange.once)}
         )
 
     return wrapper
@@ -166,32 +165,32 @@ def _made(view: Callable[..., Any], args: Any, kwargs: Any) -> flask.Response:
     return app.make_response(app.ensure_sync(view)(*args, **kwargs))
 
 
-def _attempted(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _attempted(exchange: Exchange, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     try:
         response = _made(view, args, kwargs)
     except Exception as error:  # noqa: BLE001 - the application says what becomes of it
-        attempt.undo(error)
-        response = _handled(attempt, error)
+        exchange.run(exchange.undo(error))
+        response = _handled(exchange, error)
     except BaseException as error:
-        attempt.fail(error)
+        exchange.run(exchange.fail(error))
         raise
-    return _finished(attempt, response)
+    return _finished(exchange, response)
 
 
-def _handled(attempt: Attempt, error: Exception) -> flask.Response:
+def _handled(exchange: Exchange, error: Exception) -> flask.Response:
     """What the application makes of an exception; where it makes nothing of it, it goes on."""
     app: flask.Flask = flask.current_app
     try:
         return app.make_response(app.handle_user_exception(error))
     except Exception as left:  # noqa: BLE001 - raised again where it is not answered
-        return _failed(attempt, left)
+        return _failed(exchange, left)
 
 
-def _failed(attempt: Attempt, error: Exception) -> flask.Response:
+def _failed(exchange: Exchange, error: Exception) -> flask.Response:
     """The answer that is stored for a failure; the exception where Flask is to answer."""
     proxy: Any = flask.current_app
     app: flask.Flask = proxy._get_current_object()  # noqa: SLF001 - as Flask's documentation has it
-    told, is_lost = attempt.fail(error), attempt.is_lost_by(error)
+    told, is_lost = exchange.run(exchange.fail(error)), exchange.is_lost_by(error)
     said: bool | None = proxy.config["PROPAGATE_EXCEPTIONS"]
     propagates = (app.testing or app.debug) if said is None else said
     if told is None or (propagates and not is_lost):
@@ -203,27 +202,27 @@ def _failed(attempt: Attempt, error: Exception) -> flask.Response:
     return _response(told)
 
 
-def _finished(attempt: Attempt, response: flask.Response) -> flask.Response:
-    if not attempt.captures:
+def _finished(exchange: Exchange, response: flask.Response) -> flask.Response:
+    if not exchange.is_open:
         return response
-    for name, value in attempt.added:
+    for name, value in exchange.added:
         response.headers.add(name, value)
     head = HttpResponse(response.status_code, tuple(response.headers.items()))
-    stream = attempt.route.policy.stream
+    stream = exchange.route.policy.stream
     if stream == "forward" and response.is_streamed:
-        response.response = Forwarded(attempt, head, response.iter_encoded(), _nothing)
+        response.response = Forwarded(exchange, head, response.iter_encoded(), _nothing)
         return response
     try:
         response.direct_passthrough = False
         body = b"" if stream == "tombstone" else response.get_data()
     except Exception as error:  # noqa: BLE001 - raised again where it is not answered
-        return _failed(attempt, error)
+        return _failed(exchange, error)
     except BaseException as error:
-        attempt.fail(error)
+        exchange.run(exchange.fail(error))
         raise
     # Measured once more: reading the body has told its length.
     answer = HttpResponse(response.status_code, tuple(response.headers.items()), body)
-    told = attempt.finish(answer)
+    told = exchange.run(exchange.finish(answer))
     return response if told is answer else _response(told)
 
 

@@ -77,7 +77,7 @@ class Idempotency:
         A POST or PATCH with a key to a route without a policy is told 400, unless `unconfigured`
         is "ignore".
         """
-        self.desk: RouteRegistry = RouteRegistry(
+        self.registry: RouteRegistry = RouteRegistry(
             onefold, unconfigured=unconfigured, defaults=defaults
         )
         self.finder: RouteFinder = self._find_routes()
@@ -93,7 +93,7 @@ class Idempotency:
                 "This application has an Idempotency already. One has the policies of all routes:"
                 " what differs between them, say where they are decorated."
             )
-        app.add_middleware(IdempotencyMiddleware, desk=self.desk, finder=self.finder)
+        app.add_middleware(IdempotencyMiddleware, registry=self.registry, finder=self.finder)
 
     def __call__(
         self,
@@ -110,11 +110,11 @@ class Idempotency:
         refuse_bare(bare)
 
         def decorate(endpoint: F) -> F:
-            route = self.desk.route(
+            route = self.registry.route(
                 options, principal=principal, tenant=tenant, name=name_of(endpoint)
             )
             route.is_plain = not inspect.iscoroutinefunction(endpoint)
-            check_target(self.desk.target(route.policy), blocks=route.is_plain)
+            check_target(self.registry.target(route.policy), blocks=route.is_plain)
             wrapper = _wrapped(endpoint, route)
             setattr(wrapper, MARK, route)
             note_decorated(endpoint, route)
@@ -124,7 +124,7 @@ class Idempotency:
 
     def report(self) -> list[str]:
         """What is guaranteed, route by route."""
-        return self.desk.report()
+        return self.registry.report()
 
 
 def once_of(request: Request) -> Once:

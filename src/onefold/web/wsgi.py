@@ -24,8 +24,8 @@ import msgspec
 
 from onefold.errors import LeaseLost
 from onefold.web.http import HttpRequest, HttpResponse
-from onefold.web.idempotency.attempt import Attempt
 from onefold.web.idempotency.body import digested, said_length, spool
+from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import KEYED, SAFE, KeyedRoute, RouteRegistry, Table
 from onefold.web.problems import Refused, not_configured
@@ -69,14 +69,14 @@ class Forwarded(Passed):
 
     def __init__(
         self,
-        attempt: Attempt,
+        exchange: Exchange,
         head: HttpResponse,
         pieces: Iterator[bytes],
         close: Callable[[], None],
     ) -> None:
         """`head` is the answer without its body."""
         super().__init__(pieces, close)
-        self._attempt = attempt
+        self._exchange = exchange
         self._head = head
         self._seen: list[bytes] = []
         self._sent = 0
@@ -104,14 +104,14 @@ class Forwarded(Passed):
             piece = next(self._pieces, None)
         except BaseException as error:
             self._is_over = True
-            self._attempt.fail(error)
+            self._exchange.run(self._exchange.fail(error))
             raise
         if piece is not None:
             self._seen.append(piece)
             return
         self._is_over = True
         answer = msgspec.structs.replace(self._head, body=b"".join(self._seen))
-        if self._attempt.finish(answer).status != answer.status:
+        if self._exchange.run(self._exchange.finish(answer)).status != answer.status:
             # Half of an answer is with the client that must not be taken for a whole one.
             raise LeaseLost("the key of this request", fence=0)
 
@@ -142,10 +142,12 @@ class WsgiRouteFinder(Protocol):
 class IdempotencyMiddleware:
     """Checks keys and reads bodies; made by the `Idempotency` of a framework, or of this module."""
 
-    def __init__(self, app: WSGIApplication, desk: RouteRegistry, finder: WsgiRouteFinder) -> None:
+    def __init__(
+        self, app: WSGIApplication, registry: RouteRegistry, finder: WsgiRouteFinder
+    ) -> None:
         """`finder` knows where requests go."""
         self.app: WSGIApplication = app
-        self._desk = desk
+        self._registry = registry
         self._finder = finder
         self._names: frozenset[str] | None = None
 
@@ -197,7 +199,7 @@ class IdempotencyMiddleware:
     ) -> tuple[IO[bytes], Digested]:
         """The body, once what can be refused before it has been."""
         if route is None:
-            refuses = self._desk.unconfigured == "refuse" and request.method in KEYED
+            refuses = self._registry.unconfigured == "refuse" and request.method in KEYED
             if is_keyed and refuses:
                 raise Refused(not_configured())
             return BytesIO(), NOTHING
@@ -221,8 +223,8 @@ class IdempotencyMiddleware:
         """Check and report the routes, once; answers with what headers of keys are called here."""
         if self._names is None:
             self._finder.collect()
-            self._desk.announce()
-            names = {name for route in self._desk.routes for name in route.policy.key.headers}
+            self._registry.announce()
+            names = {name for route in self._registry.routes for name in route.policy.key.headers}
             self._names = frozenset(
                 f"HTTP_{name.upper().replace('-', '_')}" for name in names | {"Idempotency-Key"}
             )
@@ -298,10 +300,10 @@ class Idempotency:
         **defaults: Unpack[PolicyOptions],
     ) -> None:
         """`defaults` hold for every route that does not say otherwise."""
-        self.desk: RouteRegistry = RouteRegistry(
+        self.registry: RouteRegistry = RouteRegistry(
             onefold, unconfigured=unconfigured, defaults=defaults
         )
-        self._table = Table(self.desk)
+        self._table = Table(self.registry)
 
     def add(
         self,
@@ -320,7 +322,7 @@ class Idempotency:
 
     def wrap(self, app: WSGIApplication) -> IdempotencyMiddleware:
         """The application, with its keys honoured. Add its routes before."""
-        middleware = _Outside(app, self.desk, self)
+        middleware = _Outside(app, self.registry, self)
         middleware.check()
         return middleware
 
@@ -334,7 +336,7 @@ class Idempotency:
 
     def report(self) -> list[str]:
         """What is guaranteed, route by route."""
-        return self.desk.report()
+        return self.registry.report()
 
 
 class _Outside(IdempotencyMiddleware):
@@ -354,26 +356,27 @@ class _Outside(IdempotencyMiddleware):
     ) -> Iterable[bytes]:
         if route is None:
             return self.app(environ, start_response)
-        attempt = Attempt(self._desk, route)
-        answer = attempt.begin(
+        exchange = Exchange(
+            route,
             request,
             environ[BODY],
             principal=None if route.principal is None else route.principal(environ),
             tenant=None if route.tenant is None else route.tenant(environ),
         )
+        answer = exchange.run(exchange.begin())
         if answer is not None:
             return sent(answer, start_response)
-        environ[ONCE] = attempt.once
-        if not attempt.captures:
+        environ[ONCE] = exchange.once
+        if not exchange.is_open:
             return self.app(environ, start_response)
-        return _Capture(attempt, start_response).run(self.app, environ)
+        return _Capture(exchange, start_response).run(self.app, environ)
 
 
 class _Capture:
     """What an application answers, by the ways that PEP 3333 has for it."""
 
-    def __init__(self, attempt: Attempt, start_response: StartResponse) -> None:
-        self._attempt = attempt
+    def __init__(self, exchange: Exchange, start_response: StartResponse) -> None:
+        self._exchange = exchange
         self._start_response = start_response
         self._head: HttpResponse | None = None
         self._status = ""
@@ -388,7 +391,7 @@ class _Capture:
         except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
             return self._failed(error)
         close: Callable[[], None] = getattr(answered, "close", _nothing)
-        if self._attempt.route.policy.stream == "buffer":
+        if self._exchange.route.policy.stream == "buffer":
             return self._whole(answered, close)
         return self._in_parts(answered, close)
 
@@ -404,7 +407,7 @@ class _Capture:
         elif self._head is not None:
             raise AssertionError("start_response was called before, and this is no error.")
         self._status = status
-        self._head = HttpResponse(int(status[:3]), (*headers, *self._attempt.added))
+        self._head = HttpResponse(int(status[:3]), (*headers, *self._exchange.added))
         return self._written.append
 
     def _whole(self, answered: Iterable[bytes], close: Callable[[], None]) -> Iterable[bytes]:
@@ -436,10 +439,10 @@ class _Capture:
             finally:
                 close()
         rest = chain(self._written, first, pieces)
-        if self._attempt.route.policy.stream == "forward":
+        if self._exchange.route.policy.stream == "forward":
             self._is_sent = True
             self._start_response(self._status, list(head.headers))
-            return Forwarded(self._attempt, head, rest, close)
+            return Forwarded(self._exchange, head, rest, close)
         told = self._finished(head)
         if told is not head:
             close()
@@ -449,10 +452,10 @@ class _Capture:
         return Passed(rest, close)
 
     def _failed(self, error: BaseException) -> Iterable[bytes]:
-        told = self._attempt.fail(error)
+        told = self._exchange.run(self._exchange.fail(error))
         if told is None or not isinstance(error, Exception):
             raise error
-        if not self._attempt.is_lost_by(error):
+        if not self._exchange.is_lost_by(error):
             log.error("A keyed request failed.", exc_info=error)
         return sent(told, self._start_response)
 
@@ -463,8 +466,8 @@ class _Capture:
 
     def _finished(self, answer: HttpResponse) -> HttpResponse:
         if self._error is not None:
-            self._attempt.undo(self._error)
-        return self._attempt.finish(answer)
+            self._exchange.run(self._exchange.undo(self._error))
+        return self._exchange.run(self._exchange.finish(answer))
 
 
 def _nothing() -> None:

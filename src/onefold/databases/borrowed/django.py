@@ -42,9 +42,9 @@ def borrow(lent: Any, database: Database, clock: Clock) -> Borrowed:
     return BorrowedDjango(wrapper, database, clock)
 
 
-def atomic(lent: Any) -> AbstractContextManager[Any]:
-    """An atomic block on this connection, which commits at its end."""
-    block: AbstractContextManager[Any] = transaction.atomic(using=lent.alias, durable=True)
+def atomic(lent: Any, *, durable: bool = True) -> AbstractContextManager[Any]:
+    """An `atomic` block of Django on this connection; without `durable`, it may be a savepoint."""
+    block: AbstractContextManager[Any] = transaction.atomic(using=lent.alias, durable=durable)
     return block
 
 

@@ -1,31 +1,23 @@
-"""What a request asks for, and how many may wait for its answer.
+"""One keyed request: claim its key, run the handler, store the response or replay it.
 
-Asking for a key: look, claim, and wait while another is at work.
-
-1. A look answers retries without a write. It decides nothing: where it finds the key free, the
-   claim is made, and that is the database's decision.
-2. A joined claim is the first statement of the handler's transaction.
-
-One keyed request, from its claim to its answer; written once for ASGI and WSGI.
-
-1. Joined: the claim is the first statement of the handler's transaction and the answer its last.
-   Whatever goes wrong in between leaves nothing.
-2. Leased: the claim is committed first, the handler follows, and its answer is stored under the
-   fence. Who has lost the lease has lost the word, and its client is not told what it says.
+Joined: the claim is the first statement of the handler's transaction and the response its last.
+Leased: the claim is committed first, and the response is stored while the lease is still held.
+A read replays most retries without a write. It decides nothing: a free key is claimed in the
+database. ASGI, WSGI and Django run the procedures `begin`, then `finish` or `fail`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import threading
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from onefold.calls.procedure import Pause, Transaction, waits
 from onefold.calls.settlement import settle
+from onefold.databases import Transact
 from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, OutcomeUnknown, UsageError
 from onefold.model.claim import (
     JOINED_RETRY,
@@ -45,33 +37,48 @@ from onefold.model.claim import (
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.model.verify import Done, NotDone
 from onefold.operations import claims
+from onefold.runtime import Begin, Call, End, Execute, Pause, kept_task, waits
 from onefold.web import problems
 from onefold.web.http import HttpRequest, HttpResponse, UnreadableAnswer
 from onefold.web.idempotency.body import Digested
 from onefold.web.idempotency.fingerprint import again, fingerprint
+from onefold.web.idempotency.once_parameter import Once
 from onefold.web.idempotency.policy import CLIENT_ERRORS
 from onefold.web.idempotency.stored_response import read, replay, written
-from onefold.web.stage import Call, Close, Held, Open
+from onefold.web.problems import Refused
 from onefold.web.transient_errors import is_busy, is_passing
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.operations.statement import Operation, Sql
+    from onefold.runtime import Procedure, Runtime
     from onefold.web.http import Header
+    from onefold.web.idempotency.keyed_routes import KeyedRoute
     from onefold.web.idempotency.policy import Fate, RoutePolicy
     from onefold.web.problems import Problem
-    from onefold.web.stage import Scene
+
+T = TypeVar("T")
+
+UNPROTECTED: Final = "Idempotency-Unprotected"
+STORE_PAUSES: Final = (0.05, 0.2, 0.5)
+"""Seconds before a response that could not be stored is stored again."""
+_MINUTE: Final = 60_000_000
+
+log: logging.Logger = logging.getLogger("onefold.web")
 
 
 class KeyedRequest(msgspec.Struct, frozen=True):
-    """What is asked, by whom, under which key."""
+    """A request, its body, and its key."""
 
     request: HttpRequest
     body: Digested
     key: ClaimKey | None
-    """None where the request has none, and its route asks for none."""
+    """None if the request has no key and its route does not require one."""
 
     def refusal(self, problem: Problem, policy: RoutePolicy) -> HttpResponse:
-        """How the client is told that it is not carried out, or not again."""
+        """The response to a request that does not run."""
         described = problem.described_by(policy.link)
         if policy.form is not None:
             page: HttpResponse | None = policy.form.page(self, described)
@@ -80,80 +87,244 @@ class KeyedRequest(msgspec.Struct, frozen=True):
         return described.answer(self.request)
 
 
-class Waiters:
-    """How many duplicates of a route wait in this process: each keeps a worker from other work."""
+class Exchange:
+    """One keyed request under the policy of its route."""
 
-    def __init__(self, most: int) -> None:
-        """`most` may wait at a time."""
-        self._most = most
-        self._count = 0
-        self._mutex = threading.Lock()
-
-    def enter(self) -> bool:
-        """False where too many wait already."""
-        with self._mutex:
-            if self._count >= self._most:
-                return False
-            self._count += 1
-            return True
-
-    def leave(self) -> None:
-        """One waits no more."""
-        with self._mutex:
-            self._count -= 1
-
-
-log: logging.Logger = logging.getLogger("onefold.web")
-
-
-class Claiming:
-    """One request that asks for its key."""
-
-    def __init__(self, policy: RoutePolicy, asked: KeyedRequest, waiters: Waiters) -> None:
-        """Nothing is asked of the database yet."""
-        self.policy: RoutePolicy = policy
-        self.asked: KeyedRequest = asked
-        self.is_hurried: bool = False
-        """Whether nobody waits any more: then it does not wait for others either."""
-        self._waiters = waiters
+    def __init__(
+        self,
+        route: KeyedRoute,
+        request: HttpRequest,
+        body: Digested,
+        *,
+        principal: object,
+        tenant: object,
+        runtime: Runtime | None = None,
+        target: object = None,
+    ) -> None:
+        """`runtime` and `target` replace the database and the transaction of the route."""
+        self.route: KeyedRoute = route
+        self.policy: RoutePolicy = route.policy
+        self.keyed: KeyedRequest = KeyedRequest(request, body, None)
+        self.runtime: Runtime = route.registry.runtime if runtime is None else runtime
+        self.transaction: HandlerTransaction | None = None
+        """The transaction of the handler while it is open."""
+        self.claim: Claim | None = None
+        """The claim on the key, after `begin` has returned None."""
+        self.outcome: str = "none"
+        """The result in one word, for metrics."""
+        self.is_open: bool = False
+        """True while the handler runs and its response will be stored or committed."""
+        self.unprotected: bool = False
+        self.has_succeeded: bool = False
+        self.has_steps: bool = False
+        """True if the attempt has written steps that a resume would find."""
+        self.client_left: bool = False
+        """True if the client has disconnected: then there is no wait for another attempt."""
+        self._target = route.registry.target(route.policy) if target is None else target
+        self._principal = principal
+        self._tenant = tenant
+        self._once: Once | None = None
+        self._error: BaseException | None = None
         self._fingerprint: str | None = None
+        self._is_identified = False
         self._has_looked = False
-        """Whether a look has just found the key free."""
+        """True if a read has just found the key free."""
         self._running = timedelta()
-        """How long the attempt that has the key has been running, as far as a look has told."""
+        """How long the attempt that holds the key has been running, by the last read."""
+        self._is_undone = False
 
-    def _patiently(self) -> Scene[Claimed]:
-        """Claim, waiting for whoever is at work where the policy says so."""
-        pauses, waits_here = waits(self.policy.wait), False
+    @property
+    def once(self) -> Once:
+        """The attempt as the handler sees it."""
+        if self._once is None:
+            raise UsageError("The handler of this request does not run: it has a response already.")
+        return self._once
+
+    @property
+    def added(self) -> tuple[Header, ...]:
+        """Headers that are added to those of the handler."""
+        more: list[Header] = []
+        if not self.is_open:
+            return ()
+        if self.policy.mark_first and self.keyed.key is not None:
+            more.append((self.policy.marker, "false"))
+        if self.unprotected:
+            more.append((UNPROTECTED, "true"))
+        return tuple(more)
+
+    def is_lost_by(self, error: BaseException | None) -> bool:
+        """True if the handler has stopped because it lost its key: this is not a failure."""
+        return self.once.is_lost_by(error)
+
+    # --- run --------------------------------------------------------------------------------------
+
+    def run(self, procedure: Procedure[T]) -> T:
+        """Run a procedure of this exchange, blocking."""
+        return self.runtime.run(procedure)
+
+    async def arun(self, procedure: Procedure[T]) -> T:
+        """`run`, awaited; it runs to its end even if the request is cancelled."""
+        return await self.runtime.arun_to_end(procedure)
+
+    async def abegin(
+        self, disconnected: Callable[[], Awaitable[object]] | None = None
+    ) -> HttpResponse | None:
+        """`begin`, awaited; `disconnected` returns when the client has gone.
+
+        A claim is given back if the request is cancelled meanwhile. Otherwise it would hold its
+        key for a whole lease.
+        """
+        # Most retries need no claim, and no task that protects it.
+        response = await self.runtime.arun(self.look())
+        if response is not None:
+            return response
+        begun = kept_task(self.runtime.arun(self.begin()))
+        try:
+            if disconnected is not None and self.policy.wait is not None:
+                await _first_of(begun, disconnected())
+                self.client_left = True
+            response = await asyncio.shield(begun)
+        except asyncio.CancelledError:
+            self.client_left = True
+            await asyncio.shield(kept_task(self._give_back_after(begun)))
+            raise
+        if self.transaction is not None:
+            # The task has entered it in a copy of this context.
+            self.transaction.enter()
+        return response
+
+    async def _give_back_after(self, begun: asyncio.Task[HttpResponse | None]) -> None:
+        try:
+            if await begun is None:
+                await self.runtime.arun(self.give_back())
+        except Exception as error:  # noqa: BLE001 - the lease ends by itself
+            log.warning("The key of a cancelled request is not free before its lease: %s", error)
+
+    # --- begin ------------------------------------------------------------------------------------
+
+    def look(self) -> Procedure[HttpResponse | None]:
+        """The replay for a retry, by a read; None if more is needed."""
+        try:
+            self._identify()
+            response = None if self.keyed.key is None else (yield from self._look())
+        except Refused as refused:
+            return self._refused(refused)
+        if response is not None:
+            self.route.registry.ended(self)
+        return response
+
+    def begin(self) -> Procedure[HttpResponse | None]:
+        """Claim the key. None: the handler runs; otherwise the response to send."""
+        response = yield from self.take()
+        if response is not None:
+            return response
+        registry = self.route.registry
+        self._once = Once(self, registry.onefold)
+        if self.claim is not None and not self.policy.joined:
+            self._once.kept_lease = registry.lease_keeper.keep(self.claim, self.policy.lease)
+        self.is_open = self.transaction is not None or self.claim is not None or self.unprotected
+        return None
+
+    def take(self) -> Procedure[HttpResponse | None]:
+        """Claim the key, and do not renew its lease."""
+        try:
+            self._identify()
+            response = yield from self._begin()
+        except Refused as refused:
+            return self._refused(refused)
+        if response is not None:
+            self.route.registry.ended(self)
+        return response
+
+    def _identify(self) -> None:
+        """Read the key and the fingerprint; `Refused` if the request cannot run."""
+        if self._is_identified:
+            return
+        request, body = self.keyed.request, self.keyed.body
+        key = self.route.registry.claim_key(
+            self.policy, request, body, principal=self._principal, tenant=self._tenant
+        )
+        if key is not None:
+            self.keyed = KeyedRequest(request, body, key)
+            self._fingerprint = self._digest()
+        self._is_identified = True
+
+    def _refused(self, refused: Refused) -> HttpResponse:
+        keyed = msgspec.structs.replace(self.keyed, key=None)
+        return keyed.refusal(refused.problem, self.policy)
+
+    def _look(self) -> Procedure[HttpResponse | None]:
+        try:
+            found = yield from self._find()
+        except DatabaseError:
+            return None
+        self._has_looked = found is None
+        if not isinstance(found, Replay):
+            return None
+        try:
+            return (yield from self._response_to(found))
+        except (UsageError, Refused):
+            raise
+        except Exception as error:  # noqa: BLE001 - of a function of the application
+            return self._unavailable(error)
+
+    def _begin(self) -> Procedure[HttpResponse | None]:
+        claimed: Claimed | None = None
+        try:
+            if self.keyed.key is not None:
+                claimed = yield from self._claim_or_wait()
+                return (yield from self._response_to(claimed))
+            if self.policy.joined:
+                self.transaction = yield Begin(self._target, self.route.is_plain)
+        except (UsageError, Refused):
+            raise
+        except Exception as error:
+            # A claim that was answered may mean that the request has run already.
+            if not self.policy.fail_open or claimed is not None:
+                return self._unavailable(error)
+            log.exception("A request runs unprotected: its key could not be claimed.")
+            self.outcome, self.unprotected = "unprotected", True
+        return None
+
+    def _unavailable(self, error: Exception) -> HttpResponse:
+        log.error("A key could not be claimed or replayed: %s", error, exc_info=error)
+        self.outcome = "unavailable"
+        return self._refusal(problems.unavailable(retry_after=1))
+
+    # --- claim ------------------------------------------------------------------------------------
+
+    def _claim_or_wait(self) -> Procedure[Claimed]:
+        """Claim; wait for a running attempt if the policy has a `wait`."""
+        pauses, is_waiting = waits(self.policy.wait), False
         try:
             while True:
-                claimed = yield from self._claimed()
-                if not isinstance(claimed, Busy) or self.is_hurried:
+                claimed = yield from self._claim()
+                if not isinstance(claimed, Busy) or self.client_left:
                     return claimed
                 if (pause := next(pauses, None)) is None:
                     return claimed
-                waits_here = waits_here or self._waiters.enter()
-                if not waits_here:
+                is_waiting = is_waiting or self.route.waiters.enter()
+                if not is_waiting:
                     return claimed
                 yield Pause(pause)
         finally:
-            if waits_here:
-                self._waiters.leave()
+            if is_waiting:
+                self.route.waiters.leave()
 
-    def _claimed(self) -> Scene[Claimed]:
-        claimed = yield from self._ask()
-        if isinstance(claimed, Mismatch) and self._is_told_as_before(claimed):
-            claimed = yield from self._ask()
+    def _claim(self) -> Procedure[Claimed]:
+        claimed = yield from self._try_claim()
+        if isinstance(claimed, Mismatch) and self._matches_stored(claimed.fingerprint):
+            claimed = yield from self._try_claim()
         return claimed
 
-    def _ask(self) -> Scene[Claimed]:
-        seen = None if self._has_looked else (yield from self._seen())
+    def _try_claim(self) -> Procedure[Claimed]:
+        found = None if self._has_looked else (yield from self._find())
         self._has_looked = False
-        if seen is not None:
-            return seen
+        if found is not None:
+            return found
         wanted = self._wanted()
         if not self.policy.joined:
-            claimed: Claimed = yield Transaction(partial(claims.claim, wanted=wanted))
+            claimed: Claimed = yield Transact(partial(claims.claim, wanted=wanted))
             return claimed
         try:
             return (yield from self._join(wanted))
@@ -163,27 +334,30 @@ class Claiming:
             # SQLite: another transaction has the file, and may be working on this very key.
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
 
-    def _seen(self) -> Scene[Claimed | None]:
-        """What a look says; None where the key is to be had."""
-        key = self._key
-        known: StoredClaim | None = yield self._look(key)
-        # Nobody's wish: it has no id, and takes nothing.
-        wish = Wanted(key=key, id="", fingerprint=self._fingerprint)
-        seen = None if known is None else decide(known, wish)
-        if known is None or seen is None or isinstance(seen, TakeOver):
+    def _find(self) -> Procedure[Claimed | None]:
+        """The answer of the stored claim; None if the key is free."""
+        stored: StoredClaim | None = yield self._stored()
+        # It has no id: it is only compared.
+        compared = Wanted(key=self._key, id="", fingerprint=self._fingerprint)
+        found = None if stored is None else decide(stored, compared)
+        if stored is None or found is None or isinstance(found, TakeOver):
             return None
-        self._running = known.running
-        return seen
+        self._running = stored.running
+        return found
 
-    def _join(self, wanted: Wanted) -> Scene[Claimed]:
-        yield Open()
+    def _stored(self) -> Transact[StoredClaim | None]:
+        key = self._key
+        return Transact(lambda sql: claims.find(sql, key), write=False)
+
+    def _join(self, wanted: Wanted) -> Procedure[Claimed]:
+        transaction = self.transaction = yield Begin(self._target, self.route.is_plain)
         try:
-            claimed: Claimed = yield Held(partial(claims.claim, wanted=wanted))
+            claimed: Claimed = yield Execute(transaction, partial(claims.claim, wanted=wanted))
         except Exception:
-            yield from self._undo()
+            yield from self._roll_back()
             raise
         if not isinstance(claimed, Won):
-            yield Close(commit=False)
+            yield from self._end(commit=False)
         return claimed
 
     def _wanted(self) -> Wanted:
@@ -196,122 +370,39 @@ class Claiming:
             retention=policy.retention,
         )
 
-    def _look(self, key: ClaimKey) -> Transaction[StoredClaim | None]:
-        return Transaction(lambda sql: claims.find(sql, key), write=False)
-
-    def _digest(self, asked: KeyedRequest) -> str:
+    def _digest(self) -> str:
         policy = self.policy
         return fingerprint(
-            asked.request,
-            asked.body,
+            self.keyed.request,
+            self.keyed.body,
             policy.fingerprint,
             headers=policy.fingerprint_headers,
             canonical_query=policy.canonical_query,
             decode=policy.decode,
         )
 
-    def _is_told_as_before(self, mismatch: Mismatch) -> bool:
-        """Whether the stored request was digested in another way, and this is the same one so."""
-        policy, stored = self.policy, mismatch.fingerprint
+    def _matches_stored(self, stored: str | None) -> bool:
+        """True if the stored fingerprint was made by older options, and this request has it."""
+        policy = self.policy
         if stored is None:
             return False
-        told = again(
+        own = again(
             stored,
-            self.asked.request,
-            self.asked.body,
+            self.keyed.request,
+            self.keyed.body,
             policy.fingerprint,
             headers=policy.fingerprint_headers,
             canonical_query=policy.canonical_query,
             decode=policy.decode,
         )
-        if told != stored:
+        if own != stored:
             return False
         self._fingerprint = stored
         return True
 
-    def _undo(self) -> Scene[None]:
-        try:
-            yield Close(commit=False)
-        except Exception as error:  # noqa: BLE001 - a broken connection undoes it as well
-            log.warning("A transaction could not be rolled back by hand: %s", error)
+    # --- from a claim's answer to a response ------------------------------------------------------
 
-    @property
-    def _key(self) -> ClaimKey:
-        assert self.asked.key is not None
-        return self.asked.key
-
-
-UNPROTECTED: Final = "Idempotency-Unprotected"
-AGAIN: Final = (0.05, 0.2, 0.5)
-"""Pauses before an answer that could not be stored is stored again."""
-
-
-class Exchange(Claiming):
-    """One keyed request under the policy of its route."""
-
-    def __init__(self, policy: RoutePolicy, asked: KeyedRequest, waiters: Waiters) -> None:
-        """Without a key the handler runs, and nothing is claimed."""
-        super().__init__(policy, asked, waiters)
-        self.claim: Claim | None = None
-        """Ours, once `begin` has answered None."""
-        self.outcome: str = "none"
-        """What became of it, in a word, for those who count."""
-        self.unprotected: bool = False
-        self.has_succeeded: bool = False
-        self.has_steps: bool = False
-        """Whether the attempt has written steps that a resume would find."""
-        self._is_undone = False
-
-    # --- begin ------------------------------------------------------------------------------------
-
-    def glance(self) -> Scene[HttpResponse | None]:
-        """The answer of a retry, by a look; None where more is needed. It may be broken off."""
-        if self.asked.key is None:
-            return None
-        self._fingerprint = self._digest(self.asked)
-        try:
-            seen = yield from self._seen()
-        except DatabaseError:
-            return None
-        self._has_looked = seen is None
-        if not isinstance(seen, Replay):
-            return None
-        try:
-            return (yield from self._translated(seen))
-        except (UsageError, problems.Refused):
-            raise
-        except Exception as error:  # noqa: BLE001 - of a function of the application's
-            return self._unavailable(error)
-
-    def begin(self) -> Scene[HttpResponse | None]:
-        """Claim the key. None means that the handler is to run; otherwise this is the answer."""
-        if self.asked.key is not None and self._fingerprint is None:
-            self._fingerprint = self._digest(self.asked)
-        claimed: Claimed | None = None
-        try:
-            if self.asked.key is not None:
-                claimed = yield from self._patiently()
-                return (yield from self._translated(claimed))
-            if self.policy.joined:
-                yield Open()
-        except (UsageError, problems.Refused):
-            raise
-        except Exception as error:
-            # Once it is known who has had the key, it is known that the request may have run.
-            if not self.policy.fail_open or claimed is not None:
-                return self._unavailable(error)
-            log.exception("A request runs unprotected: its key could not be claimed.")
-            self.outcome, self.unprotected = "unprotected", True
-        return None
-
-    def _unavailable(self, error: Exception) -> HttpResponse:
-        log.error("A key could not be claimed, or not told of: %s", error, exc_info=error)
-        self.outcome = "unavailable"
-        return self._refusal(problems.unavailable(retry_after=1))
-
-    # --- what a claim's answer means --------------------------------------------------------------
-
-    def _translated(self, claimed: Claimed) -> Scene[HttpResponse | None]:
+    def _response_to(self, claimed: Claimed) -> Procedure[HttpResponse | None]:
         match claimed:
             case Won(claim):
                 self.claim = claim
@@ -320,9 +411,9 @@ class Exchange(Claiming):
             case Replay(result):
                 self.outcome = "replayed"
                 if result is None:
-                    # Settled by an operator's word that has no answer in it.
+                    # Settled by an operator, without a response.
                     return self._refusal(problems.response_not_kept())
-                return (yield from self._told(result))
+                return (yield from self._replay(result))
             case Busy(retry_after):
                 self.outcome = "busy"
                 # Not the whole lease: most handlers are done soon, and one that has run for a
@@ -332,14 +423,14 @@ class Exchange(Claiming):
                 self.outcome = "mismatch"
                 return self._refusal(problems.key_reused())
             case Unknown():
-                return (yield from self._verified(claimed))
+                return (yield from self._verify(claimed))
 
-    def _told(self, result: object) -> Scene[HttpResponse]:
-        policy, request = self.policy, self.asked.request
+    def _replay(self, result: object) -> Procedure[HttpResponse]:
+        policy, request = self.policy, self.keyed.request
         try:
             stored = read(result, policy, self._key)
         except UnreadableAnswer as error:
-            log.error("The stored answer of a key cannot be read: %s", error)  # noqa: TRY400
+            log.error("The stored response of a key cannot be read: %s", error)  # noqa: TRY400
             self.outcome = "unknown"
             return self._refusal(problems.outcome_unknown())
         if policy.refresh is not None and stored.answer is not None:
@@ -347,200 +438,252 @@ class Exchange(Claiming):
             stored = msgspec.structs.replace(stored, answer=newer)
         return replay(stored, marker=policy.marker, tombstone=policy.tombstone, request=request)
 
-    def _verified(self, unknown: Unknown) -> Scene[HttpResponse | None]:
+    def _verify(self, unknown: Unknown) -> Procedure[HttpResponse | None]:
         key, policy = self._key, self.policy
         self.outcome = "unknown"
-        verdict: object = None
+        found: object = None
         if policy.verify is not None:
-            verdict = yield Call(policy.verify, (key.key,))
-        match verdict:
+            found = yield Call(policy.verify, (key.key,))
+        match found:
             case None:
                 return self._refusal(problems.outcome_unknown())
             case Done(result):
                 if not isinstance(result, HttpResponse):
-                    raise InvalidInput("verify", f"must answer Done(Answer(…)), got {verdict!r}")
+                    raise InvalidInput("verify", f"must return Done(Answer(…)), got {found!r}")
                 text = self._text(result)
-                yield Transaction(
+                yield Transact(
                     lambda sql: claims.force(
                         sql, key, Holding.SETTLED, result=text, fence=unknown.fence
                     )
                 )
             case NotDone():
                 wanted = self._wanted()
-                taken: Claim | None = yield Transaction(
+                taken: Claim | None = yield Transact(
                     lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
                 )
                 if taken is not None:
-                    return (yield from self._translated(Won(taken)))
+                    return (yield from self._response_to(Won(taken)))
             case _:
-                raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
-        claimed = yield from self._claimed()
+                raise InvalidInput("verify", f"must return Done, NotDone or None, got {found!r}")
+        claimed = yield from self._claim()
         if isinstance(claimed, Unknown):
             return self._refusal(problems.outcome_unknown())
-        return (yield from self._translated(claimed))
-
-    @property
-    def added(self) -> tuple[Header, ...]:
-        """What the handler's answer has on top of its own headers."""
-        more: list[Header] = []
-        if self.policy.mark_first and self.asked.key is not None:
-            more.append((self.policy.marker, "false"))
-        if self.unprotected:
-            more.append((UNPROTECTED, "true"))
-        return tuple(more)
+        return (yield from self._response_to(claimed))
 
     # --- end --------------------------------------------------------------------------------------
 
-    def finish(
-        self, answer: HttpResponse, error: BaseException | None = None
-    ) -> Scene[HttpResponse]:
-        """Store the answer, and say what to send. `error` is what the handler raised to give it."""
-        fate = self.policy.fate(answer.status)
-        self.has_succeeded = error is None and answer.status < CLIENT_ERRORS
-        if error is not None and isinstance(error, self.policy.retryable):
-            fate = "release"
-        fate = self._unknown_after(error) or fate
-        if self._is_undone:
-            yield from self._record(answer, fate)
-            return answer
-        if self.policy.joined:
-            return (yield from self._finish_joined(answer, fate))
-        if self.claim is None:
-            return answer
-        return (yield from self._finish_leased(self.claim, answer, fate))
+    def finish(self, response: HttpResponse) -> Procedure[HttpResponse]:
+        """Store the response; returns the one to send, which is most often the same."""
+        if not self.is_open:
+            return response
+        try:
+            if self.is_lost_by(self._error):
+                return (yield from self._lose())
+            return (yield from self._finish(response))
+        finally:
+            self._close()
 
-    def undo(self) -> Scene[None]:
-        """The handler has raised: what it has written must not stay, whatever is answered."""
-        if self.policy.joined and not self._is_undone:
-            self._is_undone = True
+    def fail(self, error: BaseException) -> Procedure[HttpResponse | None]:
+        """The handler has raised, and the application has no response that could be stored.
+
+        Returns the response to send; None: the application responds. The application logs the
+        exception in both cases, unless `is_lost_by` is true of it.
+        """
+        if not self.is_open:
+            return None
+        try:
+            if self.is_lost_by(error):
+                return (yield from self._lose())
+            return (yield from self._fail(error))
+        finally:
+            self._close()
+
+    def undo(self, error: BaseException) -> Procedure[None]:
+        """The handler has raised: roll back what it has written, whatever the response is."""
+        self._error = error
+        if self.is_open:
             yield from self._undo()
 
-    def fail(self, error: BaseException) -> Scene[HttpResponse | None]:
-        """The handler has raised, and nothing came of it that could be stored.
+    def give_back(self) -> Procedure[None]:
+        """Free the key of a handler that has not begun."""
+        self.is_open = False
+        self._stop_renewing()
+        yield from self._undo()
+        if self.claim is not None and not self.policy.joined:
+            yield self._release(self.claim)
 
-        What is stored in its stead is answered now, too: a retry gets the same bytes. So is an
-        unknown outcome. None where nothing is stored.
-        """
-        yield from self.undo()
+    def _finish(self, response: HttpResponse) -> Procedure[HttpResponse]:
+        error = self._error
+        fate = self.policy.fate(response.status)
+        self.has_succeeded = error is None and response.status < CLIENT_ERRORS
+        if error is not None and isinstance(error, self.policy.retryable):
+            fate = "release"
+        fate = self._fate_if_unknown(error) or fate
+        if self._is_undone:
+            yield from self._store_rejection(response, fate)
+            return response
+        if self.policy.joined:
+            return (yield from self._finish_joined(response, fate))
+        if self.claim is None:
+            return response
+        return (yield from self._finish_leased(self.claim, response, fate))
+
+    def _fail(self, error: BaseException) -> Procedure[HttpResponse | None]:
+        """A stored failure is also the response to this request: a retry gets the same bytes."""
+        yield from self._undo()
         if self.claim is None or self.policy.joined:
             return None
-        unknown = self._unknown_after(error)
+        unknown = self._fate_if_unknown(error)
         fate = unknown or self.policy.fate_of(error)
         failed = self._refusal(problems.outcome_unknown() if unknown else problems.attempt_failed())
-        # Stored whole: a tombstone would say that the request was carried out.
-        self.policy: RoutePolicy = msgspec.structs.replace(self.policy, stream="buffer")
-        told = yield from self._finish_leased(self.claim, failed, fate)
-        return told if unknown or fate == "store" else None
+        # Stored whole: a tombstone would mean that the request was carried out.
+        self.policy = msgspec.structs.replace(self.policy, stream="buffer")
+        response = yield from self._finish_leased(self.claim, failed, fate)
+        return response if unknown or fate == "store" else None
 
-    def give_back(self) -> Scene[None]:
-        """The handler has not begun, and will not: free the key."""
-        yield from self.undo()
-        if self.claim is not None and not self.policy.joined:
-            yield self._freed(self.claim)
-
-    def lose(self) -> Scene[HttpResponse]:
-        """The handler has stopped because the key is lost: leave that to its takeover."""
-        yield from self.undo()
+    def _lose(self) -> Procedure[HttpResponse]:
+        """The handler has stopped because another attempt holds the key."""
+        yield from self._undo()
         self.outcome = "lost"
         return self._refusal(problems.lease_lost(retry_after=1))
 
-    def _unknown_after(self, error: BaseException | None) -> Fate | None:
-        """Whoever resumes asks for the unknown step again; no other attempt may run."""
+    def _close(self) -> None:
+        self.is_open = False
+        self._stop_renewing()
+        self.route.registry.ended(self)
+        self.route.registry.warn_of_unused(self.route, self.once)
+
+    def _stop_renewing(self) -> None:
+        if self._once is not None and self._once.kept_lease is not None:
+            self.route.registry.lease_keeper.let_go(self._once.kept_lease)
+
+    def _fate_if_unknown(self, error: BaseException | None) -> Fate | None:
+        """After a step with an unknown outcome, only a resume may run: it verifies the step."""
         if self.policy.joined or not isinstance(error, OutcomeUnknown):
             return None
         return "release" if self.has_steps else "unknown"
 
-    def _finish_joined(self, answer: HttpResponse, fate: Fate) -> Scene[HttpResponse]:
+    def _finish_joined(self, response: HttpResponse, fate: Fate) -> Procedure[HttpResponse]:
         if fate != "store":
-            yield Close(commit=False)
-            return answer
+            yield from self._end(commit=False)
+            return response
         try:
             if self.claim is not None:
-                word = claims.Settlement(self.claim, self._text(answer))
-                yield Held(lambda sql: claims.settle(sql, [word]))
-            yield Close(commit=True)
+                assert self.transaction is not None
+                settlement = claims.Settlement(self.claim, self._text(response))
+                yield Execute(self.transaction, lambda sql: claims.settle(sql, [settlement]))
+            yield from self._end(commit=True)
         except Exception as error:
-            yield from self._undo()
+            yield from self._roll_back()
             is_settled = yield from self._is_settled()
             if is_settled:
-                return answer
+                return response
             if not is_passing(error):
                 raise
             log.exception("A request could not be committed.")
             self.outcome = "unavailable"
             undone = problems.conflict_retry if is_settled is False else problems.not_recorded
             return self._refusal(undone(retry_after=1))
-        return answer
+        return response
 
-    def _finish_leased(self, claim: Claim, answer: HttpResponse, fate: Fate) -> Scene[HttpResponse]:
-        for pause in (*AGAIN, None):
+    def _finish_leased(
+        self, claim: Claim, response: HttpResponse, fate: Fate
+    ) -> Procedure[HttpResponse]:
+        for pause in (*STORE_PAUSES, None):
             try:
-                yield self._word(claim, answer, fate)
+                yield self._settlement(claim, response, fate)
             except LeaseLost:
                 self.outcome = "lost"
                 return self._refusal(problems.lease_lost(retry_after=1))
             except DatabaseError:
                 if pause is None:
-                    log.exception("An answer could not be stored.")
+                    log.exception("A response could not be stored.")
                     self.outcome = "unavailable"
                     return self._refusal(problems.not_recorded(retry_after=1))
                 yield Pause(pause)
             else:
                 break
-        return answer
+        return response
 
-    def _word(self, claim: Claim, answer: HttpResponse, fate: Fate) -> Any:
+    def _settlement(self, claim: Claim, response: HttpResponse, fate: Fate) -> Any:
         match fate:
             case "store":
-                return settle(claim, self._text(answer))
+                return settle(claim, self._text(response))
             case "release":
-                return self._freed(claim)
+                return self._release(claim)
             case "unknown":
-                return Transaction(lambda sql: claims.abandon(sql, claim))
+                return Transact(lambda sql: claims.abandon(sql, claim))
 
-    def _freed(self, claim: Claim) -> Transaction[Any]:
+    def _release(self, claim: Claim) -> Transact[Any]:
         if claim.resumed or self.has_steps:
-            # Steps that were finished count for the next attempt, as if this one had vanished.
-            return Transaction(partial(claims.lapse, claim=claim))
-        return Transaction(lambda sql: claims.release(sql, [claim]))
+            # Finished steps count for the next attempt, as if this process had died.
+            return Transact(partial(claims.lapse, claim=claim))
+        return Transact(lambda sql: claims.release(sql, [claim]))
 
-    def _is_settled(self) -> Scene[bool | None]:
-        """Whether a commit that failed has succeeded: its answer may be all that was lost.
+    def _is_settled(self) -> Procedure[bool | None]:
+        """True if a commit that failed has succeeded, and only its confirmation was lost.
 
-        None where nobody can tell.
+        None if the database cannot be read.
         """
         if self.claim is None:
             return False
         try:
-            found: StoredClaim | None = yield self._look(self._key)
+            found: StoredClaim | None = yield self._stored()
         except DatabaseError:
             return None
         settled = (self.claim.owner, int(Holding.SETTLED))
         return found is not None and (found.owner, found.state) == settled
 
-    def _record(self, answer: HttpResponse, fate: Fate) -> Scene[None]:
-        """Remember a refusal whose transaction is undone. Nothing hangs on it: it had no effect."""
+    def _store_rejection(self, response: HttpResponse, fate: Fate) -> Procedure[None]:
+        """Store the response of a handler whose transaction is rolled back."""
         if self.claim is None or fate != "store":
             return
-        # Should we vanish in between, it may run: nothing has happened.
+        # If the process dies in between, a retry may run: nothing has happened.
         wanted = msgspec.structs.replace(self._wanted(), lease=_MINUTE, takeover="rerun")
-        text = self._text(answer)
+        text = self._text(response)
         try:
-            yield Transaction(lambda sql: _recorded(sql, wanted, text))
+            yield Transact(lambda sql: _claim_and_settle(sql, wanted, text))
         except DatabaseError as error:
-            log.warning("A refusal could not be remembered; a retry runs again: %s", error)
+            log.warning("A rejection could not be stored; a retry runs again: %s", error)
 
-    def _text(self, answer: HttpResponse) -> str:
-        return written(answer, self.policy, self._key)
+    def _undo(self) -> Procedure[None]:
+        if self.policy.joined and not self._is_undone:
+            self._is_undone = True
+            yield from self._roll_back()
 
-    def _refusal(self, found: Problem) -> HttpResponse:
-        return self.asked.refusal(found, self.policy)
+    def _roll_back(self) -> Procedure[None]:
+        try:
+            yield from self._end(commit=False)
+        except Exception as error:  # noqa: BLE001 - a broken connection rolls back as well
+            log.warning("A transaction could not be rolled back: %s", error)
+
+    def _end(self, *, commit: bool) -> Procedure[None]:
+        transaction, self.transaction = self.transaction, None
+        if transaction is not None:
+            yield End(transaction, commit)
+
+    def _text(self, response: HttpResponse) -> str:
+        return written(response, self.policy, self._key)
+
+    def _refusal(self, problem: Problem) -> HttpResponse:
+        return self.keyed.refusal(problem, self.policy)
+
+    @property
+    def _key(self) -> ClaimKey:
+        assert self.keyed.key is not None
+        return self.keyed.key
 
 
-_MINUTE: Final = 60_000_000
-
-
-def _recorded(sql: Sql, wanted: Wanted, text: str) -> Operation[None]:
+def _claim_and_settle(sql: Sql, wanted: Wanted, text: str) -> Operation[None]:
     claimed = yield from claims.claim(sql, wanted)
     if isinstance(claimed, Won):
         yield from claims.settle(sql, [claims.Settlement(claimed.claim, text)])
+
+
+async def _first_of(one: asyncio.Task[Any], other: Awaitable[Any]) -> None:
+    """Wait until one of two has ended; the other one is not awaited."""
+    two = asyncio.ensure_future(other)
+    try:
+        await asyncio.wait({one, two}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        two.cancel()

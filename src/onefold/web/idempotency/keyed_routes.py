@@ -1,4 +1,4 @@
-"""The desk: what the routes of one application share, whatever framework it is written in.
+"""The registry: what the routes of one application share, whatever framework it is written in.
 
 A table of routes, for applications without a framework that would know where requests go.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from uuid import UUID
@@ -21,7 +22,6 @@ from onefold.model.claim import ClaimKey
 from onefold.model.event import KeyAnswered
 from onefold.model.unique import fingerprint as digest
 from onefold.web import problems
-from onefold.web.idempotency.exchange import Exchange, KeyedRequest, Waiters
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.policy import PASSING, PolicyOptions, RoutePolicy, policy
 
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     from onefold.app import Onefold
     from onefold.calls.procedure import Conductor
+    from onefold.runtime import Runtime
     from onefold.web.http import HttpRequest
     from onefold.web.idempotency.body import Digested
+    from onefold.web.idempotency.exchange import Exchange
     from onefold.web.idempotency.once_parameter import Once
 
 
@@ -77,25 +79,48 @@ def refuse_bare(given: tuple[object, ...]) -> None:
         )
 
 
+class Waiters:
+    """Counts the duplicates of a route that wait in this process: each one occupies a worker."""
+
+    def __init__(self, most: int) -> None:
+        """`most` may wait at a time."""
+        self._most = most
+        self._count = 0
+        self._mutex = threading.Lock()
+
+    def enter(self) -> bool:
+        """False if too many wait already."""
+        with self._mutex:
+            if self._count >= self._most:
+                return False
+            self._count += 1
+            return True
+
+    def leave(self) -> None:
+        """One wait has ended."""
+        with self._mutex:
+            self._count -= 1
+
+
 class KeyedRoute:
     """One route with its policy, and who its callers are."""
 
     def __init__(
         self,
+        registry: RouteRegistry,
         policy: RoutePolicy,
         *,
         principal: Callable[..., Any] | None,
         tenant: Callable[..., Any] | None = None,
         name: str | None = None,
     ) -> None:
-        """`principal` and `tenant` are called as the framework calls such things."""
+        """The framework calls `principal` and `tenant` with its own arguments."""
+        self.registry: RouteRegistry = registry
         self.policy: RoutePolicy = policy
         self.principal: Callable[..., Any] | None = principal
         self.tenant: Callable[..., Any] | None = tenant
         self.name: str | None = name
         """What it is called in the report: the method and the path."""
-        self.desk: RouteRegistry | None = None
-        """Whose it is."""
         self.is_plain: bool = False
         """Whether its handler is a plain function in an application that awaits."""
         self.waiters: Waiters = Waiters(policy.waiters)
@@ -160,7 +185,8 @@ class RouteRegistry:
         self.unconfigured: Unconfigured = unconfigured
         self.defaults: PolicyOptions = {} if defaults is None else defaults
         self.conductor: Conductor = onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        self.heart: LeaseKeeper = LeaseKeeper(self.conductor)
+        self.runtime: Runtime = self.conductor
+        self.lease_keeper: LeaseKeeper = LeaseKeeper(self.conductor)
         self.routes: list[KeyedRoute] = []
 
     def route(
@@ -173,38 +199,36 @@ class RouteRegistry:
     ) -> KeyedRoute:
         """Make a route of what was said of it; what cannot be is refused here."""
         try:
-            made = KeyedRoute(policy(options, self.defaults), principal=principal, tenant=tenant)
+            made = policy(options, self.defaults)
         except (ConflictingOptions, InvalidInput) as error:
             if name is not None:
                 error.add_note(f"This is said of {name}.")
             raise
-        made.name, made.desk = name, self
-        self.routes.append(made)
-        return made
+        route = KeyedRoute(self, made, principal=principal, tenant=tenant, name=name)
+        self.routes.append(route)
+        return route
 
     def target(self, made: RoutePolicy) -> object:
         """What a transaction is begun on; None is our own database."""
         return None if made.transaction is self.onefold else made.transaction
 
-    def exchange(
+    def claim_key(
         self,
-        route: KeyedRoute,
+        made: RoutePolicy,
         request: HttpRequest,
         body: Digested,
         *,
         principal: object,
         tenant: object,
-    ) -> Exchange:
-        """Begin to treat a request; `Refused` where it cannot be."""
-        made = route.policy
+    ) -> ClaimKey | None:
+        """The key of a request; `Refused` if it has none and its route requires one."""
         found = self._found(made, request, body, principal)
         if found is None and made.required:
             raise problems.Refused(
                 problems.key_missing(made.key.headers[0]).described_by(made.link)
             )
         owner = checks.text("" if tenant is None else _named(tenant), "tenant")
-        key = None if found is None else ClaimKey(owner, made.surface, *found)
-        return Exchange(made, KeyedRequest(request, body, key), route.waiters)
+        return None if found is None else ClaimKey(owner, made.surface, *found)
 
     def _found(
         self, made: RoutePolicy, request: HttpRequest, body: Digested, principal: object
@@ -233,9 +257,9 @@ class RouteRegistry:
             # It would outlive what is remembered of it.
             raise problems.Refused(problems.key_invalid("must not be dated in the future"))
 
-    def ended(self, route: KeyedRoute, exchange: Exchange) -> None:
-        """Tell who listens what became of a request, and note it where its key kept it away."""
-        key, request = exchange.asked.key, exchange.asked.request
+    def ended(self, exchange: Exchange) -> None:
+        """Report the result of a request to listeners, and log it if it is a duplicate."""
+        key, request = exchange.keyed.key, exchange.keyed.request
         if key is None:
             return
         if exchange.outcome in KEPT_AWAY:
@@ -243,7 +267,7 @@ class RouteRegistry:
         hooks = self.conductor.hooks
         if hooks.wanted:
             # An endpoint may have several routes; the request had one.
-            name = route.name if request.route is None else request.operation
+            name = exchange.route.name if request.route is None else request.operation
             hooks.tell(KeyAnswered(key.surface, name or "", exchange.outcome, key.tenant))
 
     def warn_of_unused(self, route: KeyedRoute, once: Once) -> None:
@@ -310,9 +334,9 @@ class Match(msgspec.Struct, frozen=True):
 class Table:
     """Routes by their methods and paths."""
 
-    def __init__(self, desk: RouteRegistry) -> None:
+    def __init__(self, registry: RouteRegistry) -> None:
         """It is empty."""
-        self._desk = desk
+        self._registry = registry
         self._rows: list[tuple[str, re.Pattern[str], str, KeyedRoute]] = []
 
     def add(
@@ -326,7 +350,7 @@ class Table:
     ) -> None:
         """Say what holds for a route. `{name}` in a path is any text without a slash."""
         name = f"{method.upper()} {path}"
-        route = self._desk.route(options, principal=principal, tenant=tenant, name=name)
+        route = self._registry.route(options, principal=principal, tenant=tenant, name=name)
         route.policy = msgspec.structs.replace(route.policy, passing=PASSING | UNFOUND)
         route.check()
         pattern = "".join(

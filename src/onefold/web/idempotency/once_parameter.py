@@ -35,23 +35,21 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Sql
     from onefold.operations.steps import StepWrite
     from onefold.web.idempotency.exchange import Exchange
-    from onefold.web.stage import AsyncStage, Stage
 
 
 class Once(Stepping):
     """One attempt at a request: what its handler needs to have its effects once."""
 
-    def __init__(self, exchange: Exchange, stage: Stage | AsyncStage, onefold: Tenant) -> None:
-        """Made for each request, when its handler is to run."""
+    def __init__(self, exchange: Exchange, onefold: Tenant) -> None:
+        """Made for each request whose handler runs."""
         self._exchange = exchange
-        self._stage = stage
         self._onefold = onefold
         self._conductor = onefold._conductor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         self._options = {}
         self._lost = False
         self.was_used: bool = False
         """Whether the handler has asked for the connection."""
-        self.beat: KeptLease | None = None
+        self.kept_lease: KeptLease | None = None
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> Never:
@@ -70,7 +68,7 @@ class Once(Stepping):
     @property
     def request_key(self) -> str | None:
         """The key that the client sent."""
-        key = self._exchange.asked.key
+        key = self._exchange.keyed.key
         return None if key is None else key.key
 
     @property
@@ -97,9 +95,8 @@ class Once(Stepping):
     def connection(self) -> Any:
         """The connection or session of the transaction that is committed with the answer."""
         self.was_used = True
-        connection = self._stage.connection
-        if connection is not None:
-            return connection
+        if self._exchange.transaction is not None:
+            return self._exchange.transaction.connection
         if self._exchange.policy.joined:
             raise UsageError("The transaction of this request is over: its answer is committed.")
         raise UsageError(
@@ -115,7 +112,7 @@ class Once(Stepping):
         not at all.
         """
         here = begun_here(self._conductor.database)
-        if self._stage.connection is None and here is not None:
+        if self._exchange.transaction is None and here is not None:
             return self._onefold.within(here.connection)
         return self._onefold.within(self.connection)
 
@@ -150,7 +147,7 @@ class Once(Stepping):
     @property
     def lost(self) -> bool:
         """True where the key may be somebody else's by now: stop, and have no more effects."""
-        return self._lost or (self.beat is not None and self.beat.lost)
+        return self._lost or (self.kept_lease is not None and self.kept_lease.lost)
 
     def check(self) -> None:
         """Raise `LeaseLost` before an effect that must not be repeated."""

@@ -16,7 +16,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from onefold.calls.procedure import Gather, Transaction
+from onefold.databases import Transact
 from onefold.errors import Busy, InvalidInput, UsageError
 from onefold.model import checks
 from onefold.model.claim import Claim, ClaimKey, Mismatch, Replay, Unknown, Won, want
@@ -25,8 +25,8 @@ from onefold.model.event import WebhookAlarm, WebhookDuplicate, WebhookReceived
 from onefold.model.retry import whole_seconds
 from onefold.model.unique import fingerprint
 from onefold.operations import claims
+from onefold.runtime import Batch, Begin, Call, End, Execute
 from onefold.web.http import HttpResponse, Kept, UnreadableAnswer, from_stored, to_stored
-from onefold.web.stage import Call, Close, Held, Open
 from onefold.web.transient_errors import is_busy, is_passing
 from onefold.web.webhooks.webhook_event import Received, Refuse
 
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from onefold.calls.procedure import Procedure
+    from onefold.databases import Build
+    from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.model.event import WebhookEvent, WebhookOutcome
     from onefold.operations.statement import Operation, Sql
+    from onefold.runtime import Procedure
     from onefold.web.http import Header, HttpRequest
-    from onefold.web.stage import AsyncStage, Scene, Stage
     from onefold.web.webhooks.webhook import WebhookSettings
     from onefold.web.webhooks.webhook_event import Verified
 
@@ -112,32 +113,33 @@ class Reception:
     def __init__(
         self,
         settings: WebhookSettings,
-        stage: Stage | AsyncStage,
         verified: Verified,
         request: HttpRequest,
         *,
-        tell: Callable[[WebhookEvent], None],
+        report: Callable[[WebhookEvent], None],
         note: Callable[[ClaimKey, str | None], None],
     ) -> None:
-        """`tell` is told what becomes of it, after the fact; `note`, which key kept it away."""
+        """`report` receives the result as an event; `note` logs the key of a duplicate."""
         self._settings = settings
-        self._stage = stage
+        self._transaction: HandlerTransaction | None = None
         self._verified = verified
         self._request = request
-        self._tell = tell
+        self._report = report
         self._note = note
         self._in_the_way: ClaimKey | None = None
         self._scope = settings.scope(verified)
         self._claims: list[Claim] = []
         self._suspect = False
 
-    def scene(self, handler: Callable[..., Any], arguments: tuple[Any, ...]) -> Scene[HttpResponse]:
-        """Claim, process, settle, commit; or say why not."""
+    def process(
+        self, handler: Callable[..., Any], arguments: tuple[Any, ...], *, blocking: bool = True
+    ) -> Procedure[HttpResponse]:
+        """Claim, process, settle and commit one event; `blocking`: the handler is plain."""
         try:
-            yield Open()
+            self._transaction = yield Begin(self._settings.transaction, blocking)
             answer = yield from self._claim()
             if answer is not None:
-                yield Close(commit=bool(self._claims))
+                yield from self._end(commit=bool(self._claims))
                 if self._in_the_way is not None:
                     self._note(self._in_the_way, self._request.id)
                 return answer
@@ -149,7 +151,7 @@ class Reception:
 
     # --- claim ------------------------------------------------------------------------------------
 
-    def _claim(self) -> Scene[HttpResponse | None]:
+    def _claim(self) -> Procedure[HttpResponse | None]:
         """Claim the event, and what else makes it one. None means that the handler is to run."""
         verified, settings = self._verified, self._settings
         key = bounded(verified.key or verified.id)
@@ -169,7 +171,7 @@ class Reception:
             answer = yield from self._guard()
         return answer
 
-    def _second(self) -> Scene[HttpResponse | None]:
+    def _second(self) -> Procedure[HttpResponse | None]:
         second = self._settings.second_key
         key = None if second is None else second.of(self._verified)
         if second is None or key is None:
@@ -177,10 +179,10 @@ class Reception:
         claimed = yield from self._ask(f"second:{self._scope}", bounded(key), second.window, None)
         if isinstance(claimed, Replay):
             # This event is done with, too.
-            yield Held(partial(_settle, held=tuple(self._claims), result=None))
+            yield self._execute(partial(_settle, held=tuple(self._claims), result=None))
         return self._translated(claimed, by="second key")
 
-    def _guard(self) -> Scene[HttpResponse | None]:
+    def _guard(self) -> Procedure[HttpResponse | None]:
         """A body that came before under another id, where ids are not signed."""
         settings, digest = self._settings, self._verified.guard
         if settings.guard == "off" or digest is None:
@@ -193,15 +195,15 @@ class Reception:
         if settings.guard == "flag":
             self._suspect = True
             return None
-        yield Held(partial(_settle, held=tuple(self._claims), result=None))
+        yield self._execute(partial(_settle, held=tuple(self._claims), result=None))
         return DONE
 
     def _ask(
         self, scope: str, key: str, retention: timedelta | None, digest: str | None
-    ) -> Scene[Claimed]:
+    ) -> Procedure[Claimed]:
         claim_key = ClaimKey(self._settings.tenant, SURFACE, scope, key)
         wanted = want(claim_key, fingerprint=digest, lease=None, retention=retention)
-        claimed: Claimed = yield Held(partial(claims.claim, wanted=wanted))
+        claimed: Claimed = yield self._execute(partial(claims.claim, wanted=wanted))
         if isinstance(claimed, Won):
             self._claims.append(claimed.claim)
         else:
@@ -216,7 +218,7 @@ class Reception:
                 return None
             case Replay(result):
                 verified = self._verified
-                self._tell(
+                self._report(
                     WebhookDuplicate(
                         verified.provider,
                         self._settings.name,
@@ -228,78 +230,108 @@ class Reception:
                 return _replayed(result)
             case Busy():
                 self._claims.clear()
-                self._end("busy")
+                self._ended("busy")
                 return busy(claimed.retry_after)
             case Mismatch() | Unknown():
                 self._claims.clear()
                 self._alarm("outcome unknown")
                 return UNKNOWN
 
-    def _away(self, error: Exception) -> Scene[HttpResponse]:
-        yield Close(commit=False)
+    def _away(self, error: Exception) -> Procedure[HttpResponse]:
+        yield from self.roll_back()
         if is_busy(error):
             # SQLite: another transaction has the file, and may be working on this very event.
-            self._end("busy")
+            self._ended("busy")
             return busy()
         log.error("A webhook of %s could not be claimed: %s", self._scope, error, exc_info=error)
-        self._end("unavailable")
+        self._ended("unavailable")
         return unavailable()
 
     # --- process ----------------------------------------------------------------------------------
 
     def _process(
         self, handler: Callable[..., Any], arguments: tuple[Any, ...]
-    ) -> Scene[HttpResponse]:
+    ) -> Procedure[HttpResponse]:
         try:
             returned = yield from self._run(handler, arguments)
             answer = _checked(returned)
             undone = answer.status >= LEAST_ERROR
             if not undone:
                 result = None if returned is None else to_stored(answer, KEPT)
-                yield Held(partial(_settle, held=tuple(self._claims), result=result))
-            yield Close(commit=not undone)
+                yield self._execute(partial(_settle, held=tuple(self._claims), result=result))
+            yield from self._end(commit=not undone)
         except Exception as error:  # noqa: BLE001 - the handler's, or its database's
             return (yield from self._failed(error))
-        self._end("failed" if undone else self._settings.done)
+        self._ended("failed" if undone else self._settings.done)
         return answer
 
-    def _run(self, handler: Callable[..., Any], arguments: tuple[Any, ...]) -> Scene[Any]:
+    def _run(self, handler: Callable[..., Any], arguments: tuple[Any, ...]) -> Procedure[Any]:
+        assert self._transaction is not None
         received = Received(
             self._settings.onefold,
             self._verified,
             self._request,
-            connection=self._stage.connection,
+            connection=self._transaction.connection,
             scope=self._scope,
             suspect=self._suspect,
             retention=self._settings.order_retention,
         )
         enqueued = self._settings.enqueued(received)
         if enqueued is not None:
-            yield from _joined(enqueued)
+            yield from self._inside(enqueued)
             return None
         return (yield Call(handler, (received, *arguments)))
 
-    def _failed(self, error: Exception) -> Scene[HttpResponse]:
-        yield Close(commit=False)
+    def _failed(self, error: Exception) -> Procedure[HttpResponse]:
+        yield from self.roll_back()
         if isinstance(error, Refuse):
             log.info("A webhook of %s is refused for good: %s", self._scope, error.reason)
-            self._end("refused")
+            self._ended("refused")
             return refused(self._settings.provider.no_retry)
         if isinstance(error, Busy):
-            self._end("busy")
+            self._ended("busy")
             return busy(error.retry_after)
-        self._end("failed")
+        self._ended("failed")
         if isinstance(error, InvalidInput) and error.field == "payload":
             log.error("A webhook of %s does not fit into a job: %s", self._scope, error)
             return too_large(self._settings.max_body)
         log.error("A webhook of %s failed, and was undone.", self._scope, exc_info=error)
         return unavailable() if is_passing(error) else FAILED
 
-    # --- tell -------------------------------------------------------------------------------------
+    def _inside(self, procedure: Procedure[Any]) -> Procedure[Any]:
+        """Run the transactions of a procedure in the transaction of the handler."""
+        try:
+            command = next(procedure)
+            while True:
+                assert isinstance(command, Transact | Batch)
+                build = command.item.alone if isinstance(command, Batch) else command.build
+                try:
+                    done = yield self._execute(build)
+                except Exception as error:  # noqa: BLE001 - the procedure handles it, or raises it
+                    command = procedure.throw(error)
+                else:
+                    command = procedure.send(done)
+        except StopIteration as finished:
+            return finished.value
 
-    def _end(self, outcome: WebhookOutcome) -> None:
+    def _execute(self, build: Build[Any]) -> Execute[Any]:
+        assert self._transaction is not None
+        return Execute(self._transaction, build)
+
+    def _end(self, *, commit: bool) -> Procedure[None]:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            yield End(transaction, commit)
+
+    def roll_back(self) -> Procedure[None]:
+        """Roll back the transaction if it is open."""
+        return self._end(commit=False)
+
+    # --- report -----------------------------------------------------------------------------------
+
+    def _ended(self, outcome: WebhookOutcome) -> None:
         verified, settings = self._verified, self._settings
-        self._tell(
+        self._report(
             WebhookReceived(
                 verified.provider,
                 settings.name,
@@ -314,7 +346,7 @@ class Reception:
     def _alarm(self, reason: Literal["id reused", "body replayed", "outcome unknown"]) -> None:
         verified, settings = self._verified, self._settings
         log.warning("A webhook of %s is suspect: %s.", self._scope, reason)
-        self._tell(
+        self._report(
             WebhookAlarm(verified.provider, settings.name, reason, verified.id, settings.tenant)
         )
 
@@ -357,20 +389,3 @@ def _replayed(result: Any) -> HttpResponse:
     except UnreadableAnswer:
         return DONE
     return stored.answer or DONE
-
-
-def _joined(procedure: Procedure[Any]) -> Scene[Any]:
-    """Carry out in the handler's transaction what would otherwise have one of its own."""
-    try:
-        step = next(procedure)
-        while True:
-            assert isinstance(step, Transaction | Gather)
-            build = step.item.alone if isinstance(step, Gather) else step.build
-            try:
-                done = yield Held(build)
-            except Exception as error:  # noqa: BLE001 - the procedure's to answer or pass on
-                step = procedure.throw(error)
-            else:
-                step = procedure.send(done)
-    except StopIteration as finished:
-        return finished.value

@@ -18,7 +18,6 @@ from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import checks
 from onefold.model.event import WebhookRejected
 from onefold.model.timestamps import from_micros, span, to_micros
-from onefold.web.stage import AsyncStage, Close, Stage
 from onefold.web.webhooks import processing
 from onefold.web.webhooks.processing import Reception
 from onefold.web.webhooks.provider import BadSignature, Provider, verify, why
@@ -294,12 +293,11 @@ class Webhook:
         checked = self.check(request, body)
         if not isinstance(checked, tuple):
             return checked
-        stage = Stage(self._conductor, self.settings.transaction)
-        reception = self._reception(stage, checked[0], request)
+        runtime, reception = self._conductor, self._reception(checked[0], request)
         try:
-            return stage.run(reception.scene(self._handled_by(handler), arguments))
+            return runtime.run(reception.process(self._handled_by(handler), arguments))
         finally:
-            stage.perform(Close(commit=False))
+            runtime.run(reception.roll_back())
 
     async def areceive(
         self,
@@ -314,18 +312,15 @@ class Webhook:
             return checked
         function = self._handled_by(handler)
         is_plain = not inspect.iscoroutinefunction(function)
-        stage = AsyncStage(self._conductor, self.settings.transaction, blocks=is_plain)
-        reception = self._reception(stage, checked[0], request)
+        runtime, reception = self._conductor, self._reception(checked[0], request)
         try:
-            return await stage.run(reception.scene(function, arguments))
+            return await runtime.arun(reception.process(function, arguments, blocking=is_plain))
         finally:
-            await stage.perform(Close(commit=False))
+            await runtime.arun(reception.roll_back())
 
-    def _reception(
-        self, stage: Stage | AsyncStage, verified: Verified, request: HttpRequest
-    ) -> Reception:
+    def _reception(self, verified: Verified, request: HttpRequest) -> Reception:
         note = self._conductor.suppressing.note
-        return Reception(self.settings, stage, verified, request, tell=self._tell, note=note)
+        return Reception(self.settings, verified, request, report=self._report, note=note)
 
     def check(self, request: HttpRequest, body: bytes) -> HttpResponse | tuple[Verified]:
         """What needs no database: an answer, or the event whose signature is good."""
@@ -356,7 +351,7 @@ class Webhook:
     def _rejected(self, code: str) -> HttpResponse:
         provider, name = self.settings.provider.name, self.settings.name
         log.warning("A webhook of %s:%s is rejected: %s (%s).", provider, name, why(code), code)
-        self._tell(WebhookRejected(provider, name, code, self.settings.tenant))
+        self._report(WebhookRejected(provider, name, code, self.settings.tenant))
         return processing.REJECTED
 
     def _is_too_old(self, verified: Verified) -> bool:
@@ -374,7 +369,7 @@ class Webhook:
             )
         return _nothing if found is None else found
 
-    def _tell(self, event: WebhookEvent) -> None:
+    def _report(self, event: WebhookEvent) -> None:
         hooks = self._conductor.hooks
         if hooks.wanted:
             hooks.tell(event)
