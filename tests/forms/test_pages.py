@@ -10,7 +10,7 @@ from onefold.web.forms import Entry, Form, FormKey, FormKeys, Submitted
 from onefold.web.forms.pages import page
 from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.idempotency.body import digested
-from onefold.web.idempotency.exchange import KeyedRequest
+from onefold.web.idempotency.request_claim import KeyedRequest
 from onefold.web.problems import Problem
 from tests.forms.html import inputs, value
 

@@ -24,9 +24,10 @@ from urllib.parse import quote
 from onefold.errors import LeaseLost, UsageError
 from onefold.web.http import HttpRequest, HttpResponse, asgi_headers
 from onefold.web.idempotency.body import Digesting, digested
-from onefold.web.idempotency.exchange import Exchange, KeyedRequest
+from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import KEYED, SAFE, RouteRegistry, Table
+from onefold.web.idempotency.request_claim import KeyedRequest
 from onefold.web.problems import Refused, incomplete, not_configured, too_large
 
 if TYPE_CHECKING:

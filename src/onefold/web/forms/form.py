@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from onefold.web.forms.form_keys import FormKey
     from onefold.web.http import HttpRequest, HttpResponse
     from onefold.web.idempotency.body import Digested
-    from onefold.web.idempotency.exchange import KeyedRequest
+    from onefold.web.idempotency.request_claim import KeyedRequest
     from onefold.web.problems import Problem
 
 

@@ -2,15 +2,13 @@
 
 Joined: the claim is the first statement of the handler's transaction and the response its last.
 Leased: the claim is committed first, and the response is stored while the lease is still held.
-A read replays most retries without a write. It decides nothing: a free key is claimed in the
-database. ASGI, WSGI and Django run the procedures `begin`, then `finish` or `fail`.
+ASGI, WSGI and Django run the procedures `begin`, then `finish` or `fail`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,46 +16,25 @@ import msgspec
 
 from onefold.calls.settlement import settle
 from onefold.databases import Transact
-from onefold.errors import Busy, DatabaseError, InvalidInput, LeaseLost, OutcomeUnknown, UsageError
-from onefold.model.claim import (
-    JOINED_RETRY,
-    Claim,
-    ClaimKey,
-    Holding,
-    Mismatch,
-    Replay,
-    StoredClaim,
-    TakeOver,
-    Unknown,
-    Wanted,
-    Won,
-    decide,
-    want,
-)
+from onefold.errors import DatabaseError, LeaseLost, OutcomeUnknown, UsageError
+from onefold.model.claim import Claim, Holding, Replay, StoredClaim, Wanted, Won
 from onefold.model.claim import ClaimAnswer as Claimed
-from onefold.model.verify import Done, NotDone
 from onefold.operations import claims
-from onefold.runtime import Begin, Call, End, Execute, Pause, kept_task, waits
+from onefold.runtime import Begin, Execute, Pause, kept_task
 from onefold.web import problems
-from onefold.web.http import HttpRequest, HttpResponse, UnreadableAnswer
-from onefold.web.idempotency.body import Digested
-from onefold.web.idempotency.fingerprint import again, fingerprint
 from onefold.web.idempotency.once_parameter import Once
 from onefold.web.idempotency.policy import CLIENT_ERRORS
-from onefold.web.idempotency.stored_response import read, replay, written
+from onefold.web.idempotency.request_claim import RequestClaim
 from onefold.web.problems import Refused
-from onefold.web.transient_errors import is_busy, is_passing
+from onefold.web.transient_errors import is_passing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.operations.statement import Operation, Sql
-    from onefold.runtime import Procedure, Runtime
-    from onefold.web.http import Header
-    from onefold.web.idempotency.keyed_routes import KeyedRoute
-    from onefold.web.idempotency.policy import Fate, RoutePolicy
-    from onefold.web.problems import Problem
+    from onefold.runtime import Procedure
+    from onefold.web.http import Header, HttpResponse
+    from onefold.web.idempotency.policy import Fate
 
 T = TypeVar("T")
 
@@ -69,69 +46,18 @@ _MINUTE: Final = 60_000_000
 log: logging.Logger = logging.getLogger("onefold.web")
 
 
-class KeyedRequest(msgspec.Struct, frozen=True):
-    """A request, its body, and its key."""
-
-    request: HttpRequest
-    body: Digested
-    key: ClaimKey | None
-    """None if the request has no key and its route does not require one."""
-
-    def refusal(self, problem: Problem, policy: RoutePolicy) -> HttpResponse:
-        """The response to a request that does not run."""
-        described = problem.described_by(policy.link)
-        if policy.form is not None:
-            page: HttpResponse | None = policy.form.page(self, described)
-            if page is not None:
-                return page
-        return described.answer(self.request)
-
-
-class Exchange:
+class Exchange(RequestClaim):
     """One keyed request under the policy of its route."""
 
-    def __init__(
-        self,
-        route: KeyedRoute,
-        request: HttpRequest,
-        body: Digested,
-        *,
-        principal: object,
-        tenant: object,
-        runtime: Runtime | None = None,
-        target: object = None,
-    ) -> None:
-        """`runtime` and `target` replace the database and the transaction of the route."""
-        self.route: KeyedRoute = route
-        self.policy: RoutePolicy = route.policy
-        self.keyed: KeyedRequest = KeyedRequest(request, body, None)
-        self.runtime: Runtime = route.registry.runtime if runtime is None else runtime
-        self.transaction: HandlerTransaction | None = None
-        """The transaction of the handler while it is open."""
-        self.claim: Claim | None = None
-        """The claim on the key, after `begin` has returned None."""
-        self.outcome: str = "none"
-        """The result in one word, for metrics."""
-        self.is_open: bool = False
-        """True while the handler runs and its response will be stored or committed."""
-        self.unprotected: bool = False
-        self.has_succeeded: bool = False
-        self.has_steps: bool = False
-        """True if the attempt has written steps that a resume would find."""
-        self.client_left: bool = False
-        """True if the client has disconnected: then there is no wait for another attempt."""
-        self._target = route.registry.target(route.policy) if target is None else target
-        self._principal = principal
-        self._tenant = tenant
-        self._once: Once | None = None
-        self._error: BaseException | None = None
-        self._fingerprint: str | None = None
-        self._is_identified = False
-        self._has_looked = False
-        """True if a read has just found the key free."""
-        self._running = timedelta()
-        """How long the attempt that holds the key has been running, by the last read."""
-        self._is_undone = False
+    is_open: bool = False
+    """True while the handler runs and its response will be stored or committed."""
+    unprotected: bool = False
+    has_succeeded: bool = False
+    has_steps: bool = False
+    """True if the attempt has written steps that a resume would find."""
+    _once: Once | None = None
+    _error: BaseException | None = None
+    _is_undone: bool = False
 
     @property
     def once(self) -> Once:
@@ -236,23 +162,6 @@ class Exchange:
             self.route.registry.ended(self)
         return response
 
-    def _identify(self) -> None:
-        """Read the key and the fingerprint; `Refused` if the request cannot run."""
-        if self._is_identified:
-            return
-        request, body = self.keyed.request, self.keyed.body
-        key = self.route.registry.claim_key(
-            self.policy, request, body, principal=self._principal, tenant=self._tenant
-        )
-        if key is not None:
-            self.keyed = KeyedRequest(request, body, key)
-            self._fingerprint = self._digest()
-        self._is_identified = True
-
-    def _refused(self, refused: Refused) -> HttpResponse:
-        keyed = msgspec.structs.replace(self.keyed, key=None)
-        return keyed.refusal(refused.problem, self.policy)
-
     def _look(self) -> Procedure[HttpResponse | None]:
         try:
             found = yield from self._find()
@@ -290,185 +199,6 @@ class Exchange:
         log.error("A key could not be claimed or replayed: %s", error, exc_info=error)
         self.outcome = "unavailable"
         return self._refusal(problems.unavailable(retry_after=1))
-
-    # --- claim ------------------------------------------------------------------------------------
-
-    def _claim_or_wait(self) -> Procedure[Claimed]:
-        """Claim; wait for a running attempt if the policy has a `wait`."""
-        pauses, is_waiting = waits(self.policy.wait), False
-        try:
-            while True:
-                claimed = yield from self._claim()
-                if not isinstance(claimed, Busy) or self.client_left:
-                    return claimed
-                if (pause := next(pauses, None)) is None:
-                    return claimed
-                is_waiting = is_waiting or self.route.waiters.enter()
-                if not is_waiting:
-                    return claimed
-                yield Pause(pause)
-        finally:
-            if is_waiting:
-                self.route.waiters.leave()
-
-    def _claim(self) -> Procedure[Claimed]:
-        claimed = yield from self._try_claim()
-        if isinstance(claimed, Mismatch) and self._matches_stored(claimed.fingerprint):
-            claimed = yield from self._try_claim()
-        return claimed
-
-    def _try_claim(self) -> Procedure[Claimed]:
-        found = None if self._has_looked else (yield from self._find())
-        self._has_looked = False
-        if found is not None:
-            return found
-        wanted = self._wanted()
-        if not self.policy.joined:
-            claimed: Claimed = yield Transact(partial(claims.claim, wanted=wanted))
-            return claimed
-        try:
-            return (yield from self._join(wanted))
-        except Exception as error:
-            if not is_busy(error):
-                raise
-            # SQLite: another transaction has the file, and may be working on this very key.
-            return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
-
-    def _find(self) -> Procedure[Claimed | None]:
-        """The answer of the stored claim; None if the key is free."""
-        stored: StoredClaim | None = yield self._stored()
-        # It has no id: it is only compared.
-        compared = Wanted(key=self._key, id="", fingerprint=self._fingerprint)
-        found = None if stored is None else decide(stored, compared)
-        if stored is None or found is None or isinstance(found, TakeOver):
-            return None
-        self._running = stored.running
-        return found
-
-    def _stored(self) -> Transact[StoredClaim | None]:
-        key = self._key
-        return Transact(lambda sql: claims.find(sql, key), write=False)
-
-    def _join(self, wanted: Wanted) -> Procedure[Claimed]:
-        transaction = self.transaction = yield Begin(self._target, self.route.is_plain)
-        try:
-            claimed: Claimed = yield Execute(transaction, partial(claims.claim, wanted=wanted))
-        except Exception:
-            yield from self._roll_back()
-            raise
-        if not isinstance(claimed, Won):
-            yield from self._end(commit=False)
-        return claimed
-
-    def _wanted(self) -> Wanted:
-        policy = self.policy
-        return want(
-            self._key,
-            fingerprint=self._fingerprint,
-            lease=None if policy.joined else policy.lease,
-            takeover=policy.takeover or "refuse",
-            retention=policy.retention,
-        )
-
-    def _digest(self) -> str:
-        policy = self.policy
-        return fingerprint(
-            self.keyed.request,
-            self.keyed.body,
-            policy.fingerprint,
-            headers=policy.fingerprint_headers,
-            canonical_query=policy.canonical_query,
-            decode=policy.decode,
-        )
-
-    def _matches_stored(self, stored: str | None) -> bool:
-        """True if the stored fingerprint was made by older options, and this request has it."""
-        policy = self.policy
-        if stored is None:
-            return False
-        own = again(
-            stored,
-            self.keyed.request,
-            self.keyed.body,
-            policy.fingerprint,
-            headers=policy.fingerprint_headers,
-            canonical_query=policy.canonical_query,
-            decode=policy.decode,
-        )
-        if own != stored:
-            return False
-        self._fingerprint = stored
-        return True
-
-    # --- from a claim's answer to a response ------------------------------------------------------
-
-    def _response_to(self, claimed: Claimed) -> Procedure[HttpResponse | None]:
-        match claimed:
-            case Won(claim):
-                self.claim = claim
-                self.outcome = "resumed" if claim.resumed else "won"
-                return None
-            case Replay(result):
-                self.outcome = "replayed"
-                if result is None:
-                    # Settled by an operator, without a response.
-                    return self._refusal(problems.response_not_kept())
-                return (yield from self._replay(result))
-            case Busy(retry_after):
-                self.outcome = "busy"
-                # Not the whole lease: most handlers are done soon, and one that has run for a
-                # while may run for as long again. Whole seconds, at least one.
-                return self._refusal(problems.in_progress(min(retry_after, self._running)))
-            case Mismatch():
-                self.outcome = "mismatch"
-                return self._refusal(problems.key_reused())
-            case Unknown():
-                return (yield from self._verify(claimed))
-
-    def _replay(self, result: object) -> Procedure[HttpResponse]:
-        policy, request = self.policy, self.keyed.request
-        try:
-            stored = read(result, policy, self._key)
-        except UnreadableAnswer as error:
-            log.error("The stored response of a key cannot be read: %s", error)  # noqa: TRY400
-            self.outcome = "unknown"
-            return self._refusal(problems.outcome_unknown())
-        if policy.refresh is not None and stored.answer is not None:
-            newer: HttpResponse = yield Call(policy.refresh, (request, stored.answer))
-            stored = msgspec.structs.replace(stored, answer=newer)
-        return replay(stored, marker=policy.marker, tombstone=policy.tombstone, request=request)
-
-    def _verify(self, unknown: Unknown) -> Procedure[HttpResponse | None]:
-        key, policy = self._key, self.policy
-        self.outcome = "unknown"
-        found: object = None
-        if policy.verify is not None:
-            found = yield Call(policy.verify, (key.key,))
-        match found:
-            case None:
-                return self._refusal(problems.outcome_unknown())
-            case Done(result):
-                if not isinstance(result, HttpResponse):
-                    raise InvalidInput("verify", f"must return Done(Answer(…)), got {found!r}")
-                text = self._text(result)
-                yield Transact(
-                    lambda sql: claims.force(
-                        sql, key, Holding.SETTLED, result=text, fence=unknown.fence
-                    )
-                )
-            case NotDone():
-                wanted = self._wanted()
-                taken: Claim | None = yield Transact(
-                    lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
-                )
-                if taken is not None:
-                    return (yield from self._response_to(Won(taken)))
-            case _:
-                raise InvalidInput("verify", f"must return Done, NotDone or None, got {found!r}")
-        claimed = yield from self._claim()
-        if isinstance(claimed, Unknown):
-            return self._refusal(problems.outcome_unknown())
-        return (yield from self._response_to(claimed))
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -650,28 +380,6 @@ class Exchange:
         if self.policy.joined and not self._is_undone:
             self._is_undone = True
             yield from self._roll_back()
-
-    def _roll_back(self) -> Procedure[None]:
-        try:
-            yield from self._end(commit=False)
-        except Exception as error:  # noqa: BLE001 - a broken connection rolls back as well
-            log.warning("A transaction could not be rolled back: %s", error)
-
-    def _end(self, *, commit: bool) -> Procedure[None]:
-        transaction, self.transaction = self.transaction, None
-        if transaction is not None:
-            yield End(transaction, commit)
-
-    def _text(self, response: HttpResponse) -> str:
-        return written(response, self.policy, self._key)
-
-    def _refusal(self, problem: Problem) -> HttpResponse:
-        return self.keyed.refusal(problem, self.policy)
-
-    @property
-    def _key(self) -> ClaimKey:
-        assert self.keyed.key is not None
-        return self.keyed.key
 
 
 def _claim_and_settle(sql: Sql, wanted: Wanted, text: str) -> Operation[None]:

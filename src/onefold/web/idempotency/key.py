@@ -21,7 +21,7 @@ from onefold.web.problems import Refused, key_invalid
 if TYPE_CHECKING:
     from onefold.web.http import HttpRequest, HttpResponse
     from onefold.web.idempotency.body import Digested
-    from onefold.web.idempotency.exchange import KeyedRequest
+    from onefold.web.idempotency.request_claim import KeyedRequest
     from onefold.web.problems import Problem
 
 

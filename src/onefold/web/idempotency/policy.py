@@ -23,7 +23,7 @@ from onefold.model.claim import TAKEOVERS, Guarantee, Takeover
 from onefold.model.timestamps import span
 from onefold.web.http import HttpResponse, Kept
 from onefold.web.idempotency.encryption import Sealing
-from onefold.web.idempotency.fingerprint import Fields, How
+from onefold.web.idempotency.fingerprint import Fields, How, again, fingerprint
 from onefold.web.idempotency.key import KeyRules, KeySource
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from onefold.model.verify import Verify
     from onefold.web.http import HttpRequest
+    from onefold.web.idempotency.body import Digested
 
 Fate: TypeAlias = Literal["store", "release", "unknown"]
 """Remember the answer; free the key; or have nobody run it again before somebody has looked."""
@@ -172,6 +173,22 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
             return "exactly once"
         reruns = "release" in (self.on_4xx, self.on_5xx, self.on_error)
         return "at most once" if self.takeover == "refuse" and not reruns else "at least once"
+
+    def fingerprint_of(self, request: HttpRequest, body: Digested) -> str:
+        """The digest of what must be the same in a retry."""
+        return fingerprint(request, body, self.fingerprint, **self._fingerprint_options)
+
+    def fingerprint_like(self, stored: str, request: HttpRequest, body: Digested) -> str | None:
+        """The digest by the rules by which `stored` was made."""
+        return again(stored, request, body, self.fingerprint, **self._fingerprint_options)
+
+    @property
+    def _fingerprint_options(self) -> dict[str, Any]:
+        return {
+            "headers": self.fingerprint_headers,
+            "canonical_query": self.canonical_query,
+            "decode": self.decode,
+        }
 
     def fate(self, status: int) -> Fate:
         """What becomes of the key of a request that was answered so."""
