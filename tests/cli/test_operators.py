@@ -133,7 +133,7 @@ def test_a_dead_letter_is_shown_with_its_attempts(operate: Operate, place: Place
 
     assert "builtins.ValueError" in text.stdout
     assert '{"number": 0}' in text.stdout
-    assert shown["status"] == "dead"
+    assert shown["state"] == "dead"
     assert [attempt["outcome"] for attempt in shown["attempts"]] == ["dead"]
     assert shown["steps"] == []
     assert refused.returncode == 1

@@ -88,9 +88,11 @@ def replay(
     if job_id is not None:
         _refuse_filters(filters, everything=everything)
         answer = desk.calls.replay(job_id, fresh=fresh)
+        job = desk.calls.get(answer.id)
+        state = None if job is None else job.status
         return desk.answer(
-            {"id": answer.id, "duplicate": answer.duplicate, "state": answer.state},
-            f"The job {answer.id} stands for it already ({answer.state})."
+            {"id": answer.id, "duplicate": answer.duplicate, "state": state},
+            f"The job {answer.id} stands for it already ({state})."
             if answer.duplicate
             else f"Replayed {answer.id}.",
         )

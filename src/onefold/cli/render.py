@@ -23,8 +23,7 @@ def job_value(job: Job) -> dict[str, Any]:
         "tenant": job.tenant,
         "kind": job.kind,
         "queue": job.queue,
-        "status": job.status,
-        "state": job.state,
+        "state": job.status,
         "priority": job.priority,
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
@@ -84,7 +83,7 @@ def job_lines(job: Job) -> Iterator[str]:
     value = job_value(job)
     value["attempt"] = f"{job.attempt} of {job.max_attempts}"
     value["error"] = problem(job.error)
-    unsaid = {"tenant", "state", "max_attempts", "priority", "generation"}
+    unsaid = {"tenant", "max_attempts", "priority", "generation"}
     if job.priority:
         unsaid.discard("priority")
     for name, found in value.items():

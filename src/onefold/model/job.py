@@ -16,7 +16,7 @@ from onefold.model.job_result import Asks, Awaited, R_co, Results, asking, resul
 from onefold.model.json_text import decode_payload
 from onefold.model.lifecycle import Event, Retention, State
 from onefold.model.retry import Backoff
-from onefold.model.timestamps import MICROSECOND, from_micros
+from onefold.model.timestamps import MICROSECOND, Moment, from_micros
 from onefold.model.unique import Unique
 
 UniqueWhile: TypeAlias = Literal["queued", "active", "exists"]
@@ -333,8 +333,8 @@ class Duplicates(msgspec.Struct, frozen=True, rename="camel"):
     """What a key has suppressed."""
 
     count: int
-    first_at: datetime | None
-    last_at: datetime | None
+    first_at: Moment | None
+    last_at: Moment | None
     recent: tuple[Suppressed, ...]
     """The last ones, newest first; bounded."""
 
@@ -342,7 +342,7 @@ class Duplicates(msgspec.Struct, frozen=True, rename="camel"):
 class Suppressed(msgspec.Struct, frozen=True, rename="camel"):
     """One request that came to nothing, because a key was held."""
 
-    at: datetime
+    at: Moment
     request_id: str | None
 
 

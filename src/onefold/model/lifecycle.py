@@ -9,14 +9,13 @@ Retention: how long the record of a finished job stays.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from onefold.model.retry import DEFAULT_BACKOFF, Backoff
-from onefold.model.timestamps import MICROSECOND
+from onefold.model.timestamps import MICROSECOND, Duration, set_durations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -222,9 +221,25 @@ def _label(event: Event, effect: Effect) -> str:
     return ", ".join([event.value, *(note for note in notes if note)])
 
 
-class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Retention(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
     """How long the record of a finished job stays, by outcome. None is the default of each."""
 
-    completed: timedelta | None = None
-    dead: timedelta | None = None
-    cancelled: timedelta | None = None
+    completed: Duration | None = None
+    dead: Duration | None = None
+    cancelled: Duration | None = None
+
+    def __post_init__(self) -> None:
+        """A plain timedelta becomes a `Duration`."""
+        set_durations(self, "completed", "dead", "cancelled")
+
+    def over(self, default: Retention | None) -> Retention:
+        """The same; where it has None, that of `default`."""
+        if default is None:
+            return self
+        return Retention(
+            completed=default.completed if self.completed is None else self.completed,
+            dead=default.dead if self.dead is None else self.dead,
+            cancelled=default.cancelled if self.cancelled is None else self.cancelled,
+        )

@@ -7,7 +7,6 @@ delivery that began it: whoever has the job now has its steps, and no lease of t
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -16,10 +15,11 @@ from onefold.model import checks
 from onefold.model.claim import TAKEOVERS, Holding
 from onefold.model.json_text import decode_payload
 from onefold.model.lifecycle import State
-from onefold.model.timestamps import from_micros
+from onefold.model.timestamps import Moment, from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
 SURFACE: Final = "step"
 
@@ -161,8 +161,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: StepState
     """`retrying` will run again; `failed` and `unknown` will not by themselves."""
     attempts: int
-    started_at: datetime
-    ended_at: datetime | None
+    started_at: Moment
+    ended_at: Moment | None
     result: Any = None
     error: Any = None
     """The last failure: type and message."""

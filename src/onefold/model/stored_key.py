@@ -6,7 +6,6 @@ Why was I deduplicated? Who has a key, since when, until when, and whom it has k
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -16,11 +15,12 @@ from onefold.model.claim import TAKEOVERS, Holding, Takeover, decode_result
 from onefold.model.job import STATE_WORDS, Duplicates, StateWord, UniqueWhile
 from onefold.model.lifecycle import State
 from onefold.model.new_job import SCOPES
-from onefold.model.timestamps import from_micros
+from onefold.model.timestamps import Moment, from_micros
 from onefold.model.unique import request_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
 
 KeyState: TypeAlias = Literal["held", "settled", "free", "unknown", "abandoned", "expired"]
@@ -44,11 +44,11 @@ class StoredKey(msgspec.Struct, frozen=True, rename="camel"):
     `abandoned`: the same, and the next attempt takes it over. `expired` counts as absent."""
     fence: int
     takeover: Takeover
-    since: datetime
+    since: Moment
     """When it was claimed."""
-    lease_until: datetime | None
-    settled_at: datetime | None
-    expires_at: datetime | None
+    lease_until: Moment | None
+    settled_at: Moment | None
+    expires_at: Moment | None
     """When it is forgotten; None: not by itself."""
     result: Any = None
     """What is stored with it; only where it was asked for."""
@@ -220,8 +220,8 @@ class KeyHolder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`held`: an attempt is at work. `settled`: it is done, and its answer is given again.
     `unknown`: the attempt has vanished, and nobody may run it before somebody has looked.
     `abandoned`: the same, and the next one takes it over."""
-    since: datetime
-    until: datetime | None
+    since: Moment
+    until: Moment | None
     """When time frees it; of `held`, when its lease ends, and its takeover decides. None: never, or
     not before something else has happened."""
     unique_while: UniqueWhile | None = None

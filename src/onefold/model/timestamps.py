@@ -7,7 +7,7 @@ aware `datetime`s and `timedelta`s; the two meet only here.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,35 @@ MICROSECOND = timedelta(microseconds=1)
 
 Iso: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 """A moment on the wire: ISO 8601 in UTC, with milliseconds and Z."""
+
+Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with a zone: on the wire ISO 8601, in UTC."""
+
+if TYPE_CHECKING:
+    Duration: TypeAlias = timedelta
+else:
+
+    class Duration(timedelta):
+        """A timedelta that `model.wire` reads and writes as a number of seconds.
+
+        msgspec itself writes a timedelta as ISO 8601. Type checkers see a plain timedelta.
+        """
+
+        __slots__ = ()
+
+
+def as_duration(length: timedelta) -> Duration:
+    """The same length as a value for the wire."""
+    return Duration(length.days, length.seconds, length.microseconds)
+
+
+def set_durations(value: msgspec.Struct, *fields: str) -> None:
+    """Make a `Duration` of each timedelta in these fields of a new struct."""
+    for field in fields:
+        given = getattr(value, field)
+        if type(given) is timedelta:
+            msgspec.structs.force_setattr(value, field, as_duration(given))
+
 
 # What a datetime can show in UTC.
 EARLIEST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND

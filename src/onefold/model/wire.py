@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from onefold.errors import InvalidInput
 from onefold.model.new_job import ATTEMPTS, PRIORITIES
-from onefold.model.timestamps import span
+from onefold.model.timestamps import Duration, span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,18 +50,14 @@ def camel(field: str) -> str:
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-def encode(value: object) -> bytes:
-    """A value as JSON."""
-    return _encoder.encode(value)
-
-
 def _encode_hook(value: object) -> object:
-    if isinstance(value, timedelta):
+    if isinstance(value, Duration):
         return value.total_seconds()
     raise NotImplementedError(f"a {type(value).__name__} cannot be written as JSON")
 
 
-_encoder: Final = msgspec.json.Encoder(enc_hook=_encode_hook)
+encode: Final = msgspec.json.Encoder(enc_hook=_encode_hook).encode
+"""A value as JSON."""
 
 
 def iso(moment: datetime) -> str:
@@ -88,7 +84,31 @@ def iso_or_none(moment: datetime | None) -> str | None:
 
 @cache
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+    return msgspec.json.Decoder(kind, dec_hook=_decode_hook)
+
+
+def _decode_hook(kind: type, value: object) -> object:
+    """A duration from seconds. Errors are worded as those of msgspec, which adds the place."""
+    if kind is not Duration:
+        raise NotImplementedError(f"a {kind.__name__} cannot be read from JSON")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"Expected `float`, got `{_JSON_TYPES.get(type(value), 'object')}`")  # noqa: TRY004
+    if value < 0:
+        raise ValueError("Expected `float` >= 0")
+    try:
+        return Duration(seconds=value)
+    except (OverflowError, ValueError) as error:
+        raise ValueError(f"Expected a number of seconds, got {value!r}") from error
+
+
+_JSON_TYPES: Final[dict[type, str]] = {str: "str", bool: "bool", list: "array", type(None): "null"}
+
+
+def schema_of(kind: type) -> dict[str, Any]:
+    """The JSON Schema of a type that msgspec does not know."""
+    if kind is Duration:
+        return {"type": "number", "minimum": 0, "description": "Seconds."}
+    raise NotImplementedError
 
 
 def decode(body: bytes, kind: Any) -> Any:
@@ -113,7 +133,7 @@ def decode(body: bytes, kind: Any) -> Any:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> None:
-    if len({name for name, _ in pairs}) != len(pairs):
+    if len(dict(pairs)) != len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
@@ -174,7 +194,7 @@ def convert_query(pairs: Sequence[tuple[str, str]], kind: Any) -> Any:
         else:
             given[name] = value
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return msgspec.convert(given, kind, strict=False, dec_hook=_decode_hook)
     except msgspec.ValidationError as error:
         bad = _invalid(str(error))
         raise BadBody(bad.field, bad.reason, of="query") from error
@@ -219,8 +239,6 @@ def optional_duration(seconds: float | None, field: str) -> timedelta | None:
 
 
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
-Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
-"""ISO 8601 with a time zone."""
 Attempts: TypeAlias = Annotated[int, Meta(ge=ATTEMPTS[0], le=ATTEMPTS[-1])]
 Priority: TypeAlias = Annotated[int, Meta(ge=PRIORITIES[0], le=PRIORITIES[-1])]
 Yes: TypeAlias = Annotated[bool, Meta(extra_json_schema={"const": True})]

@@ -1,9 +1,4 @@
-"""A request as it comes in: its id, its headers, its body within limits.
-
-An answer as it goes out.
-
-Answers that go on: sent piece by piece, until they end or their client has gone.
-"""
+"""ASGI messages: read a request within limits, send a response or a stream."""
 
 from __future__ import annotations
 
@@ -44,58 +39,48 @@ _LINGER: Final = 2.0
 _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-class _Numbers:
-    """Ids of requests, told apart by process, and cheap: nothing here must be hard to guess."""
-
-    def __init__(self) -> None:
-        self.renew()
-        # A forked process would go on with the numbers of the one that it came from.
-        os.register_at_fork(after_in_child=self.renew)
-
-    def renew(self) -> None:
-        self._series = secrets.token_hex(6)
-        self._count = itertools.count(1)
-
-    def next(self) -> str:
-        return f"{self._series}-{next(self._count):x}"
+_count: Final = itertools.count(1)
+_series: list[str] = [secrets.token_hex(6)]
+"""The first part of the ids that this process gives to requests."""
 
 
-_numbers: Final = _Numbers()
+def _new_series() -> None:
+    _series[0] = secrets.token_hex(6)
+
+
+# Otherwise a forked process continues with the ids of its parent.
+os.register_at_fork(after_in_child=_new_series)
 
 
 class Disconnected(Exception):
-    """The client has gone before its request was whole: there is nobody to answer."""
+    """The client disconnected before its request was complete."""
 
 
 def request_id_of(headers: Mapping[str, str]) -> str:
-    """The caller's own, if it is one; else a new one."""
+    """The id that the client sent, if it is valid; otherwise a new one."""
     given = headers.get("x-request-id")
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given
-    return _numbers.next()
+    return f"{_series[0]}-{next(_count):x}"
 
 
-def path_values(given: Mapping[str, str]) -> dict[str, str]:
-    """The parts of the path, decoded: routes are matched before that, so a name may have a `/`."""
-    return {name: _decoded(value, name) for name, value in given.items()}
-
-
-def _decoded(value: str, name: str) -> str:
-    if "%" not in value and value.isascii():
-        return value
-    raw = value.encode("latin-1", "replace")
-    if _PERCENT.search(raw):
-        raise BadBody(name, "has a % that stands for no character", of="path")
-    try:
-        return unquote_to_bytes(raw).decode()
-    except UnicodeDecodeError as error:
-        raise BadBody(name, "is not UTF-8", of="path") from error
+def path_values(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The parameters of the path, decoded after routing: a name may contain a `/`."""
+    values = dict(given)
+    for name, value in given.items():
+        if "%" in value or not value.isascii():
+            raw = value.encode("latin-1", "replace")
+            if _PERCENT.search(raw):
+                raise BadBody(name, "has a % without two hexadecimal digits after it", of="path")
+            try:
+                values[name] = unquote_to_bytes(raw).decode()
+            except UnicodeDecodeError as error:
+                raise BadBody(name, "is not UTF-8", of="path") from error
+    return values
 
 
 def query_of(raw: bytes, kind: Any) -> Any:
-    """The query, as the route has it; what the route does not know is refused."""
-    if not raw and kind is None:
-        return None
+    """The query as a value of `kind`; a parameter that is not declared is rejected."""
     try:
         pairs = parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100
@@ -104,17 +89,17 @@ def query_of(raw: bytes, kind: Any) -> Any:
         raise BadBody("query", f"cannot be read: {error}", of="query") from error
     if kind is None:
         raise BadBody(
-            pairs[0][0] if pairs else "query", "is no parameter of this route", of="query"
+            pairs[0][0] if pairs else "query", "is not a parameter of this route", of="query"
         )
     return wire.convert_query(pairs, kind)
 
 
 async def read_body(receive: Receive, *, headers: Mapping[str, str], limit: int) -> bytes:
-    """The whole body; refused as soon as it is known to be too large."""
+    """The whole body; rejected as soon as it is too large."""
     length = headers.get("content-length", "")
     if length.isdecimal() and (len(length) > _DIGITS or int(length) > limit):
         if "expect" in headers:
-            raise problems.too_large(limit)  # It waits for a word, and has sent nothing yet.
+            raise problems.too_large(limit)  # The client waits for 100, and has sent nothing yet.
         raise await _too_large(receive, limit)
     message = await receive()
     if message["type"] == "http.disconnect":
@@ -143,7 +128,7 @@ async def _rest(receive: Receive, first: bytes, limit: int) -> bytes:
 
 
 async def _too_large(receive: Receive, limit: int) -> Refused:
-    """Refuse, but read on for a moment: who is cut off while sending never sees the answer."""
+    """The rejection, after a moment of reading: a client that is cut off does not see it."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_LINGER):
             while (await receive()).get("more_body"):
@@ -152,7 +137,7 @@ async def _too_large(receive: Receive, limit: int) -> Refused:
 
 
 def check_media_type(headers: Mapping[str, str]) -> None:
-    """A body is JSON, and says so."""
+    """Reject a body that is not declared as JSON."""
     given = headers.get("content-type")
     media_type = "" if given is None else given.partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
@@ -187,13 +172,13 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-def response_to(said: Reply) -> Response:
-    """What an endpoint said, as bytes."""
-    if said.body is None:
-        return Response(said.status, (_FRESH, *said.headers))
-    if isinstance(said.body, bytes):
-        return Response(said.status, said.headers, said.body)
-    return Response(said.status, (_JSON, _FRESH, *said.headers), wire.encode(said.body))
+def response_to(reply: Reply) -> Response:
+    """The reply of an endpoint as bytes."""
+    if reply.body is None:
+        return Response(reply.status, (_FRESH, *reply.headers))
+    if isinstance(reply.body, bytes):
+        return Response(reply.status, reply.headers, reply.body)
+    return Response(reply.status, (_JSON, _FRESH, *reply.headers), wire.encode(reply.body))
 
 
 def problem_response(
@@ -210,9 +195,10 @@ def problem_response(
 async def send_response(
     send: Send, response: Response, *, request_id: str, head: bool = False
 ) -> None:
-    """Send it; a HEAD is told how long the body would be."""
-    headers = asgi_headers(response.headers)
-    headers.append((b"x-request-id", request_id.encode("latin-1")))
+    """Send a response; that to a HEAD has the length of the body, and no body."""
+    headers = [(b"x-request-id", request_id.encode("latin-1"))]
+    for name, value in response.headers:
+        headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
     if response.status not in {204, 304}:
         headers.append((b"content-length", str(len(response.body)).encode()))
     start: dict[str, Any] = {
@@ -224,15 +210,15 @@ async def send_response(
     await send({"type": "http.response.body", "body": b"" if head else response.body})
 
 
-async def send_stream(receive: Receive, send: Send, said: Reply, *, request_id: str) -> None:
-    """Send what an endpoint gives; its body is an async generator of bytes."""
+async def send_stream(receive: Receive, send: Send, reply: Reply, *, request_id: str) -> None:
+    """Send a reply whose body is an async generator of bytes."""
     headers = [
         (b"x-request-id", request_id.encode("latin-1")),
         (b"cache-control", b"no-store"),
-        *asgi_headers(said.headers),
+        *asgi_headers(reply.headers),
     ]
-    await send({"type": "http.response.start", "status": said.status, "headers": headers})
-    body = cast("AsyncGenerator[bytes]", said.body)
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    body = cast("AsyncGenerator[bytes]", reply.body)
     sending = asyncio.create_task(_send_all(send, body))
     leaving = asyncio.create_task(_left(receive))
     try:
@@ -251,6 +237,6 @@ async def _send_all(send: Send, body: AsyncGenerator[bytes]) -> None:
 
 
 async def _left(receive: Receive) -> None:
-    """Until the client has gone."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -113,18 +113,16 @@ class Authority:
         """
         if needed is None:
             return ANYBODY
-        caller = await self._authenticated(headers, scope)
+        caller = None
+        if "authorization" in headers and (shown := bearer(headers["authorization"])) is not None:
+            caller = await self._caller(shown)
+        if caller is None:
+            if not self._anonymous or await self._onefold.ahas_api_keys():
+                raise unauthenticated()
+            refuse_strangers(headers, scope.get("client"))
+            return ANONYMOUS
         caller.require(needed, scope["method"])
         return caller
-
-    async def _authenticated(self, headers: Mapping[str, str], scope: Scope) -> Caller:
-        shown = bearer(headers.get("authorization"))
-        if shown is not None and (caller := await self._caller(shown)) is not None:
-            return caller
-        if not self._anonymous or await self._onefold.ahas_api_keys():
-            raise unauthenticated()
-        refuse_strangers(headers, scope.get("client"))
-        return ANONYMOUS
 
     async def _caller(self, shown: str) -> Caller | None:
         admission = await self._onefold.acheck_api_key(shown)

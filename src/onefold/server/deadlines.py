@@ -1,9 +1,10 @@
-"""Deadlines of requests, for less than a timer each would cost.
+"""Deadlines of requests, cheaper than one timer for each.
 
-One look, a few times a second, finds those that are over; nearly all requests end long before.
+One check, ten times a second, finds the deadlines that are over. Nearly all requests end long
+before theirs.
 
-Who is interrupted may not hear it: before Python 3.12, `asyncio.wait_for` forgets a cancel that
-comes together with what it waits for, and drivers of databases wait by it. So it is said again.
+A cancellation can get lost: before Python 3.12, `asyncio.wait_for` drops a cancel that arrives
+together with the result, and database drivers use it. Therefore it is repeated.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ if TYPE_CHECKING:
     from typing import Self
 
 LOOK: Final = 0.1
-"""Seconds between two looks: how late a deadline may be."""
+"""Seconds between two checks: how late a deadline may be."""
 AGAIN: Final = 3.0
-"""Seconds after which it is said again; who has heard it has tidied up by then."""
+"""Seconds after which a task that still runs is cancelled again."""
 
 
 class Deadlines:
-    """Those of one server, by event loop."""
+    """The deadlines of one server, by event loop."""
 
     def __init__(self, *, again: float = AGAIN) -> None:
-        """None yet."""
+        """Without deadlines."""
         self._again = again
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
 
     def within(self, seconds: float) -> Deadline:
-        """For the task that runs: `with deadlines.within(15) as deadline: …`."""
+        """For the current task: `with deadlines.within(15) as deadline: …`."""
         loop = asyncio.get_running_loop()
         watch = self._by_loop.get(loop)
         if watch is None:
@@ -40,7 +41,7 @@ class Deadlines:
 
 
 class Deadline:
-    """Interrupts what is inside when its time is over; then it raises `TimeoutError`."""
+    """Cancels its task when its time is over, and raises `TimeoutError` then."""
 
     __slots__ = ("_again", "_cancelling", "_interrupts", "_loop", "_task", "_watch", "at")
 
@@ -56,20 +57,23 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has interrupted anybody."""
+        """Whether it has cancelled its task."""
         return self._interrupts > 0
 
     def put_off(self, seconds: float) -> None:
-        """From now on it has so long."""
+        """Start the time again, with this length."""
         self.at = self._loop.time() + seconds
 
     def __enter__(self) -> Self:
-        """The time runs."""
+        """Start."""
         task = asyncio.current_task(self._loop)
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()
-        self._watch.add(self, self._loop)
+        watch = self._watch
+        watch.open[self] = None
+        if not watch.is_looking:
+            watch.start(self._loop)
         return self
 
     def __exit__(
@@ -78,8 +82,8 @@ class Deadline:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """As `asyncio.timeout` has it: who was cancelled by others besides stays so."""
-        self._watch.discard(self)
+        """As `asyncio.timeout` does: a task that was also cancelled elsewhere stays cancelled."""
+        self._watch.open.pop(self, None)
         if not self._interrupts:
             return
         left = min(self._task.uncancel() for _ in range(self._interrupts))
@@ -98,22 +102,17 @@ class _Watch:
     """The deadlines of one event loop."""
 
     def __init__(self) -> None:
-        self._open: dict[Deadline, None] = {}
-        self._is_looking = False
+        self.open: dict[Deadline, None] = {}
+        self.is_looking = False
 
-    def add(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
-        self._open[deadline] = None
-        if not self._is_looking:
-            self._is_looking = True
-            loop.call_later(LOOK, self._look, loop)
-
-    def discard(self, deadline: Deadline) -> None:
-        self._open.pop(deadline, None)
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_looking = True
+        loop.call_later(LOOK, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for deadline in [each for each in self._open if each.at <= now]:
+        for deadline in [each for each in self.open if each.at <= now]:
             deadline.interrupt()
-        self._is_looking = bool(self._open)
-        if self._is_looking:
-            loop.call_later(LOOK, self._look, loop)
+        self.is_looking = bool(self.open)
+        if self.is_looking:
+            self.start(loop)

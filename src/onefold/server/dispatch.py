@@ -1,8 +1,7 @@
-"""The access log: one line for each request, with its id, and the counters of the same.
+"""From a request to its response: authentication, body, endpoint; every error as a problem.
 
-From a request to its answer: who asks, what for, the endpoint, and every failure as a problem.
-
-One path has one `PathApp`, which knows the methods of that path.
+One path has one `PathApp`, which knows the methods of that path. Each request is one line of the
+access log and is counted.
 """
 
 from __future__ import annotations
@@ -52,30 +51,30 @@ access: logging.Logger = logging.getLogger("onefold.access")
 
 
 class AccessRecord:
-    """What is known of a request, as far as it came."""
+    """What the access log has of a request."""
 
     __slots__ = ("is_coming", "principal", "request_id")
 
     def __init__(self, request_id: str) -> None:
-        """Nobody in particular has asked yet."""
+        """Not authenticated yet."""
         self.request_id: str = request_id
         self.principal: str = "-"
         self.is_coming: bool = False
-        """Whether we wait for its client, who may be slow, and not for what is ours."""
+        """Whether the server waits for the client to send the body."""
 
 
 class AccessLog:
-    """Notes every request. Never a query, a key or a body: they may be secrets."""
+    """Logs and counts requests. Never a query, a key or a body: they may be secrets."""
 
     def __init__(self, metrics: HttpMetrics | None, *, wanted: bool) -> None:
-        """`wanted` says whether lines are written; counters always move."""
+        """Lines are written if `wanted`; requests are always counted."""
         self._metrics = metrics
         self._wanted = wanted
 
     def note(
         self, scope: Scope, template: str, status: int, *, started: float, known: AccessRecord
     ) -> None:
-        """A request has been answered; 499 is one whose client has gone."""
+        """A request has ended; 499 is one whose client has disconnected."""
         seconds = time.perf_counter() - started
         if self._metrics is not None:
             self._metrics.note(scope["method"], template, status, seconds)
@@ -94,13 +93,13 @@ class AccessLog:
 
 
 def _shown(path: str) -> str:
-    """A path on one line, whatever a caller has put into it, and a server has decoded."""
+    """A path on one line; other characters than visible ASCII are escaped."""
     return path if path.isascii() and path.isprintable() else ascii(path)[1:-1]
 
 
 KEY: Final = "idempotency-key"
 GONE_AWAY: Final = 499
-"""In the log: the client did not wait for its answer."""
+"""In the log: the client did not wait for the response."""
 RULES: Final = KeyRules()
 
 log: logging.Logger = logging.getLogger("onefold.server")
@@ -116,7 +115,7 @@ class PathApp:
         self._server = server
         self._authority = authority
         self._routes = dict(routes)
-        # A stream has no end whose length a HEAD could be told.
+        # A stream has no length that a HEAD could return.
         if "GET" in routes and not routes["GET"].streams:
             self._routes.setdefault("HEAD", routes["GET"])
         self._allowed = ", ".join(sorted({*self._routes, "OPTIONS"}))
@@ -131,7 +130,8 @@ class PathApp:
         headers = wire.headers_of(scope["headers"])
         known = AccessRecord(request_id_of(headers))
         status = GONE_AWAY
-        send = self._server.unread.paced(scope, send)
+        if scope["http_version"] == "2":
+            send = self._server.unread.paced(scope, send)
         try:
             answer = await self._answer(scope, receive, headers, known)
             status = answer.status
@@ -141,7 +141,7 @@ class PathApp:
                 head = scope["method"] == "HEAD"
                 await send_response(send, answer, request_id=known.request_id, head=head)
         except Disconnected:
-            # It may be that only the body broke off, and somebody is still listening.
+            # Perhaps only the body was cut off, and the client still reads.
             with suppress(OSError):
                 await send_response(send, _broken_off(scope, known), request_id=known.request_id)
         except NotRead:
@@ -151,7 +151,7 @@ class PathApp:
     async def _answer(
         self, scope: Scope, receive: Receive, headers: Mapping[str, str], known: AccessRecord
     ) -> Response | Reply:
-        """What to send: every failure is a problem by now."""
+        """The response; every error becomes a problem."""
         deadline = self._server.deadlines.within(self._limit)
         try:
             with deadline:
@@ -160,7 +160,7 @@ class PathApp:
             raise
         except TimeoutError as late:
             error = self._late(deadline, known, late)
-        except Exception as failed:  # noqa: BLE001 - whatever it is, the client is answered
+        except Exception as failed:  # noqa: BLE001 - the client receives a response to any error
             error = failed
         keyed = "authorization" in headers
         problem = problems.problem_of(error, url=_url(scope, headers), keyed=keyed)
@@ -174,11 +174,11 @@ class PathApp:
 
     def _late(self, deadline: Deadline, known: AccessRecord, late: Exception) -> Exception:
         if not deadline.is_over:
-            return late  # somebody else's, and our fault
+            return late  # not of this deadline: an error of ours
         return problems.arrived_too_slowly() if known.is_coming else problems.took_too_long()
 
     def _more(self, status: int) -> tuple[tuple[str, str], ...]:
-        """The headers that HTTP wants beside some statuses."""
+        """The headers that HTTP requires with some statuses."""
         if status == problems.METHOD_NOT_ALLOWED.status:
             return (("allow", self._allowed),)
         if status == problems.UNAUTHENTICATED.status:
@@ -205,14 +205,17 @@ class PathApp:
         text = await self._body_of(route, receive, headers)
         known.is_coming = False
         deadline.put_off(self._limit)
+        query: bytes = scope["query_string"]
         asking = RequestContext(
             server=self._server,
             tenant=caller.tenant,
             principal=caller.principal,
             path=path_values(scope["path_params"]),
-            body=_decoded(route, text),
-            query=query_of(scope["query_string"], route.query),
-            key=_key_of(scope, headers),
+            body=wire.decode(text, route.body)
+            if text and route.body is not None
+            else _without_body(route, text),
+            query=query_of(query, route.query) if query or route.query is not None else None,
+            key=_key_of(scope) if KEY in headers and scope["method"] == "POST" else None,
             request_id=known.request_id,
             headers=headers,
             root=scope.get("root_path", ""),
@@ -231,40 +234,38 @@ class PathApp:
             return b""
         settings = self._server.settings
         text = await read_body(receive, headers=headers, limit=settings.max_body)
-        if text and (route.body is not None or text.strip() != b"{}"):
+        is_json = headers.get("content-type") == "application/json"
+        if not is_json and text and (route.body is not None or text.strip() != b"{}"):
             check_media_type(headers)
         return text
 
 
 def _log(error: Exception, problem: Problem, request_id: str) -> None:
-    """What a client cannot mend is the operator's to know."""
+    """Log what the operator has to fix."""
     if problem.status == problems.INTERNAL.status:
         log.error("Request %s failed.", request_id, exc_info=error)
     elif isinstance(error, DatabaseError):
         log.warning("Request %s: %s", request_id, error)
 
 
-def _key_of(scope: Scope, headers: Mapping[str, str]) -> str | None:
-    """The key of a POST. Of other methods it says nothing new: they may be repeated as they are."""
-    if KEY in headers and scope["method"] == "POST":
-        return read_key(as_request(scope), RULES)
-    return None
+def _key_of(scope: Scope) -> str | None:
+    """The key of a POST. Requests with other methods may be repeated without one."""
+    return read_key(as_request(scope), RULES)
 
 
 async def _respond(route: Route, asking: RequestContext) -> Response:
     return response_to(await route.endpoint(asking))
 
 
-def _decoded(route: Route, text: bytes) -> Any:
+def _without_body(route: Route, text: bytes) -> Any:
+    """The default body of a route, where none was sent; None where the route has no body."""
     if route.body is None:
         if text and text.strip() != b"{}":
-            raise BadBody("$", "is not wanted here: this route takes none")
+            raise BadBody("$", "must be empty: this route takes no body")
         return None
-    if not text:
-        if route.body_optional:
-            return wire.decode(b"{}", route.body)
+    if not route.body_optional:
         raise BadBody("$", "is missing: send JSON")
-    return wire.decode(text, route.body)
+    return wire.decode(b"{}", route.body)
 
 
 def _broken_off(scope: Scope, known: AccessRecord) -> Response:
@@ -272,7 +273,7 @@ def _broken_off(scope: Scope, known: AccessRecord) -> Response:
 
 
 def _url(scope: Scope, headers: Mapping[str, str]) -> str:
-    """Where this client has found us."""
+    """The URL of this server, as the client has it."""
     host = headers.get("host") or ":".join(map(str, scope.get("server") or ("localhost",)))
     return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}"
 

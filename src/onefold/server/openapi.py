@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onefold.model.wire import schema_of
 from onefold.push.deliver import ATTEMPT, FENCE, SIMPLEQ, Envelope
 
 if TYPE_CHECKING:
@@ -139,7 +140,9 @@ class ProblemDocument(msgspec.Struct, kw_only=True):
 def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
     """The whole document."""
     kinds = [ProblemDocument, Envelope, *_types(routes)]
-    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    schemas, components = msgspec.json.schema_components(
+        kinds, ref_template=_REF, schema_hook=schema_of
+    )
     refs = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

@@ -1,7 +1,7 @@
-"""What is said of a job on the wire: SimpleQ's members in SimpleQ's words, and ours beside them.
+"""What SimpleQ's SDK reads of a job: `status`, `history` and times with milliseconds.
 
-SimpleQ has one word for everything that waits (`pending`), and none for what was cancelled, which
-will not run again either (`dead`). Our own word is always there as `state`.
+SimpleQ has one word for all jobs that wait (`pending`), and none for cancelled ones: they have
+`dead`. The `state` of Onefold is always there, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onefold.model.wire import Answer, iso, iso_of, iso_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onefold.model.job import Attempt, Job, StateWord
+    from onefold.model.job import Attempt, Enqueued, Job
 
 Word: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", "dead"]
 """SimpleQ's words for where a job stands."""
@@ -30,10 +30,7 @@ Word: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", 
 Ending: TypeAlias = Literal["success", "failed", "nacked", "deferred"]
 """SimpleQ's words for how a delivery ended."""
 
-StoredWord: TypeAlias = Literal["queued", "running", "completed", "dead", "cancelled"]
-
-WORDS: Final[Mapping[str, Word]] = {
-    "queued": "pending",
+WORDS: Final[Mapping[Status, Word]] = {
     "scheduled": "pending",
     "ready": "pending",
     "retrying": "pending",
@@ -75,7 +72,6 @@ class JobAnswer(Answer):
 
     id: str
     queue: str
-    status: Word
     attempts: int
     max_attempts: int
     defer_count: int
@@ -108,24 +104,59 @@ class JobAnswer(Answer):
 
 
 class JobWithHistory(JobAnswer):
-    """A job and its deliveries."""
+    """A job and its deliveries, as SimpleQ's SDK reads them."""
 
+    status: Word
     history: list[HistoryEntry]
     """The last fifty that have ended, the newest last."""
 
 
-def created_at(job_id: str) -> str:
-    """When a job was published: the moment in its id, which every answer about it can tell."""
-    return iso_of(milliseconds_of(job_id))
+class Published(Answer):
+    """The job that a publish made or found."""
+
+    id: str
+    status: Word
+    created_at: Iso
+    duplicate: bool
+    """True if an earlier publish made the job."""
+    mismatch: bool
+    """True if the key was first used with another request."""
+    replaced: bool
+    """True if the job has the payload of this request now."""
+    state: Status | None
+    """Null if only the key remembers the job."""
 
 
-def word_of(state: StateWord | None) -> Word:
-    """SimpleQ's word for a stored state.
+class PublishedMany(Answer):
+    """An answer for each item, in order."""
 
-    A job whose record is gone has ended, mostly well and long ago. Were it called `dead`, its
-    publisher might send it again under another key, and have it done twice.
+    items: list[Published]
+    inserted: int
+    """How many jobs are new."""
+    skipped: int
+    """How many items found an earlier job, or repeat an earlier item."""
+
+
+def published(enqueued: Enqueued, state: Status | None) -> Published:
+    """The answer to a publish.
+
+    A job whose record is gone has ended, usually as completed. `dead` would make its publisher
+    send it again under another key, and it would run twice.
     """
-    return "completed" if state is None else WORDS[state]
+    return Published(
+        id=enqueued.id,
+        status="completed" if state is None else WORDS[state],
+        created_at=created_at(enqueued.id),
+        duplicate=enqueued.duplicate,
+        mismatch=enqueued.mismatch,
+        replaced=enqueued.replaced,
+        state=state,
+    )
+
+
+def created_at(job_id: str) -> str:
+    """When a job was published: its id contains the time."""
+    return iso_of(milliseconds_of(job_id))
 
 
 def said_of(job: Job) -> JobAnswer:
@@ -141,7 +172,7 @@ def said_with_history(job: Job, attempts: Iterable[Attempt]) -> JobWithHistory:
         for attempt in attempts
         if attempt.ended_at is not None
     ]
-    return JobWithHistory(**_members(job), history=entries)
+    return JobWithHistory(**_members(job), status=WORDS[job.status], history=entries)
 
 
 def _members(job: Job) -> dict[str, Any]:
@@ -149,7 +180,6 @@ def _members(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "queue": shown(job.tenant, job.queue),
-        "status": WORDS[state],
         "attempts": job.attempt,
         "max_attempts": job.max_attempts,
         "defer_count": job.defers,

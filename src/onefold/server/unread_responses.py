@@ -52,9 +52,7 @@ class Unread:
         self._turns: WeakValueDictionary[Any, asyncio.Semaphore] = WeakValueDictionary()
 
     def paced(self, scope: Scope, send: Send) -> Send:
-        """The `send` of a request, with a watch over large bodies. It raises `NotRead`."""
-        if scope["http_version"] != "2":
-            return send
+        """The `send` of an HTTP/2 request, with a watch over large bodies. It raises `NotRead`."""
 
         async def paced(message: Message) -> None:
             if len(message.get("body", b"")) <= PIECE:

@@ -79,9 +79,9 @@ async def test_one_goes_round_again_under_its_own_id(api: Api) -> None:
     reply = await api("POST", f"/v1/jobs/{letter}/replay")
 
     assert reply.status == 200
-    assert reply.json == {"id": letter, "duplicate": False, "state": "queued"}
+    assert reply.json == {"id": letter, "duplicate": False, "state": "ready"}
     again = (await api("POST", f"/v1/jobs/{letter}/replay")).json
-    assert again == {"id": letter, "duplicate": True, "state": "queued"}
+    assert again == {"id": letter, "duplicate": True, "state": "ready"}
 
 
 async def test_a_completed_job_only_afresh(api: Api) -> None:
@@ -101,7 +101,7 @@ async def test_a_letter_whose_key_a_newer_job_holds_stays_where_it_is(api: Api) 
 
     reply = await api("POST", f"/v1/jobs/{letter}/replay")
 
-    assert reply.json == {"id": holder, "duplicate": True, "state": "queued"}
+    assert reply.json == {"id": holder, "duplicate": True, "state": "ready"}
     assert await letters(api) == [letter]
 
 

@@ -32,7 +32,7 @@ async def test_a_new_job_is_201_and_a_known_key_200_with_the_same_id(api: Api) -
         "duplicate": False,
         "mismatch": False,
         "replaced": False,
-        "state": "queued",
+        "state": "ready",
     }
     assert again.json == {**first.json, "duplicate": True}
 
@@ -195,7 +195,7 @@ async def test_a_known_key_tells_how_its_job_stands(api: Api) -> None:
     await look()
 
     assert stands == [
-        ("pending", "queued"),
+        ("pending", "ready"),
         ("processing", "running"),
         ("completed", "completed"),
         ("dead", "cancelled"),

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from msgspec import Meta
 
 from onefold.model import checks
+from onefold.model.job import Status
 from onefold.model.queue import qualified
-from onefold.model.wire import Answer, Body, Moment
+from onefold.model.timestamps import Moment
+from onefold.model.wire import Answer, Body
 from onefold.server.request_context import Reply, Route
-from onefold.server.routes.jobs import job_id_of
-from onefold.server.simpleq import JobAnswer, StoredWord, said_of
+from onefold.server.routes.jobs import job_id_of, states_of
+from onefold.server.simpleq import JobAnswer, said_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onefold.calls.jobs import FindOptions
     from onefold.model.job import Enqueued
     from onefold.server.request_context import RequestContext
@@ -85,7 +89,7 @@ class ReplayAnswer(Answer):
     id: str
     duplicate: bool
     """True where nothing was moved: another job has the key, or it was under way already."""
-    state: StoredWord | None
+    state: Status | None
 
 
 class ReplayManyAnswer(Answer):
@@ -121,7 +125,9 @@ async def list_dead(asking: RequestContext) -> Reply:
 async def replay_job(asking: RequestContext) -> Reply:
     """Send one job round again."""
     body: ReplayBody = asking.body
-    return Reply(200, _answer(await asking.calls.areplay(job_id_of(asking), fresh=body.fresh)))
+    enqueued = await asking.calls.areplay(job_id_of(asking), fresh=body.fresh)
+    (answer,) = await _answers(asking, [enqueued])
+    return Reply(200, answer)
 
 
 async def replay_dead(asking: RequestContext) -> Reply:
@@ -137,7 +143,7 @@ async def replay_dead(asking: RequestContext) -> Reply:
         ReplayManyAnswer(
             replayed=answers.inserted,
             skipped=answers.skipped,
-            items=[_answer(item) for item in answers.items],
+            items=await _answers(asking, answers.items),
             next=answers.next,
         ),
     )
@@ -177,8 +183,9 @@ def _name(asking: RequestContext) -> str:
     return checks.name(asking.path["name"], "name")
 
 
-def _answer(enqueued: Enqueued) -> ReplayAnswer:
-    return ReplayAnswer(id=enqueued.id, duplicate=enqueued.duplicate, state=enqueued.state)
+async def _answers(asking: RequestContext, jobs: Sequence[Enqueued]) -> list[ReplayAnswer]:
+    states = await states_of(asking, jobs)
+    return [ReplayAnswer(id=job.id, duplicate=job.duplicate, state=states[job.id]) for job in jobs]
 
 
 _PATH: Final = "/v1/queues/{name}/dead"

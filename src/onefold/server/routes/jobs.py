@@ -10,17 +10,28 @@ from onefold.calls.procedure import once_through
 from onefold.errors import InvalidInput, JobNotFound
 from onefold.model.ids import parse_id
 from onefold.model.queue import qualified
-from onefold.model.wire import Answer, Body, Moment, Query, Yes
+from onefold.model.timestamps import Moment
+from onefold.model.wire import Answer, Body, Query, Yes
 from onefold.operations import attempts as history
+from onefold.operations import jobs as stored_jobs
 from onefold.server.request_context import Reply, Route
 from onefold.server.simpleq import JobAnswer, JobWithHistory, said_of, said_with_history
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onefold.model.job import Enqueued, Job, Status
     from onefold.server.request_context import RequestContext
 
 LONGEST_PAGE: Final = 100
 """Jobs on a page: each may have a payload of a mebibyte."""
 _SHOWN: Final = 100
+LIVE: Final = frozenset({"queued", "running"})
+ENDED: Final[Mapping[str | None, Status]] = {
+    "completed": "completed",
+    "dead": "dead",
+    "cancelled": "cancelled",
+}
 
 
 class JobsQuery(Query):
@@ -75,6 +86,25 @@ def job_id_of(asking: RequestContext) -> str:
         return parse_id(given)
     except InvalidInput as error:
         raise JobNotFound(repr(given[:_SHOWN])) from error
+
+
+async def states_of(
+    asking: RequestContext, answers: Sequence[Enqueued]
+) -> dict[str, Status | None]:
+    """The states of jobs by id; None where only a key remembers the job.
+
+    Jobs that have not ended are read: only the whole row tells ready from scheduled and retrying,
+    and running from awaiting.
+    """
+    tenant = asking.tenant
+    live = [one.id for one in answers if one.state in LIVE]
+    found: dict[str, Job] = {}
+    if live:
+        reading = once_through(lambda sql: stored_jobs.get(sql, tenant, live), write=False)
+        found = await asking.server.conductor.arun(reading)
+    return {
+        one.id: found[one.id].status if one.id in found else ENDED.get(one.state) for one in answers
+    }
 
 
 async def get_job(asking: RequestContext) -> Reply:

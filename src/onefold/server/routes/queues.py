@@ -25,25 +25,20 @@ from onefold.model.queue import (
     checked,
 )
 from onefold.model.retry import DEFAULT_BACKOFF, Exponential, Fixed
-from onefold.model.timestamps import Iso
+from onefold.model.timestamps import Duration, Iso, as_duration
 from onefold.model.wire import (
     Answer,
     Attempts,
     Body,
     Query,
-    Seconds,
-    duration,
     iso,
     iso_or_none,
-    optional_duration,
 )
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.server.problems import QueueNotFound
 from onefold.server.request_context import Reply, Route
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from onefold.model.queue import ServedQueue
     from onefold.model.retry import Backoff
     from onefold.server.request_context import RequestContext
@@ -56,26 +51,18 @@ PushSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=TIMEOUTS[0], le=TIMEOU
 AckSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=ACK_TIMEOUTS[0], le=ACK_TIMEOUTS[1])]
 
 
-class BackoffBody(Body):
+class BackoffSettings(Body):
     """How long a failed job waits before its next attempt."""
 
     type: Literal["exponential", "fixed"] = "exponential"
-    base: Seconds = 1.0
-    """The first wait; of a fixed backoff, every one."""
+    base: Duration = msgspec.field(default_factory=lambda: Duration(seconds=1))
+    """The first wait, by default 1; of a fixed backoff, every wait."""
     factor: float | None = None
     """How much longer each wait is than the one before; 2."""
-    cap: Seconds | None = None
+    cap: Duration | None = None
     """The longest wait; an hour."""
     jitter: Literal["full", "none"] | None = None
     """`full`: each wait is a random part of its length, so that jobs do not come back together."""
-
-
-class RetentionBody(Body):
-    """For how many seconds the record of a job stays, by how it ended."""
-
-    completed: Seconds | None = None
-    dead: Seconds | None = None
-    cancelled: Seconds | None = None
 
 
 class QueueBody(Body):
@@ -86,7 +73,7 @@ class QueueBody(Body):
     mode: Mode = DEFAULTS.mode
     """`standard`: a 2xx is the end of the job. `ack`: it is awaiting an ack then."""
     max_attempts: Attempts = DEFAULTS.max_attempts
-    backoff: BackoffBody | None = None
+    backoff: BackoffSettings | None = None
     rate_limit: str | None = None
     """How many jobs begin in a time: `100/m`, `10/30s`."""
     concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -96,41 +83,13 @@ class QueueBody(Body):
     ack_timeout: AckSeconds = DEFAULTS.ack_timeout
     """How long a job waits for its ack; then it is tried again, or dead."""
     ack_timeout_action: AckTimeoutAction = DEFAULTS.ack_timeout_action
-    retention: RetentionBody | None = None
+    retention: Retention | None = None
     signing_secret: str | None = None
     """`whsec_` and base64. Left out, it stays as it is, or is made where there is none yet."""
     headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """Sent along with every push."""
     paused: bool | None = None
     """Left out, it stays as it is."""
-
-
-class BackoffAnswer(Answer):
-    """How long a failed job waits before its next attempt."""
-
-    type: Literal["exponential", "fixed"]
-    base: float
-    factor: float | None
-    cap: float | None
-    jitter: Literal["full", "none"] | None
-
-
-class RetentionAnswer(Answer):
-    """For how many seconds the record of a job stays; null is the default."""
-
-    completed: float | None
-    dead: float | None
-    cancelled: float | None
-
-
-class Counts(Answer):
-    """How many jobs a queue has, by what they are doing."""
-
-    ready: int
-    scheduled: int
-    running: int
-    awaiting: int
-    dead: int
 
 
 class QueueAnswer(Answer):
@@ -140,13 +99,13 @@ class QueueAnswer(Answer):
     endpoint: str | None
     mode: Mode
     max_attempts: int
-    backoff: BackoffAnswer
+    backoff: BackoffSettings
     rate_limit: str | None
     concurrency: int | None
     timeout: float
     ack_timeout: float
     ack_timeout_action: AckTimeoutAction
-    retention: RetentionAnswer
+    retention: Retention
     header_names: list[str]
     """Of the headers that are sent along; what they say is told beside the secret."""
     paused: bool
@@ -156,7 +115,7 @@ class QueueAnswer(Answer):
     held_why: HeldWhy | None
     failures: int
     """Of its endpoint, in a row."""
-    counts: Counts | None
+    counts: QueueCounts | None
     """Null where they were not asked for."""
     created_at: Iso
     updated_at: Iso
@@ -205,7 +164,7 @@ def configuration_of(body: QueueBody, policy: AddressPolicy) -> QueueConfigurati
         ack_timeout_action=body.ack_timeout_action,
         concurrency=body.concurrency,
         rate=body.rate_limit,
-        retention=retention_of(body.retention),
+        retention=body.retention,
         secrets=() if body.signing_secret is None else (SigningSecret(body.signing_secret),),
         headers=body.headers,
     )
@@ -230,36 +189,20 @@ def _endpoint(url: str | None, policy: AddressPolicy) -> str | None:
     return read.url
 
 
-def backoff_of(body: BackoffBody | None) -> Backoff | None:
+def backoff_of(body: BackoffSettings | None) -> Backoff | None:
     """The backoff that is meant; None is nothing said."""
     if body is None:
         return None
-    base = duration(body.base, "backoff.base")
-    said = {
-        "factor": body.factor,
-        "cap": optional_duration(body.cap, "backoff.cap"),
-        "jitter": body.jitter,
-    }
+    said = {"factor": body.factor, "cap": body.cap, "jitter": body.jitter}
     given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     if body.type == "fixed":
         if given:
             raise ConflictingOptions(f"backoff.{next(iter(given))}", "needs an exponential backoff")
-        return Fixed(base)
+        return Fixed(body.base)
     try:
-        return Exponential(base=base, **given)
+        return Exponential(base=body.base, **given)
     except InvalidInput as error:
         raise type(error)(f"backoff.{error.field}", error.reason) from error
-
-
-def retention_of(body: RetentionBody | None) -> Retention | None:
-    """The retention that is meant; None is nothing said."""
-    if body is None:
-        return None
-    return Retention(
-        completed=optional_duration(body.completed, "retention.completed"),
-        dead=optional_duration(body.dead, "retention.dead"),
-        cancelled=optional_duration(body.cancelled, "retention.cancelled"),
-    )
 
 
 def said_of(queue: ServedQueue) -> QueueAnswer:
@@ -306,46 +249,29 @@ def _members(queue: ServedQueue) -> dict[str, Any]:
         "timeout": said.timeout,
         "ack_timeout": said.ack_timeout,
         "ack_timeout_action": said.ack_timeout_action,
-        "retention": _retention_said(said.retention or Retention()),
+        "retention": said.retention or Retention(),
         "header_names": sorted(said.headers),
         "paused": queue.paused,
         "paused_reason": said.paused_reason if queue.paused else None,
         "held_until": iso_or_none(queue.held_until),
         "held_why": queue.held_why,
         "failures": queue.failures,
-        "counts": None if queue.counts is None else _counts_said(queue.counts),
+        "counts": queue.counts,
         "created_at": iso(queue.created_at),
         "updated_at": iso(queue.updated_at),
     }
 
 
-def _backoff_said(backoff: Backoff) -> BackoffAnswer:
+def _backoff_said(backoff: Backoff) -> BackoffSettings:
     if isinstance(backoff, Fixed):
-        base = backoff.always.total_seconds()
-        return BackoffAnswer(type="fixed", base=base, factor=None, cap=None, jitter=None)
-    return BackoffAnswer(
+        return BackoffSettings(type="fixed", base=as_duration(backoff.always))
+    return BackoffSettings(
         type="exponential",
-        base=backoff.base.total_seconds(),
+        base=as_duration(backoff.base),
         factor=backoff.factor,
-        cap=backoff.cap.total_seconds(),
+        cap=as_duration(backoff.cap),
         jitter=backoff.jitter,
     )
-
-
-def _retention_said(retention: Retention) -> RetentionAnswer:
-    return RetentionAnswer(
-        completed=_seconds(retention.completed),
-        dead=_seconds(retention.dead),
-        cancelled=_seconds(retention.cancelled),
-    )
-
-
-def _seconds(length: timedelta | None) -> float | None:
-    return None if length is None else length.total_seconds()
-
-
-def _counts_said(counts: QueueCounts) -> Counts:
-    return Counts(**msgspec.structs.asdict(counts))
 
 
 class QueuesQuery(Query):
@@ -377,8 +303,8 @@ class SecretBody(Body):
 
     signing_secret: str | None = None
     """`whsec_` and base64; left out, one is made."""
-    overlap: Seconds = OVERLAP.total_seconds()
-    """For how many seconds the old one signs along, so that no receiver misses a beat."""
+    overlap: Duration = msgspec.field(default_factory=lambda: as_duration(OVERLAP))
+    """For how many seconds the old secret signs too; by default a day."""
 
 
 async def put_queue(asking: RequestContext) -> Reply:
@@ -442,11 +368,12 @@ async def get_secret(asking: RequestContext) -> Reply:
 async def rotate_secret(asking: RequestContext) -> Reply:
     """Sign with a new secret; the old one signs along for a while."""
     name, body = _name(asking), asking.body
-    overlap = duration(body.overlap, "overlap")
     if body.signing_secret is not None:
         checked_by_member(QueueConfiguration(secrets=(SigningSecret(body.signing_secret),)))
     try:
-        queue = await asking.calls.arotate_secret(name, secret=body.signing_secret, overlap=overlap)
+        queue = await asking.calls.arotate_secret(
+            name, secret=body.signing_secret, overlap=body.overlap
+        )
     finally:
         asking.server.changed(asking.tenant, name)
     if queue is None:
