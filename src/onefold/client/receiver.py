@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import threading
@@ -32,6 +31,7 @@ from onefold.client.push_request import (
 )
 from onefold.errors import Conflict, ConflictingOptions, InvalidInput, OnefoldError, UsageError
 from onefold.model.outcome import Bury, Cancel, Outcome
+from onefold.runtime import Call, Runtime
 from onefold.web.webhooks import processing, webhook_apps
 from onefold.web.webhooks.provider import BadSignature, verify, why
 from onefold.web.webhooks.webhook import Webhook
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from wsgiref.types import StartResponse, WSGIEnvironment
 
+    from onefold.runtime import Procedure
     from onefold.web.http import HttpRequest, HttpResponse
     from onefold.web.webhooks.provider import Secrets
     from onefold.web.webhooks.webhook_apps import Work
@@ -173,19 +174,9 @@ class Receiver:
     def receive(self, request: HttpRequest, body: bytes) -> HttpResponse:
         """Run the job of a request that was checked, report its result, and return the response."""
         delivery = _Delivery(self._handled_by(), body, self._onefold)
-        if self._webhook is not None:
-            response = self._webhook.receive(request, body, delivery.run)
-        else:
-            response = delivery.run_alone(self._is_new)
-        result = push_request.final_result(delivery.result, response, _now())
-        client = self._reports(result, delivery.job)
-        if client is None:
-            return push_request.response_to(result)
-        try:
-            push_request.report(client, delivery.job, result)
-        except OnefoldError as error:
-            return _not_reported(delivery.job, result, error)
-        return processing.DONE
+        webhook = self._webhook
+        handle = None if webhook is None else partial(webhook.receive, request, body, delivery.run)
+        return Runtime().run(self._receive(delivery, handle))
 
     async def areceive(
         self,
@@ -197,20 +188,25 @@ class Receiver:
         """`receive`, awaited. A handler that is not a coroutine function runs in a thread."""
         chosen = self._handled_by() if handler is None else handler
         delivery = _Delivery(chosen, body, self._onefold, arguments)
-        if self._webhook is not None:
-            run = delivery.arun if delivery.is_async else delivery.run
-            response = await self._webhook.areceive(request, body, run)
+        run = delivery.arun if inspect.iscoroutinefunction(chosen) else delivery.run
+        webhook = self._webhook
+        handle = None if webhook is None else partial(webhook.areceive, request, body, run)
+        return await Runtime().arun(self._receive(delivery, handle))
+
+    def _receive(
+        self, delivery: _Delivery, handle: Callable[[], Any] | None
+    ) -> Procedure[HttpResponse]:
+        if handle is None:
+            assert self._is_new is not None
+            response = yield from delivery.run_alone(self._is_new)
         else:
-            response = await delivery.arun_alone(self._is_new)
+            response = yield Call(handle)
         result = push_request.final_result(delivery.result, response, _now())
         client = self._reports(result, delivery.job)
         if client is None:
             return push_request.response_to(result)
         try:
-            if isinstance(client, Client):
-                await asyncio.to_thread(push_request.report, client, delivery.job, result)
-            else:
-                await push_request.report(client, delivery.job, result)
+            yield Call(push_request.report, (client, delivery.job, result))
         except OnefoldError as error:
             return _not_reported(delivery.job, result, error)
         return processing.DONE
@@ -247,10 +243,6 @@ class _Delivery:
         self.result: PushResult | None = None
         """None if the handler did not run: a duplicate, or an error before it."""
 
-    @property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self._handler)
-
     def run(self, received: Received) -> HttpResponse | None:
         """The handler of a webhook. A response other than 2xx rolls its rows back."""
         try:
@@ -273,27 +265,15 @@ class _Delivery:
             raise
         return self._ended(returned)
 
-    def run_alone(self, is_new: IsNew | None) -> HttpResponse:
+    def run_alone(self, is_new: IsNew) -> Procedure[HttpResponse]:
         """Run the handler without a database: `is_new` finds duplicates."""
-        assert is_new is not None
         try:
-            returned = self._handler(self.job) if is_new(self.job) else None
-        except Exception as error:  # noqa: BLE001 - of the handler
-            return self._raised(error)
-        return self._ended(returned) or processing.DONE
-
-    async def arun_alone(self, is_new: IsNew | None) -> HttpResponse:
-        """`run_alone`, awaited."""
-        assert is_new is not None
-        try:
-            answer = is_new(self.job)
+            answer: Any = is_new(self.job)
             if inspect.isawaitable(answer):
-                answer = await answer
-            returned = None
-            if answer and self.is_async:
-                returned = await self._handler(self.job, *self._arguments)
-            elif answer:
-                returned = await asyncio.to_thread(self._handler, self.job, *self._arguments)
+                answer = yield Call(_awaited, (answer,))
+            returned: object = None
+            if answer:
+                returned = yield Call(self._handler, (self.job, *self._arguments))
         except Exception as error:  # noqa: BLE001 - of the handler
             return self._raised(error)
         return self._ended(returned) or processing.DONE
@@ -371,6 +351,10 @@ def _not_reported(job: PushedJob, result: PushResult, error: OnefoldError) -> Ht
         return processing.DONE
     log.warning("The result %r of %r could not be reported: %s", result, job, error)
     return processing.FAILED
+
+
+async def _awaited(value: Awaitable[bool]) -> bool:
+    return await value
 
 
 def _now() -> datetime:
