@@ -34,6 +34,7 @@ from onefold.server.deadlines import Deadlines
 from onefold.server.dispatch import AccessLog, AccessRecord, PathApp
 from onefold.server.drain import draining_at_signals
 from onefold.server.events import Feed
+from onefold.server.keyed import keyed_route
 from onefold.server.metrics import HttpMetrics
 from onefold.server.queue_cache import QueueCache
 from onefold.server.routes import (
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from onefold.push.push_worker import PushWorker
     from onefold.server.asgi_io import Receive, Scope, Send
     from onefold.server.request_context import Route
+    from onefold.web.idempotency.keyed_routes import KeyedRoute
 
 
 class Server:
@@ -78,6 +80,8 @@ class Server:
         """What happens here, for those who listen."""
         self.courier: PushWorker | None = None
         """Who pushes jobs here; None before the start, or where others do."""
+        self.keyed_route: KeyedRoute = keyed_route(onefold, settings.request_timeout)
+        """The policy of POSTs with an Idempotency-Key."""
         self.draining: bool = False
         """True once no new work is wanted."""
         self._tenants: dict[str, Tenant] = {"": onefold}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -120,11 +121,9 @@ class Exchange(RequestClaim):
         return response
 
     async def _give_back_after(self, begun: asyncio.Task[HttpResponse | None]) -> None:
-        try:
+        with suppress(Exception):  # The request that would receive it is cancelled.
             if await begun is None:
                 await self.runtime.arun(self.give_back())
-        except Exception as error:  # noqa: BLE001 - the lease ends by itself
-            log.warning("The key of a cancelled request is not free before its lease: %s", error)
 
     # --- begin ------------------------------------------------------------------------------------
 
@@ -134,7 +133,7 @@ class Exchange(RequestClaim):
             self._identify()
             response = None if self.keyed.key is None else (yield from self._look())
         except Refused as refused:
-            return self._refused(refused)
+            return self._refusal(refused.problem)
         if response is not None:
             self.route.registry.ended(self)
         return response
@@ -157,7 +156,7 @@ class Exchange(RequestClaim):
             self._identify()
             response = yield from self._begin()
         except Refused as refused:
-            return self._refused(refused)
+            return self._refusal(refused.problem)
         if response is not None:
             self.route.registry.ended(self)
         return response
@@ -235,12 +234,15 @@ class Exchange(RequestClaim):
             yield from self._undo()
 
     def give_back(self) -> Procedure[None]:
-        """Free the key of a handler that has not begun."""
+        """Free the key of a handler that has not begun, or that may run again."""
         self.is_open = False
         self._stop_renewing()
         yield from self._undo()
         if self.claim is not None and not self.policy.joined:
-            yield self._release(self.claim)
+            try:
+                yield self._release(self.claim)
+            except DatabaseError as error:
+                log.warning("A key is not free before its lease has ended: %s", error)
 
     def _finish(self, response: HttpResponse) -> Procedure[HttpResponse]:
         error = self._error

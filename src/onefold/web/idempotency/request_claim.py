@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from onefold.runtime import Procedure, Runtime
     from onefold.web.idempotency.keyed_routes import KeyedRoute
     from onefold.web.idempotency.policy import RoutePolicy
-    from onefold.web.problems import Problem, Refused
+    from onefold.web.problems import Problem
 
 log: logging.Logger = logging.getLogger("onefold.web")
 
@@ -93,6 +93,8 @@ class RequestClaim:
         """The claim on the key, once it is ours."""
         self.outcome: str = "none"
         """The result in one word, for metrics."""
+        self.problem: Problem | None = None
+        """Why the request was rejected."""
         self.client_left: bool = False
         """True if the client has disconnected: then there is no wait for another attempt."""
         self._target = route.registry.target(route.policy) if target is None else target
@@ -114,13 +116,9 @@ class RequestClaim:
             self.policy, request, body, principal=self._principal, tenant=self._tenant
         )
         if key is not None:
-            self.keyed = KeyedRequest(request, body, key)
             self._fingerprint = self.policy.fingerprint_of(request, body)
+            self.keyed = KeyedRequest(request, body, key)
         self._is_identified = True
-
-    def _refused(self, refused: Refused) -> HttpResponse:
-        keyed = msgspec.structs.replace(self.keyed, key=None)
-        return keyed.refusal(refused.problem, self.policy)
 
     def _claim_or_wait(self) -> Procedure[Claimed]:
         """Claim; wait for a running attempt if the policy has a `wait`."""
@@ -293,6 +291,7 @@ class RequestClaim:
         return written(response, self.policy, self._key)
 
     def _refusal(self, problem: Problem) -> HttpResponse:
+        self.problem = problem
         return self.keyed.refusal(problem, self.policy)
 
     @property
