@@ -146,5 +146,5 @@ def _drain(onefold: Onefold, turns: int) -> None:
     """Complete the last batch and take the next in one call, so many times."""
     jobs: list[Job] = []
     for _ in range(turns):
-        _, jobs = onefold.engine.finish_and_take(jobs, limit=BATCH, worker="bench", lease=LEASE)
-    onefold.engine.finish(jobs)
+        _, jobs = onefold.deliveries.finish_and_take(jobs, limit=BATCH, worker="bench", lease=LEASE)
+    onefold.deliveries.finish(jobs)

@@ -27,7 +27,7 @@ def ours(order: Order, watch: Stopwatch) -> None:
         asyncio.run(server_client.ask(port, made, b"201"))
         stored = _publish(order, watch, process, headers)
     with Onefold(url) as onefold:
-        found = sum(queue.ready for queue in onefold.queues())
+        found = sum(queue.ready for queue in onefold.queues.find())
     if found != stored:
         raise RuntimeError(f"{stored} jobs were answered for, and {found} are there.")
 
@@ -42,7 +42,7 @@ def bare(order: Order, watch: Stopwatch) -> None:
 
 def _key(url: str) -> str:
     with Onefold(url) as onefold:
-        return onefold.create_api_key(tenant="acme", scopes=["publish", "admin"]).text
+        return onefold.api_keys.create(tenant="acme", scopes=["publish", "admin"]).text
 
 
 def _publish(

@@ -78,8 +78,8 @@ def _publish(order: Order, url: str, endpoint: int) -> None:
 
     with Onefold(url) as onefold:
         address = f"http://127.0.0.1:{endpoint}/hook"
-        onefold.save_served_queue("payments", QueueConfiguration(endpoint=address))
-        onefold.pause("payments")
+        onefold.queues.save("payments", QueueConfiguration(endpoint=address))
+        onefold.queues.pause("payments")
         jobs = [
             NewJob("payments", payload(number), queue="payments") for number in range(order.jobs)
         ]

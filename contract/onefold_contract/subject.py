@@ -1,6 +1,6 @@
 """The subject of the contract suite: Onefold, called in one particular way.
 
-A case calls `subject.enqueue(…)` and `subject.engine.finish(…)` as it would call `Onefold`, and
+A case calls `subject.enqueue(…)` and `subject.deliveries.finish(…)` as it would call `Onefold`, and
 type checkers see the signatures of `Onefold`. The subclasses in `onefold_contract.subjects` decide
 how a call is made.
 """
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from onefold import Onefold as Calls
-    from onefold.app import Tenant
-    from onefold.calls.jobs import CallOptions
-    from onefold.calls.procedure import Transaction
+    from onefold.app.onefold import Tenant
+    from onefold.jobs.enqueue_options import CallOptions
     from onefold.model.job import Enqueued, Job, NewJob
     from onefold.model.queue import QueueSettings
     from onefold.operations.queues import TakenUnderControl
+    from onefold.runtime import Transact
 else:
     Calls = object
 
@@ -75,7 +75,7 @@ class Subject(ABC, Calls):
             return self.attribute(name)
 
     def attribute(self, path: str) -> Any:
-        """A call of Onefold, or a noun that has calls, by its path: `enqueue`, `engine.take`."""
+        """A call of Onefold, or a noun that has calls, by its path: `enqueue`, `keys.find`."""
         found = attrgetter(path)(self.target(path))
         return partial(self.call, path) if ismethod(found) else Noun(self, path)
 
@@ -106,7 +106,7 @@ class Subject(ABC, Calls):
         """Delete what the last test stored, and start a new clock."""
         self.clock = Clock()
         for tenant in self._tenants:
-            self.make(self.onefold, "erase", tenant=tenant)
+            self.make(self.onefold, "keys.erase", tenant=tenant)
         self._tenants = {""}
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Subject(ABC, Calls):
 
     @property
     def _database(self) -> Any:
-        return self.onefold._conductor.database  # pyright: ignore[reportPrivateUsage]
+        return self.onefold.context.database  # pyright: ignore[reportPrivateUsage]
 
     # --- short forms for cases --------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Subject(ABC, Calls):
 
     def existing_queue(self, name: str) -> QueueSettings:
         """One of `queues`, which must exist."""
-        return next(queue for queue in self.queues() if queue.name == name)
+        return next(queue for queue in self.queues.find() if queue.name == name)
 
     def take(
         self,
@@ -151,7 +151,7 @@ class Subject(ABC, Calls):
         lease: timedelta = LEASE,
     ) -> list[Job]:
         """Take jobs, with a worker and a lease that most cases do not care about."""
-        return self.engine.take(queues, limit=limit, worker=worker, lease=lease)
+        return self.deliveries.take(queues, limit=limit, worker=worker, lease=lease)
 
     def take_one(self, queue: str = "default", *, lease: timedelta = LEASE) -> Job:
         """Take one job, which must be due."""
@@ -169,7 +169,7 @@ class Subject(ABC, Calls):
         unknown: Sequence[str] = (),
     ) -> TakenUnderControl:
         """Take jobs from a queue with limits."""
-        return self.engine.take_controlled(
+        return self.deliveries.take_limited(
             queue, limit=limit, worker=worker, lease=lease, unknown=unknown
         )
 
@@ -178,14 +178,14 @@ class Subject(ABC, Calls):
     ) -> tuple[list[Enqueued], list[Enqueued]]:
         """What a retry does after a commit whose answer was lost: the same ids once more."""
         calls = self.target("enqueue")
-        step = cast("Transaction[Any]", next(calls._enqueue(new_jobs, options)))  # pyright: ignore[reportPrivateUsage]
+        step = cast("Transact[Any]", next(calls._enqueue_many(new_jobs, options)))  # pyright: ignore[reportPrivateUsage]
         first: list[Enqueued] = self.make(self._database, "transact", step.build)
         again: list[Enqueued] = self.make(self._database, "transact", step.build)
         return first, again
 
 
 class Noun:
-    """A noun of Onefold, such as `subject.engine`. The subject makes its calls."""
+    """A noun of Onefold, such as `subject.deliveries`. The subject makes its calls."""
 
     def __init__(self, subject: Subject, path: str) -> None:
         self._subject = subject

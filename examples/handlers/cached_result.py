@@ -34,7 +34,7 @@ async def buy_label(run: Run, parcel_id: int) -> str:
         receipt = await asyncio.to_thread(partner.find, "/labels", key)
         return NotDone() if receipt is None else Done(receipt)
 
-    async with run.aonce(f"parcel {parcel_id}", verify=find_label) as claim:
+    async with run.once(f"parcel {parcel_id}", verify=find_label) as claim:
         if claim.won:
             claim.result = await asyncio.to_thread(partner.order, "/labels", 495, key=key)
     return str(claim.result)

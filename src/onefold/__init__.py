@@ -4,10 +4,8 @@ A durable job queue and an idempotency toolkit on one database: SQLite embedded 
 PostgreSQL in production.
 """
 
-from onefold.app import Onefold, Tenant
-from onefold.arguments import Payload
-from onefold.calls.outside import OutsideTransactionWarning
-from onefold.calls.within import Within
+from onefold.app.onefold import Onefold, Tenant, Within
+from onefold.app.outside_transaction import OutsideTransactionWarning
 from onefold.effects.run import Run
 from onefold.errors import (
     AlreadyEnqueued,
@@ -45,7 +43,8 @@ from onefold.errors import (
     WrongConnection,
     WrongState,
 )
-from onefold.job import Call, DeclaredJob, Enqueuer
+from onefold.jobs.arguments import Payload
+from onefold.jobs.job_function import DeclaredJob, Enqueuer, JobCall
 from onefold.model.api_key import Admission, ApiKey, NewApiKey
 from onefold.model.delivery import Delivery, Ended, Heartbeat
 from onefold.model.insert_once import Existing, Inserted, is_unique_violation
@@ -90,7 +89,6 @@ __all__ = [
     "Attempt",
     "Bury",
     "Busy",
-    "Call",
     "Cancel",
     "Closed",
     "Conflict",
@@ -117,6 +115,7 @@ __all__ = [
     "Inserted",
     "InvalidInput",
     "Job",
+    "JobCall",
     "JobFailed",
     "JobNotFound",
     "JobPage",

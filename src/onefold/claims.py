@@ -3,15 +3,13 @@
 `Busy` is an answer and an error in one: `claim` returns it, `once` raises it.
 """
 
-from onefold.calls.lock import AsyncLock, Lock
-from onefold.calls.once import AsyncOnce, Once, OnceClaim
+from onefold.effects.lock import Lock
+from onefold.effects.once import Once, OnceClaim
 from onefold.errors import Busy
 from onefold.model.claim import Claim, ClaimAnswer, Mismatch, Replay, Unknown, Won
 from onefold.model.verify import Done, NotDone
 
 __all__ = [
-    "AsyncLock",
-    "AsyncOnce",
     "Busy",
     "Claim",
     "ClaimAnswer",

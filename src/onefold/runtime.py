@@ -23,7 +23,7 @@ import inspect
 import random
 import time
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
@@ -115,23 +115,9 @@ class Runtime:
     """Carries out procedures: on our own database, on a borrowed connection, or over HTTP."""
 
     def __init__(self, store: Store | None = None, *, sender: Sender | None = None) -> None:
-        """A runtime without a store or a sender cannot perform the commands that need one."""
-        self._store = store
-        self._sender = sender
-
-    @property
-    def store(self) -> Store:
-        """Where transactions run."""
-        if self._store is None:
-            raise UsageError("This runtime has no database.")
-        return self._store
-
-    @property
-    def sender(self) -> Sender:
-        """What sends requests."""
-        if self._sender is None:
-            raise UsageError("This runtime sends no requests.")
-        return self._sender
+        """A client has no store, and the library no sender: they yield no command that needs it."""
+        self.store: Store = cast("Store", store)
+        self.sender: Sender = cast("Sender", sender)
 
     def run(self, procedure: Procedure[T]) -> T:
         """Carry out a procedure, blocking."""

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, assert_type
 
 from onefold import (
-    Call,
     Enqueued,
     EnqueuedMany,
     Enqueuer,
     Job,
+    JobCall,
     JobPage,
     Onefold,
     Payload,
@@ -21,8 +21,8 @@ from onefold import (
     Unique,
     Within,
 )
-from onefold.calls.lock import AsyncLock, Lock
 from onefold.claims import Busy, Claim, ClaimAnswer, Mismatch, OnceClaim, Replay, Unknown, Won
+from onefold.effects.lock import Lock
 from onefold.model.delivery import Ended, Heartbeat
 from onefold.model.job import Duplicates
 
@@ -49,9 +49,9 @@ def jobs(onefold: Onefold, new: list[NewJob]) -> None:
     assert_type(page.next, str | None)
     assert_type(onefold.cancel("id"), bool)
     assert_type(onefold.replay("id", fresh=True), Enqueued)
-    assert_type(onefold.replay_many(queue="email"), EnqueuedMany)
+    assert_type(onefold.dead.replay(queue="email"), EnqueuedMany)
     assert_type(onefold.delete("id"), bool)
-    assert_type(onefold.duplicates("id"), Duplicates)
+    assert_type(onefold.keys.duplicates("id"), Duplicates)
 
 
 async def awaited(onefold: Onefold, new: list[NewJob]) -> None:
@@ -83,13 +83,13 @@ def owners(onefold: Onefold, connection: object) -> None:
 def deliveries(onefold: Onefold) -> None:
     """The engine's calls take taken jobs, or names of deliveries."""
     taken = assert_type(
-        onefold.engine.take(["email"], limit=5, worker="w", lease=SECOND), list[Job]
+        onefold.deliveries.take(["email"], limit=5, worker="w", lease=SECOND), list[Job]
     )
-    assert_type(onefold.engine.finish(taken, results={"id": 1}), list[Ended])
+    assert_type(onefold.deliveries.finish(taken, results={"id": 1}), list[Ended])
     named: list[Delivery] = []
-    assert_type(onefold.engine.retry(named, after=SECOND), list[Ended])
-    assert_type(onefold.engine.heartbeat(taken, lease=SECOND), list[Heartbeat])
-    ended, more = onefold.engine.finish_and_take(taken, worker="w", lease=SECOND)
+    assert_type(onefold.deliveries.retry(named, after=SECOND), list[Ended])
+    assert_type(onefold.deliveries.heartbeat(taken, lease=SECOND), list[Heartbeat])
+    ended, more = onefold.deliveries.finish_and_take(taken, worker="w", lease=SECOND)
     assert_type(ended, list[Ended])
     assert_type(more, list[Job])
 
@@ -107,7 +107,7 @@ def claims(onefold: Onefold) -> str:
     match answer:
         case Won(claim):
             assert_type(claim, Claim)
-            assert_type(onefold.release(claim), bool)
+            assert_type(onefold.keys.release(claim), bool)
             return "won"
         case Replay(result):
             assert_type(result, Any)
@@ -137,7 +137,7 @@ def once(onefold: Onefold) -> None:
     assert_type(square(2, twice=True), int)
     square("two")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
-    @onefold.aonce("fetch")
+    @onefold.once("fetch")
     async def fetch(url: str) -> bytes:
         return url.encode()
 
@@ -160,8 +160,8 @@ def locks(onefold: Onefold) -> None:
 
 async def alocks(onefold: Onefold) -> None:
     """And its twin."""
-    async with onefold.alock("report") as lock:
-        assert_type(lock, AsyncLock)
+    async with onefold.lock("report") as lock:
+        assert_type(lock, Lock)
 
 
 def declared(onefold: Onefold, connection: object) -> None:
@@ -218,7 +218,7 @@ async def declared_coroutines(onefold: Onefold) -> None:
     assert_type(fetch.enqueue("x"), Enqueued[bytes])
     assert_type(await fetch.aenqueue("x"), Enqueued[bytes])
     assert_type(await (await fetch.aenqueue("x")).aresult(), bytes)
-    call: Call[..., bytes] = fetch.call("x")
+    call: JobCall[..., bytes] = fetch.call("x")
     assert_type(await fetch.aenqueue_many([call]), EnqueuedMany[bytes])
     await fetch.aenqueue(5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
@@ -309,7 +309,7 @@ def schedules(onefold: Onefold, run: Run) -> None:
     assert_type(report("us"), int)
     assert_type(report.enqueue("us"), Enqueued[int])
     report.enqueue(7)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-    call: Call[..., int] = onefold.cron("0 4 * * *", name="us")(report.call("us"))
+    call: JobCall[..., int] = onefold.cron("0 4 * * *", name="us")(report.call("us"))
     del call
 
     @onefold.cron("@hourly")
@@ -325,6 +325,6 @@ def schedules(onefold: Onefold, run: Run) -> None:
 
     assert_type(fetch.enqueue(), Enqueued[bytes])
     onefold.cron("@daily", catch_up="some")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-    assert_type(onefold.schedule("s", "* * * * *", kind="k", unique_key="u"), Schedule)
-    assert_type(onefold.run_now("s"), Enqueued)
-    assert_type(onefold.engine.tick(), Ticked)
+    assert_type(onefold.schedules.save("s", "* * * * *", kind="k", unique_key="u"), Schedule)
+    assert_type(onefold.schedules.run_now("s"), Enqueued)
+    assert_type(onefold.deliveries.tick(), Ticked)

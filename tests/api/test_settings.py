@@ -73,6 +73,6 @@ def test_an_at_that_is_escaped_or_a_parameter_is_accepted(url: str) -> None:
 @pytest.mark.parametrize("tenant", [[], 5])
 def test_a_tenant_to_erase_is_refused_by_name(sqlite_url: str, tenant: Any) -> None:
     with Onefold(sqlite_url) as onefold, pytest.raises(InvalidInput) as caught:
-        onefold.erase(tenant=tenant)
+        onefold.keys.erase(tenant=tenant)
 
     assert caught.value.field == "tenant"

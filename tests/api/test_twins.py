@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import onefold as package
 from onefold import Onefold, Tenant, Within
-from onefold.calls.claims import ClaimCalls
-from onefold.calls.engine import Engine
-from onefold.calls.jobs import JobCalls
-from onefold.calls.lock import AsyncLock, Lock
-from onefold.calls.once import AsyncOnce, Once
-from onefold.calls.schedules import ScheduleCalls
+from onefold.app.api_keys import ApiKeys
+from onefold.app.claims import ClaimCalls
+from onefold.app.dead import DeadJobs
+from onefold.app.deliveries import Deliveries
+from onefold.app.keys import Keys
+from onefold.app.queues import Queues
+from onefold.app.schedules import Schedules
+from onefold.effects.lock import Lock
+from onefold.effects.once import Once
 
-CLASSES = [JobCalls, ClaimCalls, ScheduleCalls, Engine, Tenant, Within, Onefold]
+SOURCE = Path(package.__file__).parent
+RECEIVERS = {"onefold", "_onefold", "tenant", "calls", "context", "_context", "within()"}
+
+NOUNS = [ApiKeys, DeadJobs, Deliveries, Keys, Queues, Schedules]
+CLASSES = [*NOUNS, Lock, Tenant, Within, Onefold]
 
 # They touch no database, so there is nothing to await.
-ONE_COLOUR = {"cron", "queue", "subscribe", "tenant", "within"}
+ONE_COLOUR = {"cron", "declare", "subscribe", "tenant", "within", "check", "derived"}
 # The one blocks for good, the other gives an object that is entered.
 WORKERS = {"run_worker", "worker"}
-# They give an object that is awaited, and are not awaited themselves.
-GIVE_OBJECTS = {"once": Once, "aonce": AsyncOnce, "lock": Lock, "alock": AsyncLock}
+# They return an object for `with` and for `async with`.
+GIVE_OBJECTS = {"once": Once, "lock": Lock}
+MOST = 45
+"""Public names of `Onefold`."""
 
 each_class = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 
@@ -51,7 +63,7 @@ def test_every_sync_call_has_a_twin(kind: type) -> None:
 
     alone = {name for name in methods if name not in twins and f"a{name}" not in methods}
 
-    assert alone <= ONE_COLOUR | WORKERS
+    assert alone <= ONE_COLOUR | WORKERS | set(GIVE_OBJECTS)
 
 
 @each_class
@@ -67,15 +79,14 @@ def test_twins_have_the_same_signature(kind: type) -> None:
     for name, method, twin in pairs_of(kind):
         ours, theirs = inspect.signature(method), inspect.signature(twin)
         assert ours.parameters == theirs.parameters, name
-        if name not in GIVE_OBJECTS:
-            assert ours.return_annotation == theirs.return_annotation, name
+        assert ours.return_annotation == theirs.return_annotation, name
 
 
 @each_class
 def test_one_twin_blocks_and_the_other_is_awaited(kind: type) -> None:
     for name, method, twin in pairs_of(kind):
         assert not inspect.iscoroutinefunction(method), name
-        assert inspect.iscoroutinefunction(twin) == (name not in GIVE_OBJECTS), name
+        assert inspect.iscoroutinefunction(twin), name
 
 
 @each_class
@@ -85,22 +96,42 @@ def test_a_twin_is_documented_by_the_other(kind: type) -> None:
         assert (inspect.getdoc(twin) or "").startswith(f"`{name}`"), name
 
 
-def test_once_and_lock_give_an_object_of_their_colour() -> None:
+def test_once_and_lock_give_one_object_for_both_colours() -> None:
     assert {
         name: inspect.signature(getattr(ClaimCalls, name)).return_annotation.partition("[")[0]
         for name in GIVE_OBJECTS
     } == {name: kind.__name__ for name, kind in GIVE_OBJECTS.items()}
 
 
-@pytest.mark.parametrize(("sync", "other"), [(Once, AsyncOnce), (Lock, AsyncLock)])
-def test_objects_of_both_colours_have_the_same_methods(sync: type, other: type) -> None:
-    ours, theirs = methods_of(sync), methods_of(other)
+def test_the_names_of_onefold_can_be_learned(tmp_path: Path) -> None:
+    with Onefold(f"sqlite:///{tmp_path}/app.db") as onefold:
+        names = sorted(name for name in dir(onefold) if not name.startswith("_"))
 
-    assert set(ours) == set(theirs)
-    for name, method in ours.items():
-        assert inspect.signature(method).parameters == inspect.signature(theirs[name]).parameters, (
-            name
-        )
+    assert len(names) <= MOST, names
+
+
+def test_nothing_outside_of_app_uses_a_private_attribute_of_it() -> None:
+    """Modules share what they need by `onefold.context`."""
+    own = {
+        node.attr
+        for path in (SOURCE / "app").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+    used = {
+        f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}"
+        for path in SOURCE.rglob("*.py")
+        if path.parent.name != "app"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr in own
+        and ast.unparse(node.value).rpartition(".")[2] in RECEIVERS
+    }
+
+    assert used == set()
 
 
 @pytest.mark.parametrize(
@@ -108,6 +139,10 @@ def test_objects_of_both_colours_have_the_same_methods(sync: type, other: type) 
     [
         (Onefold, "__enter__", "__aenter__"),
         (Onefold, "__exit__", "__aexit__"),
+        (Once, "__enter__", "__aenter__"),
+        (Once, "__exit__", "__aexit__"),
+        (Lock, "__enter__", "__aenter__"),
+        (Lock, "__exit__", "__aexit__"),
     ],
 )
 def test_it_is_a_context_manager_of_both_colours(kind: type, sync: str, awaited: str) -> None:

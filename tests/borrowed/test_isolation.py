@@ -45,7 +45,7 @@ async def snapshot(kind: Kind, store: Store, level: str) -> Connection:
 
 
 def take(onefold: Onefold) -> list[Job]:
-    return onefold.engine.take(limit=1, worker="w", lease=timedelta(minutes=1))
+    return onefold.deliveries.take(limit=1, worker="w", lease=timedelta(minutes=1))
 
 
 @on_postgres
@@ -65,9 +65,9 @@ async def test_a_duplicate_at_every_level_and_after_every_change(
         case "taken":
             take(outside)
         case "heartbeaten":
-            outside.engine.heartbeat(jobs, lease=timedelta(minutes=2))
+            outside.deliveries.heartbeat(jobs, lease=timedelta(minutes=2))
         case "finished":
-            outside.engine.finish(jobs)
+            outside.deliveries.finish(jobs)
         case _:
             pass
     within = onefold.within(connection.raw)

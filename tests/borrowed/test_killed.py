@@ -98,8 +98,8 @@ async def test_what_is_killed_before_its_commit_has_stored_nothing(
     assert effects.numbers == []
     assert effects.jobs == [("email", "k")]
 
-    await onefold.erase(key="K")
-    await onefold.erase(key="k")
+    await onefold.keys.erase(key="K")
+    await onefold.keys.erase(key="k")
     kill("after the commit")
 
     assert effects.numbers == [7]

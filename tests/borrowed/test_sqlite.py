@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onefold import DatabaseBusy, NewJob, Onefold, WouldDeadlock
-from onefold.calls.within import Within
+from onefold.app.onefold import Within
 from onefold.claims import Replay
 from tests.fixtures.colours import Store
 from tests.fixtures.connections import Effects
@@ -67,7 +67,7 @@ def test_a_claim_and_a_lock_beside_an_open_transaction_of_this_thread_are_errors
     with pytest.raises(WouldDeadlock):
         onefold.lock("nightly").acquire()
     with pytest.raises(WouldDeadlock):
-        onefold.engine.take(limit=1, worker="w", lease=SHORT)
+        onefold.deliveries.take(limit=1, worker="w", lease=SHORT)
 
     raw.rollback()
 
@@ -147,8 +147,8 @@ OPERATIONS: list[Callable[[Within, str], object]] = [
     lambda within, job: within.cancel(job),
     lambda within, job: within.delete(job),
     lambda within, job: within.claim("import", "sha"),
-    lambda within, job: within.force_release("import", "held"),
-    lambda within, job: within.force_settle("import", "held"),
+    lambda within, job: within.keys.force_release("import", "held"),
+    lambda within, job: within.keys.force_settle("import", "held"),
 ]
 
 

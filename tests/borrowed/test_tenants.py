@@ -20,7 +20,7 @@ def dialect() -> str:
 def test_asking_for_another_tenants_job_does_not_lock_it(store: Store, word: str) -> None:
     onefold = store.open(busy_timeout=timedelta(milliseconds=500))
     onefold.tenant("theirs").enqueue("email", queue="mail")
-    jobs = onefold.engine.take(["mail"], worker="w", lease=LEASE)
+    jobs = onefold.deliveries.take(["mail"], worker="w", lease=LEASE)
 
     with psycopg.connect(store.url) as connection:
         mine = onefold.tenant("mine").within(connection)
@@ -30,7 +30,7 @@ def test_asking_for_another_tenants_job_does_not_lock_it(store: Store, word: str
         else:
             assert not mine.delete(jobs[0].id)
 
-        (beat,) = onefold.engine.heartbeat(jobs, lease=LEASE)
-        (ended,) = onefold.engine.finish(jobs)
+        (beat,) = onefold.deliveries.heartbeat(jobs, lease=LEASE)
+        (ended,) = onefold.deliveries.finish(jobs)
 
     assert (beat.lost, ended.status) == (False, "accepted")

@@ -27,7 +27,7 @@ async def test_a_new_key_is_won(onefold: Coloured, clock: Clock) -> None:
 
 async def test_a_settled_key_is_replayed_with_its_result(onefold: Coloured) -> None:
     claim = await won(onefold)
-    await onefold.settle(claim, {"rows": 7})
+    await onefold.keys.settle(claim, {"rows": 7})
 
     answer = await onefold.claim("import", "k")
 
@@ -64,7 +64,7 @@ async def test_an_expired_key_is_absent_whatever_its_fingerprint(
     onefold: Coloured, clock: Clock
 ) -> None:
     claim = await won(onefold, fingerprint="one", retention=MINUTE)
-    await onefold.settle(claim, "old")
+    await onefold.keys.settle(claim, "old")
     clock.advance(MINUTE)
 
     again = await won(onefold, fingerprint="two")
@@ -73,7 +73,7 @@ async def test_an_expired_key_is_absent_whatever_its_fingerprint(
 
 
 async def test_mismatch_is_told_before_replay(onefold: Coloured) -> None:
-    await onefold.settle(await won(onefold, fingerprint="one"), "result")
+    await onefold.keys.settle(await won(onefold, fingerprint="one"), "result")
 
     assert isinstance(await onefold.claim("import", "k", fingerprint="two"), Mismatch)
     assert isinstance(await onefold.claim("import", "k", fingerprint="one"), Replay)
@@ -108,7 +108,7 @@ async def test_busy_is_told_before_a_takeover(onefold: Coloured, clock: Clock) -
 
 
 async def test_an_attempt_without_a_fingerprint_is_not_compared(onefold: Coloured) -> None:
-    await onefold.settle(await won(onefold, fingerprint="one"), "result")
+    await onefold.keys.settle(await won(onefold, fingerprint="one"), "result")
 
     assert isinstance(await onefold.claim("import", "k"), Replay)
 
@@ -116,7 +116,7 @@ async def test_an_attempt_without_a_fingerprint_is_not_compared(onefold: Coloure
 async def test_a_released_key_is_won_again_with_any_fingerprint(onefold: Coloured) -> None:
     claim = await won(onefold, fingerprint="one")
 
-    assert await onefold.release(claim)
+    assert await onefold.keys.release(claim)
 
     again = await won(onefold, fingerprint="two")
     assert again.fence > claim.fence
@@ -138,8 +138,8 @@ async def test_keys_of_other_scopes_surfaces_and_tenants_are_other_keys(onefold:
 async def test_a_settle_is_told_twice_and_counts_once(onefold: Coloured) -> None:
     claim = await won(onefold)
 
-    await onefold.settle(claim, "first")
-    await onefold.settle(claim, "first")
+    await onefold.keys.settle(claim, "first")
+    await onefold.keys.settle(claim, "first")
 
     assert (await onefold.claim("import", "k")).result == "first"
 
@@ -150,10 +150,10 @@ async def test_a_stale_settle_writes_nothing(onefold: Coloured, clock: Clock) ->
     current = await won(onefold)
 
     with pytest.raises(LeaseLost) as caught:
-        await onefold.settle(stale, "stale")
+        await onefold.keys.settle(stale, "stale")
 
     assert caught.value.fence == stale.fence
-    await onefold.settle(current, "current")
+    await onefold.keys.settle(current, "current")
     assert (await onefold.claim("import", "k")).result == "current"
 
 
@@ -163,16 +163,16 @@ async def test_a_settle_after_the_lease_counts_while_nobody_took_the_key(
     claim = await won(onefold, lease=MINUTE)
     clock.advance(2 * MINUTE)
 
-    await onefold.settle(claim, "late")
+    await onefold.keys.settle(claim, "late")
 
     assert (await onefold.claim("import", "k")).result == "late"
 
 
 async def test_a_settled_claim_is_not_released(onefold: Coloured) -> None:
     claim = await won(onefold)
-    await onefold.settle(claim, "done")
+    await onefold.keys.settle(claim, "done")
 
-    assert not await onefold.release(claim)
+    assert not await onefold.keys.release(claim)
     assert isinstance(await onefold.claim("import", "k"), Replay)
 
 
@@ -180,7 +180,7 @@ async def test_a_renewed_lease_counts_from_now(onefold: Coloured, clock: Clock) 
     claim = await won(onefold, lease=MINUTE)
     clock.advance(timedelta(seconds=50))
 
-    assert await onefold.renew(claim, lease=MINUTE) == clock.now + MINUTE
+    assert await onefold.keys.renew(claim, lease=MINUTE) == clock.now + MINUTE
 
     clock.advance(timedelta(seconds=50))
     assert isinstance(await onefold.claim("import", "k"), Busy)
@@ -190,7 +190,7 @@ async def test_a_renewal_never_shortens_a_lease(onefold: Coloured, clock: Clock)
     claim = await won(onefold, lease=MINUTE)
     ends = clock.now + MINUTE
 
-    assert await onefold.renew(claim, lease=timedelta(seconds=10)) == ends
+    assert await onefold.keys.renew(claim, lease=timedelta(seconds=10)) == ends
 
     clock.advance(timedelta(seconds=50))
     assert isinstance(await onefold.claim("import", "k"), Busy)
@@ -212,7 +212,7 @@ RESULTS: list[Any] = [
 
 @pytest.mark.parametrize("result", RESULTS, ids=repr)
 async def test_a_result_comes_back_as_it_was_given(onefold: Coloured, result: Any) -> None:
-    await onefold.settle(await won(onefold), result)
+    await onefold.keys.settle(await won(onefold), result)
 
     replay = await onefold.claim("import", "k")
 
@@ -229,7 +229,7 @@ async def test_a_result_that_cannot_be_stored_is_refused_and_settles_nothing(
     claim = await won(onefold)
 
     with pytest.raises(InvalidInput) as caught:
-        await onefold.settle(claim, result)
+        await onefold.keys.settle(claim, result)
 
     assert caught.value.field == "result"
     assert isinstance(await onefold.claim("import", "k"), Busy)
@@ -238,7 +238,7 @@ async def test_a_result_that_cannot_be_stored_is_refused_and_settles_nothing(
 async def test_the_largest_result_is_stored(onefold: Coloured) -> None:
     largest = "x" * (1024 * 1024 - 2)
 
-    await onefold.settle(await won(onefold), largest)
+    await onefold.keys.settle(await won(onefold), largest)
 
     assert (await onefold.claim("import", "k")).result == largest
 
@@ -299,6 +299,6 @@ async def test_what_is_no_claim_is_refused_by_name(
     onefold: Coloured, call: str, claim: Any
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        await getattr(onefold, call)(claim)
+        await getattr(onefold.keys, call)(claim)
 
     assert caught.value.field == "claim"

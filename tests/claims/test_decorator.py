@@ -211,7 +211,7 @@ async def test_options_count_for_every_call(onefold: Coloured, clock: Clock) -> 
 
 
 async def test_a_decorated_function_keeps_its_name(onefold: Coloured) -> None:
-    decorate = onefold.target.once if onefold.colour == "sync" else onefold.target.aonce
+    decorate = onefold.target.once
 
     def documented() -> None:
         """What it does."""
@@ -222,16 +222,19 @@ async def test_a_decorated_function_keeps_its_name(onefold: Coloured) -> None:
     assert decorate("work")(function).__doc__ == "What it does."
 
 
-async def test_a_decorator_refuses_a_function_of_the_other_colour(store: Store) -> None:
+async def test_one_decorator_is_for_functions_of_both_colours(store: Store) -> None:
     onefold = store.open()
+    once = onefold.once("work", "k")
 
-    def plain() -> None: ...
-    async def coroutine() -> None: ...
+    @once
+    def plain() -> int:
+        return 1
 
-    with pytest.raises(InvalidInput, match="aonce"):
-        onefold.once("work")(coroutine)
-    with pytest.raises(InvalidInput, match="use once"):
-        onefold.aonce("work")(plain)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    @once
+    async def coroutine() -> int:
+        return 2
+
+    assert (plain(), await coroutine()) == (1, 1)
 
 
 async def test_concurrent_calls_run_once(store: Store, colour: Colour) -> None:
@@ -247,7 +250,7 @@ async def test_concurrent_calls_run_once(store: Store, colour: Colour) -> None:
         return work(number)
 
     if colour == "async":
-        adecorated = onefold.aonce("work", wait=MINUTE)(awork)
+        adecorated = onefold.once("work", wait=MINUTE)(awork)
         answers = await asyncio.gather(*(adecorated(21) for _ in range(8)))
     else:
         decorated = onefold.once("work", wait=MINUTE)(work)

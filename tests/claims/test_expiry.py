@@ -34,7 +34,7 @@ def stored(store: Store) -> list[tuple[Any, ...]]:
 async def settled(onefold: Coloured, key: str, **options: Any) -> Any:
     answer = await onefold.claim("import", key, **options)
     assert isinstance(answer, Won)
-    await onefold.settle(answer.claim, key)
+    await onefold.keys.settle(answer.claim, key)
     return answer.claim
 
 
@@ -43,7 +43,7 @@ async def test_retention_counts_from_the_settling_and_is_half_open(
 ) -> None:
     answer = await onefold.claim("import", "k", lease=HOUR, retention=HOUR)
     clock.advance(timedelta(minutes=30))
-    await onefold.settle(answer.claim, "done")
+    await onefold.keys.settle(answer.claim, "done")
 
     clock.advance(HOUR - MICROSECOND)
     assert isinstance(await onefold.claim("import", "k"), Replay)
@@ -87,7 +87,7 @@ async def test_a_key_without_retention_is_remembered_until_told(
 
     clock.advance(50 * YEAR)
 
-    assert await onefold.engine.sweep() == 0
+    assert await onefold.deliveries.sweep() == 0
     assert isinstance(await onefold.claim("import", "k"), Replay)
 
 
@@ -98,7 +98,7 @@ async def test_an_unknown_outcome_never_expires(
 
     clock.advance(50 * YEAR)
 
-    assert await onefold.engine.sweep() == 0
+    assert await onefold.deliveries.sweep() == 0
     assert isinstance(await onefold.claim("import", "k"), Unknown)
 
 
@@ -110,7 +110,7 @@ async def test_an_expired_key_is_absent_before_and_after_the_sweep(
     clock.advance(HOUR)
 
     assert isinstance(await onefold.claim("import", "a"), Won)
-    assert await onefold.engine.sweep() == 1
+    assert await onefold.deliveries.sweep() == 1
     assert stored(store) == [("once", "a")]
     assert isinstance(await onefold.claim("import", "b"), Won)
 
@@ -124,7 +124,7 @@ async def test_the_sweep_leaves_what_is_still_remembered(
     await onefold.claim("import", "unknown", lease=SECOND, retention=SECOND)
     clock.advance(HOUR)
 
-    assert await onefold.engine.sweep() == 1
+    assert await onefold.deliveries.sweep() == 1
 
     assert stored(store) == [("once", "held"), ("once", "remembered"), ("once", "unknown")]
 
@@ -133,12 +133,12 @@ async def test_the_sweep_forgets_a_released_key_after_a_day(
     onefold: Coloured, store: Store, clock: Clock
 ) -> None:
     answer = await onefold.claim("import", "k")
-    await onefold.release(answer.claim)
+    await onefold.keys.release(answer.claim)
 
     clock.advance(DAY - MICROSECOND)
-    assert await onefold.engine.sweep() == 0
+    assert await onefold.deliveries.sweep() == 0
     clock.advance(MICROSECOND)
-    assert await onefold.engine.sweep() == 1
+    assert await onefold.deliveries.sweep() == 1
 
     assert stored(store) == []
 
@@ -148,11 +148,11 @@ async def test_the_sweep_goes_on_until_every_batch_is_swept(
 ) -> None:
     jobs = [NewJob("k", idempotency_key=f"{n}", idempotency_for=SECOND) for n in range(2500)]
     await onefold.enqueue_many(jobs)
-    taken = await onefold.engine.take(limit=2500, worker="w", lease=HOUR)
-    await onefold.engine.finish(taken)
+    taken = await onefold.deliveries.take(limit=2500, worker="w", lease=HOUR)
+    await onefold.deliveries.finish(taken)
     clock.advance(SECOND)
 
-    assert await onefold.engine.sweep() == 2500
+    assert await onefold.deliveries.sweep() == 2500
 
     assert stored(store) == []
 
@@ -166,7 +166,7 @@ async def test_the_sweep_steps_over_publish_keys_of_living_jobs(
     await settled(onefold, "over", retention=SECOND)
     clock.advance(DAY)
 
-    assert await onefold.engine.sweep() == 1
+    assert await onefold.deliveries.sweep() == 1
 
     assert stored(store) == [("publish", f"{n:04}") for n in range(1200)]
 
@@ -176,12 +176,12 @@ async def test_a_publish_key_is_swept_once_its_job_has_ended(
 ) -> None:
     first = await onefold.enqueue("k", idempotency_key="K", idempotency_for=SECOND)
     clock.advance(DAY)
-    assert await onefold.engine.sweep() == 0
+    assert await onefold.deliveries.sweep() == 0
     assert (await onefold.enqueue("k", idempotency_key="K")).id == first.id
 
     await onefold.cancel(first.id)
 
-    assert await onefold.engine.sweep() == 1
+    assert await onefold.deliveries.sweep() == 1
     assert (await onefold.enqueue("k", idempotency_key="K")).inserted
 
 
@@ -195,14 +195,14 @@ async def test_f001_the_fence_of_a_key_grows_whatever_happened_to_its_row(
         fences.append(answer.claim.fence)
         match end:
             case "release":
-                await onefold.release(answer.claim)
+                await onefold.keys.release(answer.claim)
             case "force":
-                await onefold.force_release("import", "k")
+                await onefold.keys.force_release("import", "k")
             case _:
-                await onefold.settle(answer.claim, "done")
+                await onefold.keys.settle(answer.claim, "done")
                 clock.advance(SECOND)
         if end == "sweep":
-            assert await onefold.engine.sweep() == 1
+            assert await onefold.deliveries.sweep() == 1
 
     assert fences == sorted(set(fences))
 
@@ -216,7 +216,7 @@ async def test_f001_the_fence_grows_over_a_restart_with_a_clock_that_went_back(
             answer = process.claim("import", "k")
             assert isinstance(answer, Won)
             fences.append(answer.claim.fence)
-            process.release(answer.claim)
+            process.keys.release(answer.claim)
         clock.advance(-DAY)
 
     assert fences == sorted(set(fences))

@@ -136,7 +136,7 @@ async def test_f019_a_lock_that_an_operator_took_guards_nothing(
 ) -> None:
     lock = onefold.lock("ledger")
     await lock.acquire()
-    await onefold.unlock("ledger")
+    await onefold.keys.unlock("ledger")
     connection = await kind.connect(store)
     await connection.begin()
 

@@ -329,9 +329,9 @@ async def test_claim_settle_and_release_join_the_transaction_too(
 ) -> None:
     connection, within = await connect(kind, store, onefold)
     settled = await within.claim("inbox", "m1", fingerprint="one")
-    await within.settle(settled.claim, "result")
+    await within.keys.settle(settled.claim, "result")
     released = await within.claim("inbox", "m2")
-    assert await within.release(released.claim)
+    assert await within.keys.release(released.claim)
     await connection.commit()
 
     assert settled.claim.guarantee == "exactly once"
@@ -349,7 +349,7 @@ async def test_a_joined_claim_that_is_committed_unsettled_is_unknown(
     clock.advance(timedelta(days=3650))
 
     assert isinstance(await onefold.claim("inbox", "m1"), Unknown)
-    assert await onefold.engine.sweep() == 0
+    assert await onefold.deliveries.sweep() == 0
 
 
 @pytest.mark.parametrize("option", ["lease", "takeover"])
@@ -567,13 +567,13 @@ async def test_a_task_started_in_the_body_is_not_the_body(store: Store, kind: Ki
     async def later() -> Any:
         await left.wait()
         await connection.begin()
-        async with onefold.within(connection.raw).aonce("inbox", "m1") as again:
+        async with onefold.within(connection.raw).once("inbox", "m1") as again:
             assert again is not None
         await connection.rollback()
         return again.result
 
     await connection.begin()
-    async with onefold.within(connection.raw).aonce("inbox", "m1") as claim:
+    async with onefold.within(connection.raw).once("inbox", "m1") as claim:
         assert claim is not None
         task = asyncio.create_task(later())
         claim.result = "first"

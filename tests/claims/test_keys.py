@@ -22,7 +22,7 @@ async def claimed(
 
 
 async def places(onefold: Coloured, **filters: Any) -> list[str]:
-    page: KeyPage = await onefold.keys(**filters)
+    page: KeyPage = await onefold.keys.find(**filters)
     return [key.key for key in page]
 
 
@@ -30,21 +30,21 @@ async def test_a_key_says_who_has_it_since_when_and_what_became_of_it(
     onefold: Coloured, clock: Clock
 ) -> None:
     await claimed(onefold, "held", lease=HOUR)
-    await onefold.settle(await claimed(onefold, "settled"), {"status": 201})
-    await onefold.settle(await claimed(onefold, "expired", retention=timedelta(minutes=1)))
-    await onefold.release(await claimed(onefold, "free"))
+    await onefold.keys.settle(await claimed(onefold, "settled"), {"status": 201})
+    await onefold.keys.settle(await claimed(onefold, "expired", retention=timedelta(minutes=1)))
+    await onefold.keys.release(await claimed(onefold, "free"))
     await claimed(onefold, "unknown")
     await claimed(onefold, "abandoned", takeover="rerun")
     clock.advance(timedelta(minutes=2))
 
-    page = await onefold.keys(surface="http")
+    page = await onefold.keys.find(surface="http")
 
     assert {key.key: key.state for key in page} == {
         state: state for state in ("abandoned", "expired", "free", "held", "settled", "unknown")
     }
     for state in ("abandoned", "expired", "free", "held", "settled", "unknown"):
         assert await places(onefold, state=state) == [state]
-    (held,) = await onefold.keys(key="held")
+    (held,) = await onefold.keys.find(key="held")
     assert (held.tenant, held.surface, held.scope, held.takeover) == ("", "http", "alice", "refuse")
     assert held.since == clock.now - timedelta(minutes=2)
     assert held.lease_until == held.since + HOUR
@@ -52,11 +52,11 @@ async def test_a_key_says_who_has_it_since_when_and_what_became_of_it(
 
 
 async def test_what_is_stored_is_shown_to_who_asks_for_it_alone(onefold: Coloured) -> None:
-    await onefold.settle(await claimed(onefold, "k"), {"secret": 7})
+    await onefold.keys.settle(await claimed(onefold, "k"), {"secret": 7})
     job = await onefold.enqueue("work", {}, idempotency_key="p")
 
-    hidden = await onefold.keys()
-    shown = await onefold.keys(results=True)
+    hidden = await onefold.keys.find()
+    shown = await onefold.keys.find(results=True)
 
     assert [key.result for key in hidden] == [None, None]
     assert [key.result for key in shown] == [{"secret": 7}, job.id]
@@ -66,9 +66,9 @@ async def test_keys_come_in_pages_in_the_order_of_their_places(onefold: Coloured
     for scope, key in [("b", "1"), ("a", "2"), ("a", "10"), ("ä", "1"), ("", "z")]:
         await claimed(onefold, key, scope=scope)
 
-    first = await onefold.keys(limit=2)
-    second = await onefold.keys(limit=2, after=first.next)
-    last = await onefold.keys(limit=2, after=second.next)
+    first = await onefold.keys.find(limit=2)
+    second = await onefold.keys.find(limit=2, after=first.next)
+    last = await onefold.keys.find(limit=2, after=second.next)
 
     assert [(key.scope, key.key) for key in (*first, *second, *last)] == [
         ("", "z"), ("a", "10"), ("a", "2"), ("b", "1"), ("ä", "1"),
@@ -106,7 +106,7 @@ async def test_page_after_page_has_every_key_that_is_meant_once(
     for number, (surface, scope, key) in enumerate(PLACES):
         claim = await claimed(onefold, key, scope=scope, surface=surface)
         if number % 3 == 0:
-            await onefold.release(claim)
+            await onefold.keys.release(claim)
         said = {
             "surface": surface,
             "scope": scope,
@@ -117,13 +117,13 @@ async def test_page_after_page_has_every_key_that_is_meant_once(
             expected.append((surface, scope, key))
 
     found: list[tuple[str, str, str]] = []
-    page = await onefold.keys(limit=5, **filters)
+    page = await onefold.keys.find(limit=5, **filters)
     while True:
         assert len(page) <= 5
         found += [(one.surface, one.scope, one.key) for one in page]
         if page.next is None:
             break
-        page = await onefold.keys(limit=5, after=page.next, **filters)
+        page = await onefold.keys.find(limit=5, after=page.next, **filters)
 
     assert found == expected
 
@@ -131,9 +131,9 @@ async def test_page_after_page_has_every_key_that_is_meant_once(
 async def test_a_page_goes_on_behind_a_place_of_another_surface(onefold: Coloured) -> None:
     for surface in ("form", "http", "webhook"):
         await claimed(onefold, "k", surface=surface)
-    first = await onefold.keys(limit=2)
+    first = await onefold.keys.find(limit=2)
 
-    assert await onefold.keys(surface="form", after=first.next) == KeyPage((), None)
+    assert await onefold.keys.find(surface="form", after=first.next) == KeyPage((), None)
     assert await places(onefold, surface="webhook", after=first.next) == ["k"]
 
 
@@ -163,7 +163,7 @@ async def test_a_bad_question_is_refused_by_name(
     onefold: Coloured, field: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        await onefold.keys(**options)
+        await onefold.keys.find(**options)
 
     assert caught.value.field == field
 
@@ -175,13 +175,13 @@ async def test_h193_all_keys_of_a_scope_are_erased_on_every_surface_or_on_one(
     onefold: Coloured,
 ) -> None:
     for surface in ("http", "form", "webhook"):
-        await onefold.settle(await claimed(onefold, surface, surface=surface), "stored")
+        await onefold.keys.settle(await claimed(onefold, surface, surface=surface), "stored")
     await claimed(onefold, "another's", scope="alice2")
     await claimed(onefold.tenant("acme"), "tenant's")
 
-    assert (await onefold.erase(scope="alice", surface="form")).claims == 1
+    assert (await onefold.keys.erase(scope="alice", surface="form")).claims == 1
     assert await places(onefold) == ["http", "another's", "webhook"]
-    assert (await onefold.erase(scope="alice")).claims == 2
+    assert (await onefold.keys.erase(scope="alice")).claims == 2
     assert await places(onefold) == ["another's"]
     assert await places(onefold.tenant("acme")) == ["tenant's"]
 
@@ -192,7 +192,7 @@ async def test_h193_a_principal_is_erased_on_every_route_that_has_a_scope_of_its
     await claimed(onefold, "k", scope="alice\nPOST /payments")
     await claimed(onefold, "other", scope="alice b\nPOST /payments")
 
-    assert (await onefold.erase(scope="alice")).claims == 1
+    assert (await onefold.keys.erase(scope="alice")).claims == 1
     assert await places(onefold) == ["other"]
 
 
@@ -201,7 +201,7 @@ async def test_a_scope_that_is_too_long_is_found_by_its_digest(onefold: Coloured
     await claimed(onefold, "k", scope=f"digest:{fingerprint(principal)}")
 
     assert await places(onefold, scope=principal) == ["k"]
-    assert (await onefold.erase(scope=principal)).claims == 1
+    assert (await onefold.keys.erase(scope=principal)).claims == 1
 
 
 async def test_a_key_is_erased_on_one_surface_and_its_jobs_stay(onefold: Coloured) -> None:
@@ -209,11 +209,11 @@ async def test_a_key_is_erased_on_one_surface_and_its_jobs_stay(onefold: Coloure
     await claimed(onefold, "k", surface="form")
     await onefold.enqueue("work", {}, unique_key="k")
 
-    erased = await onefold.erase(key="k", surface="http")
+    erased = await onefold.keys.erase(key="k", surface="http")
 
     assert (erased.claims, erased.jobs) == (1, 0)
-    assert [key.surface for key in await onefold.keys()] == ["form"]
-    assert ((await onefold.erase(key="k")).claims, len(await onefold.find())) == (1, 0)
+    assert [key.surface for key in await onefold.keys.find()] == ["form"]
+    assert ((await onefold.keys.erase(key="k")).claims, len(await onefold.find())) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_an_erase_that_is_not_clear_is_refused(
     onefold: Coloured, field: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        await onefold.erase(**options)
+        await onefold.keys.erase(**options)
 
     assert caught.value.field == field
 
@@ -239,8 +239,8 @@ async def test_an_erase_that_is_not_clear_is_refused(
 async def test_what_belongs_to_jobs_and_locks_is_not_of_a_scope(onefold: Coloured) -> None:
     await onefold.enqueue("work", {}, idempotency_key="p", queue="alice")
     async with onefold.lock("alice"):
-        assert (await onefold.erase(scope="alice")).claims == 0
-        assert (await onefold.erase(scope="")).claims == 0
+        assert (await onefold.keys.erase(scope="alice")).claims == 0
+        assert (await onefold.keys.erase(scope="")).claims == 0
 
 
 # --- the sweep ------------------------------------------------------------------------------------
@@ -251,13 +251,13 @@ async def test_h184_a_sweep_forgets_answers_whose_time_is_over_and_nothing_in_fl
 ) -> None:
     for surface in ("http", "form", "webhook"):
         over = await claimed(onefold, "over", surface=surface, retention=HOUR)
-        await onefold.settle(over, "stored")
+        await onefold.keys.settle(over, "stored")
         kept = await claimed(onefold, "kept", surface=surface, retention=HOUR * 5)
-        await onefold.settle(kept, "stored")
+        await onefold.keys.settle(kept, "stored")
         await claimed(onefold, "unknown", surface=surface, retention=HOUR)
     clock.advance(HOUR)
 
-    assert await onefold.engine.sweep() == 3
+    assert await onefold.deliveries.sweep() == 3
     assert set(await places(onefold)) == {"kept", "unknown"}
 
 
@@ -268,7 +268,7 @@ def test_keys_of_several_shards_are_one_list(sqlite_url: str) -> None:
         for key in wanted:
             onefold.claim("alice", key, surface="http")
 
-        first = onefold.keys(limit=15)
-        rest = onefold.keys(after=first.next)
+        first = onefold.keys.find(limit=15)
+        rest = onefold.keys.find(after=first.next)
         assert [key.key for key in (*first, *rest)] == wanted
-        assert onefold.erase(scope="alice").claims == 20
+        assert onefold.keys.erase(scope="alice").claims == 20

@@ -127,7 +127,7 @@ async def test_f035_what_a_killed_process_did_is_done_again_where_it_said_so(
     onefold = store.open()
     kill(takeover)
 
-    async with onefold.aonce("charge", "order:7", wait=PATIENCE) as claim:
+    async with onefold.once("charge", "order:7", wait=PATIENCE) as claim:
         assert claim is not None
         assert claim.won
         assert claim.claim is not None
@@ -146,7 +146,7 @@ async def test_f035_what_a_killed_process_did_is_unknown_where_it_must_not_be_do
     with open(kill.effect) as ledger:  # noqa: PTH123, ASYNC230 - what a shell would do
         assert ledger.read() == "charged\n"
     assert isinstance(await onefold.aclaim("charge", "order:7"), Unknown)
-    assert onefold.force_settle("charge", "order:7", "charged")
+    assert onefold.keys.force_settle("charge", "order:7", "charged")
     assert isinstance(onefold.claim("charge", "order:7"), Replay)
 
 
@@ -157,6 +157,6 @@ async def test_f010_a_joined_claim_of_a_killed_process_leaves_nothing(
     onefold = store.open()
     kill("joined")
 
-    async with onefold.aonce("charge", "order:7", wait=PATIENCE) as claim:
+    async with onefold.once("charge", "order:7", wait=PATIENCE) as claim:
         assert claim is not None
         assert claim.won

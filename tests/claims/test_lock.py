@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from onefold import Busy, InvalidInput, LeaseLost, Onefold, UsageError
-from onefold.calls.procedure import waits
-from onefold.calls.within import Within
+from onefold.app.onefold import Within
+from onefold.runtime import waits
 from tests.fixtures.colours import Clock, Colour, Coloured, Store
 
 SECOND = timedelta(seconds=1)
@@ -31,7 +31,7 @@ async def test_f001_every_holder_has_a_greater_fence(onefold: Coloured, clock: C
     async with onefold.lock("nightly") as lock:
         fences.append(lock.fence)
     clock.advance(timedelta(days=2))
-    assert await onefold.engine.sweep() == 1
+    assert await onefold.deliveries.sweep() == 1
     async with onefold.lock("nightly") as lock:
         fences.append(lock.fence)
 
@@ -56,11 +56,11 @@ async def test_f004_a_holder_repeats_itself_and_nobody_borrows_its_fence(
     claim = (await onefold.claim("nightly", "k")).claim
     stranger = replace(claim, owner="01890000-0000-7000-8000-000000000000")
 
-    await onefold.settle(claim, "done")
-    await onefold.settle(claim, "done")
+    await onefold.keys.settle(claim, "done")
+    await onefold.keys.settle(claim, "done")
 
     with pytest.raises(LeaseLost):
-        await onefold.settle(stranger, "forged")
+        await onefold.keys.settle(stranger, "forged")
     assert (await onefold.claim("nightly", "k")).result == "done"
 
 
@@ -280,7 +280,7 @@ async def test_a_lock_is_waited_for(store: Store, colour: Colour) -> None:
             return lock.fence
 
     async def await_it() -> int:
-        async with watched.alock("nightly", wait=timedelta(seconds=30)) as lock:
+        async with watched.lock("nightly", wait=timedelta(seconds=30)) as lock:
             return lock.fence
 
     if colour == "async":
@@ -324,7 +324,7 @@ async def test_f018_many_waiters_are_served_one_at_a_time(store: Store) -> None:
     fences: list[int] = []
 
     async def work() -> None:
-        async with onefold.alock("nightly", wait=timedelta(seconds=30)) as lock:
+        async with onefold.lock("nightly", wait=timedelta(seconds=30)) as lock:
             inside.append(1)
             assert len(inside) == 1
             await asyncio.sleep(0)
@@ -342,7 +342,7 @@ async def test_f019_an_operator_takes_a_lock_and_fences_its_holder_off(onefold: 
     await lock.acquire()
     fence = lock.fence
 
-    assert await onefold.unlock("nightly")
+    assert await onefold.keys.unlock("nightly")
 
     with pytest.raises(LeaseLost):
         await lock.renew()
@@ -352,13 +352,13 @@ async def test_f019_an_operator_takes_a_lock_and_fences_its_holder_off(onefold: 
 
 
 async def test_f019_an_operator_is_told_that_nobody_holds_the_lock(onefold: Coloured) -> None:
-    assert not await onefold.unlock("nightly")
+    assert not await onefold.keys.unlock("nightly")
     async with onefold.lock("x" * 600):
-        assert await onefold.unlock("x" * 600)
+        assert await onefold.keys.unlock("x" * 600)
 
 
 def test_f020_the_lock_says_that_holders_may_overlap_and_names_what_does_not() -> None:
-    for method in (Onefold.lock, Onefold.alock):
+    for method in (Onefold.lock, Onefold.lock):
         assert method.__doc__
     documented = " ".join((Onefold.lock.__doc__ or "").split())
 
@@ -396,10 +396,10 @@ async def test_f017_a_task_started_by_the_holder_is_somebody_else(store: Store) 
     onefold = store.open()
 
     async def successor() -> int:
-        async with onefold.alock("nightly", wait=timedelta(seconds=30)) as lock:
+        async with onefold.lock("nightly", wait=timedelta(seconds=30)) as lock:
             return lock.fence
 
-    async with onefold.alock("nightly") as lock:
+    async with onefold.lock("nightly") as lock:
         started = asyncio.create_task(successor())
         with pytest.raises(Busy):
             await asyncio.to_thread(onefold.lock("nightly").acquire)

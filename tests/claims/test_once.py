@@ -68,7 +68,7 @@ async def test_a_cancelled_task_leaves_the_key_held_for_its_takeover_to_decide(
     entered = asyncio.Event()
 
     async def work() -> None:
-        async with onefold.aonce("import", "sha"):
+        async with onefold.once("import", "sha"):
             entered.set()
             await asyncio.Event().wait()
 
@@ -199,7 +199,7 @@ async def test_an_attempt_that_lost_its_key_and_fails_raises_its_own_error(
 
 async def test_a_body_that_settles_by_itself_is_not_settled_again(onefold: Coloured) -> None:
     async with onefold.once("import", "sha") as claim:
-        await onefold.settle(claim.claim, "by hand")
+        await onefold.keys.settle(claim.claim, "by hand")
         claim.result = "by hand"
 
     assert (await onefold.claim("import", "sha")).result == "by hand"
@@ -247,7 +247,7 @@ async def test_f021_a_third_party_gets_a_key_that_every_attempt_derives_alike(
 
 
 async def test_f021_a_derived_key_is_called_best_effort() -> None:
-    from onefold.calls.lock import Lock
+    from onefold.effects.lock import Lock
     from onefold.model.claim import ClaimKey
 
     for method in (ClaimKey.derived, Lock.derived):
@@ -278,7 +278,7 @@ async def test_f036_a_message_older_than_the_ledger_remembers_is_refused(
     async with onefold.once("inbox", "m1", retention=MINUTE, issued_at=issued):
         pass
     clock.advance(MINUTE)
-    await onefold.engine.sweep()
+    await onefold.deliveries.sweep()
 
     with pytest.raises(TooOld) as caught:
         async with onefold.once("inbox", "m1", retention=MINUTE, issued_at=issued):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from onefold import Busy, UsageError
-from onefold.calls import lock as lock_module
 from onefold.claims import Replay, Won
+from onefold.effects import lock as lock_module
 from tests.fixtures.colours import Clock, Coloured, Store
 
 MINUTE = timedelta(minutes=1)
@@ -46,7 +46,7 @@ async def test_a_once_whose_entry_failed_is_reusable(onefold: Coloured) -> None:
     shared = onefold.once("import", "sha")
     with pytest.raises(Busy):
         await shared.__aenter__()
-    await onefold.release(first)
+    await onefold.keys.release(first)
 
     async with shared as claim:
         assert claim.won
@@ -57,7 +57,7 @@ async def test_a_skipped_entry_settles_nothing_and_is_reusable(onefold: Coloured
     shared = onefold.once("import", "sha", busy="skip")
     async with shared as skipped:
         assert skipped is None
-        await onefold.release(first)
+        await onefold.keys.release(first)
         with pytest.raises(UsageError):  # else the skipped one's end would settle this one's claim
             await shared.__aenter__()
 
@@ -92,7 +92,7 @@ async def test_of_many_threads_that_share_a_once_one_enters(store: Store) -> Non
 
 
 async def test_of_two_tasks_that_share_a_once_one_enters(store: Store) -> None:
-    shared = store.open().aonce("import", "sha")
+    shared = store.open().once("import", "sha")
     inside, refused = asyncio.Event(), asyncio.Event()
 
     async def first() -> None:

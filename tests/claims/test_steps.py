@@ -20,6 +20,7 @@ from onefold import (
 )
 from onefold.claims import Claim, Done, NotDone, Won
 from onefold.databases.handler_transaction import begin
+from onefold.effects.claims import DatabaseClaims
 from onefold.model.claim import Takeover
 from onefold.operations import claims, maintenance
 from onefold.operations.statement import Operation, Sql, Statement
@@ -37,7 +38,7 @@ class Attempt(Coloured):
     target: RequestSteps
 
     def __init__(self, onefold: Onefold, claim: Claim, colour: Colour) -> None:
-        super().__init__(RequestSteps(onefold._conductor, claim), colour)
+        super().__init__(RequestSteps(onefold.context, claim), colour)
         self.onefold = onefold
         self.claim = claim
 
@@ -72,7 +73,7 @@ class Requests:
 
     def labels(self) -> list[str]:
         """What is stored, under any key."""
-        found = self.onefold._conductor.database.transact(stored, write=False)
+        found = self.onefold.context.database.transact(stored, write=False)
         return [key.partition(":")[2] for key in found]
 
 
@@ -320,13 +321,13 @@ async def test_what_a_joined_request_does_has_no_steps(requests: Requests) -> No
         assert isinstance(answer, Won)
 
         with pytest.raises(UsageError, match="lease"):
-            RequestSteps(onefold._conductor, answer.claim)
+            RequestSteps(onefold.context, answer.claim)
 
 
 @contextmanager
 def transaction(onefold: Onefold) -> Generator[Any]:
     """A transaction of Onefold's own, whatever the database."""
-    conductor = onefold._conductor
+    conductor = onefold.context
     with begin(None, conductor.database) as begun:
         yield begun.connection
 
@@ -336,7 +337,7 @@ async def test_the_callbacks_are_asked_and_told(requests: Requests) -> None:
     claim = requests.attempt().claim
     steps = Coloured(
         RequestSteps(
-            requests.onefold._conductor,
+            requests.onefold.context,
             claim,
             check=lambda: told.append("check"),
             lose=lambda: told.append("lose"),
@@ -426,8 +427,8 @@ async def test_h184_the_sweep_takes_the_steps_of_a_claim_along(requests: Request
     second = requests.vanish(takeover="rerun")
     await second.step("second", lambda: 2)
     await requests.attempt(key="other").step("other", lambda: 3)
-    onefold.settle(second.claim)
-    sweep = onefold._conductor.database.transact
+    onefold.keys.settle(second.claim)
+    sweep = onefold.context.database.transact
 
     sweep(maintenance.sweep, write=True)
     assert len(requests.labels()) == 3
@@ -442,7 +443,7 @@ async def test_h193_an_erase_takes_the_steps_of_a_claim_along(requests: Requests
     await requests.attempt().step("charge", lambda: 1)
     await requests.attempt(key="other").step("other", lambda: 2)
 
-    erased = onefold.erase(key="k")
+    erased = onefold.keys.erase(key="k")
 
     assert erased.claims == 2
     assert requests.labels() == ["other#1"]
@@ -456,9 +457,11 @@ async def test_a_resume_whose_answer_was_lost_still_knows_that_it_resumes(
     await first.step("charge", lambda: "the first one's")
     requests.clock.advance(LEASE * 2)
     onefold = requests.onefold
-    wanted = onefold._want("http", "alice", "k", {"lease": LEASE, "takeover": "resume"})
+    wanted = DatabaseClaims(onefold.context).want(
+        "http", "alice", "k", {"lease": LEASE, "takeover": "resume"}
+    )
 
-    transact = onefold._conductor.database.transact
+    transact = onefold.context.database.transact
     transact(lambda sql: claims.claim(sql, wanted), write=True)
     answer = transact(lambda sql: claims.claim(sql, wanted), write=True)
 
@@ -488,8 +491,8 @@ async def test_an_operator_says_that_an_unknown_step_was_done(
     second, effect = await vanished_inside(requests), Effect()
 
     settle = {"surface": "http", "step": "charge"}
-    assert await onefold.force_settle("alice", "k", {"id": 7}, **settle)
-    assert not await onefold.force_settle("alice", "k", {"id": 8}, **settle)
+    assert await onefold.keys.force_settle("alice", "k", {"id": 7}, **settle)
+    assert not await onefold.keys.force_settle("alice", "k", {"id": 8}, **settle)
 
     assert await second.using(unsafe=True).step("charge", effect) == {"id": 7}
     assert effect.count == 0
@@ -500,7 +503,7 @@ async def test_an_operator_says_that_an_unknown_step_was_not_done(
 ) -> None:
     second, effect = await vanished_inside(requests), Effect()
 
-    assert await onefold.force_release("alice", "k", surface="http", step="charge")
+    assert await onefold.keys.force_release("alice", "k", surface="http", step="charge")
 
     assert await second.using(unsafe=True).step("charge", effect) == {"done": None}
     assert effect.count == 1
@@ -513,6 +516,6 @@ async def test_an_operator_says_nothing_about_what_is_not_there(
     requests.vanish(takeover="rerun")  # the step is of an attempt that counts no more
 
     for key, step in (("k", "charge"), ("k", "mail"), ("nobody's", "charge")):
-        assert not await onefold.force_release("alice", key, surface="http", step=step)
+        assert not await onefold.keys.force_release("alice", key, surface="http", step=step)
     with pytest.raises(InvalidInput, match="step"):
-        await onefold.force_release("alice", "k", surface="http", step="")
+        await onefold.keys.force_release("alice", "k", surface="http", step="")

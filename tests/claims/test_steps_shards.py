@@ -40,14 +40,14 @@ def test_steps_are_remembered_and_removed_on_the_shard_of_their_claim(
                 "alice", key, surface="http", lease=LEASE, takeover="resume", retention=LEASE
             )
             assert isinstance(answer, Won)
-            RequestSteps(onefold._conductor, answer.claim).step("charge", calls.append, key)
+            RequestSteps(onefold.context, answer.claim).step("charge", calls.append, key)
         clock.advance(LEASE * 2)
 
     assert calls == KEYS
-    assert len(onefold.keys(surface="step")) == len(KEYS)
-    assert onefold.erase(key=KEYS[0]).claims == 2
+    assert len(onefold.keys.find(surface="step")) == len(KEYS)
+    assert onefold.keys.erase(key=KEYS[0]).claims == 2
     for key in KEYS[1:]:
-        onefold.force_settle("alice", key, surface="http")
+        onefold.keys.force_settle("alice", key, surface="http")
     clock.advance(LEASE)
-    onefold.engine.sweep()
-    assert (len(onefold.keys()), len(onefold.keys(surface="step"))) == (0, 0)
+    onefold.deliveries.sweep()
+    assert (len(onefold.keys.find()), len(onefold.keys.find(surface="step"))) == (0, 0)

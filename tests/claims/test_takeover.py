@@ -77,10 +77,10 @@ async def test_a_taken_over_attempt_can_do_nothing_more(onefold: Coloured, clock
     gone = await vanish(onefold, clock, takeover="rerun")
     await onefold.claim("charge", "order:7", lease=MINUTE)
 
-    assert not await onefold.release(gone)
-    assert await onefold.renew(gone) is None
+    assert not await onefold.keys.release(gone)
+    assert await onefold.keys.renew(gone) is None
     with pytest.raises(LeaseLost):
-        await onefold.settle(gone, "late")
+        await onefold.keys.settle(gone, "late")
     assert isinstance(await onefold.claim("charge", "order:7"), Busy)
 
 
@@ -234,9 +234,9 @@ async def test_an_async_verify_is_awaited(
 
     if verdict is None:
         with pytest.raises(OutcomeUnknown):
-            await onefold.aonce("charge", "order:7", verify=verify).__aenter__()
+            await onefold.once("charge", "order:7", verify=verify).__aenter__()
         return
-    async with onefold.aonce("charge", "order:7", verify=verify) as claim:
+    async with onefold.once("charge", "order:7", verify=verify) as claim:
         assert claim is not None
         assert claim.won == isinstance(verdict, NotDone)
 
@@ -249,7 +249,7 @@ async def test_a_verdict_that_comes_after_somebody_settled_the_key_gives_way(
     operator = store.open(clock=clock)
 
     def verify(_key: str) -> Done | NotDone:
-        assert operator.force_settle("charge", "order:7", "theirs")
+        assert operator.keys.force_settle("charge", "order:7", "theirs")
         return verdict
 
     async with onefold.once("charge", "order:7", verify=verify) as claim:
@@ -313,23 +313,23 @@ async def test_a_verdict_with_a_result_that_cannot_be_stored_is_refused(
 async def test_an_operator_settles_an_unknown_outcome(onefold: Coloured, clock: Clock) -> None:
     gone = await vanish(onefold, clock)
 
-    assert await onefold.force_settle("charge", "order:7", {"by": "hand"})
+    assert await onefold.keys.force_settle("charge", "order:7", {"by": "hand"})
 
     assert (await onefold.claim("charge", "order:7")).result == {"by": "hand"}
     with pytest.raises(LeaseLost):
-        await onefold.settle(gone, "late")
+        await onefold.keys.settle(gone, "late")
 
 
 async def test_an_operator_releases_an_unknown_outcome(onefold: Coloured, clock: Clock) -> None:
     gone = await vanish(onefold, clock)
 
-    assert await onefold.force_release("charge", "order:7")
+    assert await onefold.keys.force_release("charge", "order:7")
 
     answer = await onefold.claim("charge", "order:7")
     assert isinstance(answer, Won)
     assert answer.claim.fence > gone.fence
     with pytest.raises(LeaseLost):
-        await onefold.settle(gone, "late")
+        await onefold.keys.settle(gone, "late")
 
 
 async def test_an_operator_takes_a_key_from_a_living_holder_and_fences_it_off(
@@ -337,28 +337,28 @@ async def test_an_operator_takes_a_key_from_a_living_holder_and_fences_it_off(
 ) -> None:
     held = (await onefold.claim("charge", "order:7", fingerprint="one")).claim
 
-    assert await onefold.force_release("charge", "order:7")
+    assert await onefold.keys.force_release("charge", "order:7")
 
     with pytest.raises(LeaseLost):
-        await onefold.settle(held, "too late")
-    assert await onefold.renew(held) is None
+        await onefold.keys.settle(held, "too late")
+    assert await onefold.keys.renew(held) is None
     assert isinstance(await onefold.claim("charge", "order:7", fingerprint="two"), Won)
 
 
 async def test_an_operator_forgets_a_settled_key(onefold: Coloured) -> None:
     claim = (await onefold.claim("charge", "order:7")).claim
-    await onefold.settle(claim, "done")
+    await onefold.keys.settle(claim, "done")
 
-    assert await onefold.force_release("charge", "order:7")
+    assert await onefold.keys.force_release("charge", "order:7")
 
     assert isinstance(await onefold.claim("charge", "order:7"), Won)
 
 
 async def test_an_operator_corrects_a_settled_result(onefold: Coloured) -> None:
     claim = (await onefold.claim("charge", "order:7", fingerprint="one")).claim
-    await onefold.settle(claim, "wrong")
+    await onefold.keys.settle(claim, "wrong")
 
-    assert await onefold.force_settle("charge", "order:7", "right")
+    assert await onefold.keys.force_settle("charge", "order:7", "right")
 
     replay = await onefold.claim("charge", "order:7", fingerprint="one")
     assert isinstance(replay, Replay)
@@ -366,6 +366,6 @@ async def test_an_operator_corrects_a_settled_result(onefold: Coloured) -> None:
 
 
 async def test_an_operator_is_told_that_there_is_no_such_key(onefold: Coloured) -> None:
-    assert not await onefold.force_settle("charge", "order:8", "x")
-    assert not await onefold.force_release("charge", "order:8")
+    assert not await onefold.keys.force_settle("charge", "order:8", "x")
+    assert not await onefold.keys.force_release("charge", "order:8")
     assert isinstance(await onefold.claim("charge", "order:8"), Won)

@@ -22,8 +22,8 @@ def test_a_key_is_printed_once_and_counts(operate: Operate, place: Place) -> Non
     assert key.split("_")[1] in listed.stdout
     assert key.split("_")[2] not in listed.stdout
     with place.open() as onefold:
-        (stored,) = onefold.api_keys()
-        assert onefold.check_api_key(key) == Admission(stored)
+        (stored,) = onefold.api_keys.find()
+        assert onefold.api_keys.check(key) == Admission(stored)
     assert (stored.tenant, stored.scopes) == ("acme", ("publish",))
 
 
@@ -38,15 +38,15 @@ def test_a_key_may_be_told_all_there_is_to_it(operate: Operate, place: Place) ->
     assert (made["tenant"], made["name"], made["rate"]) == ("", "web", "100/s")
     assert made["scopes"] == ["publish", "work"]
     with place.open() as onefold:
-        (stored,) = onefold.api_keys()
+        (stored,) = onefold.api_keys.find()
     assert stored.expires_at is not None
     assert (stored.expires_at - stored.created_at).days == 90
 
 
 def test_keys_are_listed_by_tenant(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
-        one = onefold.create_api_key("acme", scopes=["publish"], name="[bold]\x1b")
-        onefold.create_api_key("other", scopes=["admin"])
+        one = onefold.api_keys.create("acme", scopes=["publish"], name="[bold]\x1b")
+        onefold.api_keys.create("other", scopes=["admin"])
 
     (found,) = read(operate("apikeys", "list", "--tenant", "acme", "--json"))
     shown = operate("apikeys", "list", "--tenant", "acme").stdout
@@ -58,7 +58,7 @@ def test_keys_are_listed_by_tenant(operate: Operate, place: Place) -> None:
 
 def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
-        one, two = (onefold.create_api_key(scopes=["admin"]) for _ in range(2))
+        one, two = (onefold.api_keys.create(scopes=["admin"]) for _ in range(2))
 
     by_id = operate("apikeys", "revoke", one.key.id)
     again = operate("apikeys", "revoke", one.key.id)
@@ -68,7 +68,9 @@ def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, place: Place)
     assert again.stdout == "There is no such key, or it was revoked before.\n"
     assert by_text == {"revoked": True}
     with place.open() as onefold:
-        assert onefold.check_api_key(one.text) == onefold.check_api_key(two.text) == Admission(None)
+        assert (
+            onefold.api_keys.check(one.text) == onefold.api_keys.check(two.text) == Admission(None)
+        )
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def claim(onefold: Onefold, key: str, surface: str = "http") -> Won:
 
 def test_keys_are_listed_without_what_is_stored(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
-        onefold.settle(claim(onefold, "k-1").claim, {"secret": 1})
+        onefold.keys.settle(claim(onefold, "k-1").claim, {"secret": 1})
         claim(onefold, "k-2")
         claim(onefold, "k-3", surface="form")
 
@@ -58,7 +58,7 @@ def test_no_key_says_anything_to_a_terminal_or_a_shell(operate: Operate, place: 
 
 def test_a_key_is_shown_with_what_is_stored(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
-        onefold.settle(claim(onefold, "k-1").claim, {"answer": 42})
+        onefold.keys.settle(claim(onefold, "k-1").claim, {"answer": 42})
 
     text = operate("keys", "show", "http", "alice", "k-1")
     shown = read(operate("keys", "show", "http", "alice", "k-1", "--json"))
@@ -136,7 +136,7 @@ def test_keys_are_swept(operate: Operate) -> None:
 def test_a_step_of_a_request_is_shown_settled_and_released(operate: Operate, place: Place) -> None:
     key = ("http", "alice", "k-1")
     with place.open() as onefold:
-        steps = RequestSteps(onefold._conductor, claim(onefold, "k-1").claim)
+        steps = RequestSteps(onefold.context, claim(onefold, "k-1").claim)
         steps.step("look", lambda: 1)
         for name in ("charge", "mail"):
             with pytest.raises(KeyboardInterrupt):

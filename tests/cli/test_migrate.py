@@ -177,16 +177,16 @@ def test_the_rights_that_the_docs_ask_for_are_enough(
 def use_everything(onefold: Onefold) -> None:
     for _ in range(2):
         onefold.enqueue("email", unique_key="k", idempotency_key="p")
-    (job,) = onefold.engine.take(worker="w", lease=timedelta(seconds=60))
-    onefold.engine.heartbeat([job], lease=timedelta(seconds=60))
-    onefold.engine.finish([job])
+    (job,) = onefold.deliveries.take(worker="w", lease=timedelta(seconds=60))
+    onefold.deliveries.heartbeat([job], lease=timedelta(seconds=60))
+    onefold.deliveries.finish([job])
     onefold.replay(job.id, fresh=True)
     onefold.cancel(job.id)
     with onefold.once("import", "x"), onefold.lock("y"):
         pass
-    onefold.engine.rescue()
-    onefold.engine.prune()
-    onefold.engine.sweep()
-    onefold.engine.fold()
+    onefold.deliveries.rescue()
+    onefold.deliveries.prune()
+    onefold.deliveries.sweep()
+    onefold.deliveries.fold()
     onefold.delete(job.id)
-    onefold.erase(key="p")
+    onefold.keys.erase(key="p")

@@ -57,8 +57,8 @@ def bury(onefold: Onefold, kind: str, count: int = 1, **options: Any) -> list[st
     """Dead letters, each by an error of its own."""
     for number in range(count):
         onefold.enqueue(kind, {"number": number}, max_attempts=1, **options)
-    taken = onefold.engine.take(worker="w", lease=MINUTE, limit=count)
-    onefold.engine.retry(taken, error=ValueError(f"{kind} is [bold]hard[/bold]"))
+    taken = onefold.deliveries.take(worker="w", lease=MINUTE, limit=count)
+    onefold.deliveries.retry(taken, error=ValueError(f"{kind} is [bold]hard[/bold]"))
     return [job.id for job in taken]
 
 
@@ -97,8 +97,8 @@ def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
         later = onefold.enqueue("email", delay=MINUTE, unique_key="welcome:42", tags=["vip"]).id
         ready = onefold.enqueue("email", queue="mail").id
         awaiting = onefold.enqueue("email", queue="pushed").id
-        (taken,) = onefold.engine.take(["pushed"], worker="w", lease=MINUTE)
-        onefold.engine.park(taken, ack_timeout=MINUTE)
+        (taken,) = onefold.deliveries.take(["pushed"], worker="w", lease=MINUTE)
+        onefold.deliveries.park(taken, ack_timeout=MINUTE)
 
     def listed(*arguments: str) -> list[str]:
         return [job["id"] for job in read(operate("jobs", *arguments, "--json"))["jobs"]]
@@ -226,7 +226,7 @@ def test_a_queue_that_is_not_known_is_refused(operate: Operate, place: Place, wo
 def test_what_was_said_of_a_queue_can_be_taken_back(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
         onefold.enqueue("email", queue="mail")
-        onefold.pause("mail")
+        onefold.queues.pause("mail")
 
     operate("queues", "limit", "mail", "--ordered")
     resumed = operate("queues", "resume", "mail")
@@ -234,7 +234,7 @@ def test_what_was_said_of_a_queue_can_be_taken_back(operate: Operate, place: Pla
 
     assert (resumed.returncode, cleared.returncode) == (0, 0)
     with place.open() as onefold:
-        (mail,) = onefold.queues()
+        (mail,) = onefold.queues.find()
     assert (mail.paused, mail.ordered, mail.declared) == (False, False, True)
 
 
@@ -248,7 +248,7 @@ def test_a_limit_must_say_something_that_makes_sense(operate: Operate) -> None:
 
 def test_schedules_are_listed_paused_and_run(operate: Operate, place: Place) -> None:
     with place.open() as onefold:
-        onefold.schedule("nightly", "0 3 * * *", kind="digest", tz="Europe/Berlin")
+        onefold.schedules.save("nightly", "0 3 * * *", kind="digest", tz="Europe/Berlin")
 
     paused, again = (
         operate("schedules", "pause", "nightly"),
@@ -299,8 +299,8 @@ def test_an_application_can_say_where_its_database_is(
     write_app(tmp_path, place)
     with place.open() as onefold:
         onefold.migrate()
-        onefold.set_limits("mail")
-        onefold.pause("mail")
+        onefold.queues.set_limits("mail")
+        onefold.queues.pause("mail")
     other = "sqlite:///other.db"
 
     said = onefold_command("queues", "--app", "shop:onefold")

@@ -42,7 +42,7 @@ class Stage(NamedTuple):
     def taken(self, **options: Any) -> Any:
         """A job that somebody has taken."""
         self.client.enqueue("mail", {"n": 1}, queue="email", **options)
-        (job,) = self.onefold.engine.take(["email"], limit=1, worker="w", lease=LEASE)
+        (job,) = self.onefold.deliveries.take(["email"], limit=1, worker="w", lease=LEASE)
         return job
 
 
@@ -141,9 +141,9 @@ def test_many_are_stored_and_found_page_by_page(stage: Stage) -> None:
 
 def test_jobs_that_wait_for_their_ack_are_found(stage: Stage) -> None:
     stage.client.enqueue("mail", queue="email")
-    (taken,) = stage.onefold.engine.take(["email"], worker="w", lease=timedelta(minutes=1))
+    (taken,) = stage.onefold.deliveries.take(["email"], worker="w", lease=timedelta(minutes=1))
     stage.client.enqueue("mail", queue="email")
-    stage.onefold.engine.park(taken, ack_timeout=timedelta(minutes=1))
+    stage.onefold.deliveries.park(taken, ack_timeout=timedelta(minutes=1))
 
     (job,) = stage.client.find(status="awaiting")
 
@@ -181,7 +181,7 @@ def test_dead_letters_go_round_again(stage: Stage, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(nouns, "DEAD_JOBS", 2)
     client = stage.client
     client.enqueue_many([NewJob("mail", {"n": n}, queue="email") for n in range(5)])
-    for job in stage.onefold.engine.take(["email"], limit=5, worker="w", lease=LEASE):
+    for job in stage.onefold.deliveries.take(["email"], limit=5, worker="w", lease=LEASE):
         client.deliveries.nack(job.id, retryable=False, reason="broken", fence=job.fence)
 
     assert len(client.dead.replay(queue="email", limit=3)) == 3
@@ -199,7 +199,7 @@ def test_dead_letters_are_removed(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(nouns, "DEAD_JOBS", 2)
     client = stage.client
     client.enqueue_many([NewJob("mail", {"n": n}, queue="email") for n in range(5)])
-    for job in stage.onefold.engine.take(["email"], limit=5, worker="w", lease=LEASE):
+    for job in stage.onefold.deliveries.take(["email"], limit=5, worker="w", lease=LEASE):
         client.deliveries.nack(job.id, retryable=False, reason="broken", fence=job.fence)
 
     assert client.dead.delete(queue="email", reason="another") == 0
@@ -287,7 +287,7 @@ def test_a_delivery_is_deferred_or_fails(stage: Stage) -> None:
     client, job = stage.client, stage.taken()
 
     client.deliveries.defer_job(job.id, after=timedelta(0), reason="busy", fence=job.fence)
-    (again,) = stage.onefold.engine.take(["email"], limit=1, worker="w", lease=LEASE)
+    (again,) = stage.onefold.deliveries.take(["email"], limit=1, worker="w", lease=LEASE)
     assert (again.id, again.attempt) == (job.id, 1)
     client.deliveries.nack(job.id, reason="no paper", fence=again.fence)
     seen = client.get(job.id)
@@ -395,7 +395,7 @@ def test_keys_are_listed_asked_about_and_forced(stage: Stage) -> None:
 
 
 def test_an_api_key_is_asked_for_once_there_is_one(stage: Stage, connect: Connect) -> None:
-    text = stage.onefold.create_api_key("acme", scopes=["publish"]).text
+    text = stage.onefold.api_keys.create("acme", scopes=["publish"]).text
 
     with pytest.raises(NotAuthorized) as refused:
         stage.client.enqueue("mail", queue="email")

@@ -39,7 +39,7 @@ class Stage(NamedTuple):
         return self.taken_again()
 
     def taken_again(self) -> Any:
-        (job,) = self.onefold.engine.take(["email"], limit=1, worker="w", lease=LEASE)
+        (job,) = self.onefold.deliveries.take(["email"], limit=1, worker="w", lease=LEASE)
         return job
 
 
@@ -264,7 +264,7 @@ def test_a_step_that_failed_is_tried_again(stage: Stage) -> None:
         with pytest.raises(InvalidInput, match="compared"):
             steps.step("odd", print, object())
         assert steps.step("odd", lambda: 1) == 1
-    labels = [step.label for step in stage.onefold.steps(job.id)]
+    labels = [step.label for step in stage.onefold.deliveries.steps(job.id)]
     assert labels == ["flaky", "unstorable", "odd"]
 
 
@@ -320,7 +320,7 @@ class Paying:
         return bank.find if self._colour == "sync" else bank.afind
 
     def again(self) -> None:
-        self.stage.onefold.engine.retry([self.job], after=timedelta(0))
+        self.stage.onefold.deliveries.retry([self.job], after=timedelta(0))
         self.job = self.stage.taken_again()
 
 
@@ -369,7 +369,7 @@ def test_a_step_that_was_not_done_is_done_again(paying: Paying) -> None:
         paying.pay(Bank(error=NotDone), verify=verify)
     with pytest.raises(ConnectionRefusedError):
         paying.pay(Bank(error=ConnectionRefusedError), not_done=ConnectionRefusedError)
-    (step,) = paying.stage.onefold.steps(paying.job.id)
+    (step,) = paying.stage.onefold.deliveries.steps(paying.job.id)
     assert (bank.calls, len(bank.asked), step.attempts) == (2, 3, 4)
 
 
@@ -421,7 +421,7 @@ def test_a_step_whose_failure_cannot_be_told_says_so(stage: Stage) -> None:
     job = stage.taken()
 
     def lost() -> None:
-        stage.onefold.engine.retry([job], after=timedelta(0))
+        stage.onefold.deliveries.retry([job], after=timedelta(0))
         stage.taken_again()
         raise ZeroDivisionError
 

@@ -34,7 +34,7 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]
 
 def test_a_call_and_a_call_of_a_noun_return_values(subject: Subject) -> None:
     job_id = subject.enqueue("email", {"to": 42}).id
-    (job,) = subject.engine.take(worker="worker", lease=timedelta(minutes=1))
+    (job,) = subject.deliveries.take(worker="worker", lease=timedelta(minutes=1))
     assert (job.id, job.payload) == (job_id, {"to": 42})
 
 
@@ -51,7 +51,7 @@ def test_a_misspelled_call_is_an_attribute_error(subject: Subject) -> None:
     with pytest.raises(AttributeError, match="enqeue"):
         untyped.enqeue("email")
     with pytest.raises(AttributeError, match="takke"):
-        untyped.engine.takke()
+        untyped.deliveries.takke()
 
 
 def test_a_path_through_a_noun_leads_to_the_method_and_to_its_twin() -> None:

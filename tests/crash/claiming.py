@@ -27,7 +27,7 @@ class _Claimed(Scenario):
 
     def epilogue(self, onefold: Onefold) -> None:
         """No key leaked: once it is given back, it can be had again."""
-        onefold.force_release("crash", self.key)
+        onefold.keys.force_release("crash", self.key)
         self.claim(onefold)
 
 
@@ -56,12 +56,12 @@ class TakeOver(_Claimed):
 
     def check(self, onefold: Onefold) -> None:
         assert isinstance(self.ask(onefold), Busy)
-        assert not onefold.release(self.claimed)  # the first holder is fenced off
+        assert not onefold.keys.release(self.claimed)  # the first holder is fenced off
 
 
 class Settle(_Claimed):
     def act(self, onefold: Onefold, place: Place) -> object:
-        onefold.settle(self.claimed, "done")
+        onefold.keys.settle(self.claimed, "done")
         return None
 
     def check(self, onefold: Onefold) -> None:
@@ -72,10 +72,10 @@ class Settle(_Claimed):
 
 class Release(_Claimed):
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.release(self.claimed)
+        return onefold.keys.release(self.claimed)
 
     def check(self, onefold: Onefold) -> None:
-        assert not onefold.release(self.claimed)
+        assert not onefold.keys.release(self.claimed)
 
     def epilogue(self, onefold: Onefold) -> None:
         assert self.claim(onefold).fence > self.claimed.fence
@@ -83,7 +83,7 @@ class Release(_Claimed):
 
 class Renew(_Claimed):
     def act(self, onefold: Onefold, place: Place) -> object:
-        assert onefold.renew(self.claimed, lease=DAY) == self.clock() + DAY
+        assert onefold.keys.renew(self.claimed, lease=DAY) == self.clock() + DAY
         return None
 
     def check(self, onefold: Onefold) -> None:
@@ -94,7 +94,7 @@ class Renew(_Claimed):
 
 class ForceSettle(_Claimed):
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.force_settle("crash", self.key, "found")
+        return onefold.keys.force_settle("crash", self.key, "found")
 
     def check(self, onefold: Onefold) -> None:
         answer = self.ask(onefold)
@@ -104,10 +104,10 @@ class ForceSettle(_Claimed):
 
 class ForceRelease(_Claimed):
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.force_release("crash", self.key)
+        return onefold.keys.force_release("crash", self.key)
 
     def check(self, onefold: Onefold) -> None:
-        assert not onefold.release(self.claimed)
+        assert not onefold.keys.release(self.claimed)
 
 
 class Sweep(_Claimed):
@@ -118,16 +118,16 @@ class Sweep(_Claimed):
     def prepare(self, onefold: Onefold) -> None:
         answer = onefold.claim("crash", self.key, lease=HOUR, retention=HOUR)
         assert isinstance(answer, Won)
-        onefold.settle(answer.claim)
+        onefold.keys.settle(answer.claim)
         held = onefold.claim("crash", self.key + " held", lease=HOUR, retention=HOUR)
         assert isinstance(held, Won)
         self.job = self.enqueue(onefold, idempotency_key=self.key)
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.sweep()
+        return onefold.deliveries.sweep()
 
     def check(self, onefold: Onefold) -> None:
-        assert not onefold.force_release("crash", self.key)
+        assert not onefold.keys.force_release("crash", self.key)
         assert self.enqueue(onefold, idempotency_key=self.key) == self.job
         held = onefold.claim("crash", self.key + " held", lease=HOUR)
         assert not isinstance(held, Won)
@@ -190,7 +190,7 @@ class Lock(Scenario):
             pass
 
     def epilogue(self, onefold: Onefold) -> None:
-        assert not onefold.unlock(self.key)
+        assert not onefold.keys.unlock(self.key)
 
 
 SCENARIOS: list[type[Scenario]] = [

@@ -40,7 +40,7 @@ class TakeOfADeadWorker(Scenario):
         self.take(onefold)
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        onefold.engine.rescue()
+        onefold.deliveries.rescue()
         return None
 
     def check(self, onefold: Onefold) -> None:
@@ -73,7 +73,7 @@ class _Followed(_Delivered):
 
 class Finish(_Delivered):
     def act(self, onefold: Onefold, place: Place) -> object:
-        (ended,) = onefold.engine.finish(self.taken, results={self.taken[0].id: "done"})
+        (ended,) = onefold.deliveries.finish(self.taken, results={self.taken[0].id: "done"})
         assert ended.status in {"accepted", "already"}
         return ended
 
@@ -84,7 +84,7 @@ class Finish(_Delivered):
 
 class FinishWithSuccessor(_Followed):
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.finish(self.taken)
+        return onefold.deliveries.finish(self.taken)
 
 
 class FinishWithSuccessorThatInheritsTheKey(FinishWithSuccessor):
@@ -100,7 +100,7 @@ class FinishUnkept(_Delivered):
     options: ClassVar[Options] = {"retention": Retention(completed=NOW)}
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.finish(self.taken)
+        return onefold.deliveries.finish(self.taken)
 
     def check(self, onefold: Onefold) -> None:
         assert self.jobs(onefold) == []
@@ -117,7 +117,7 @@ class FinishUnkeptWithSuccessor(_Followed):
     options: ClassVar[Options] = {"retention": Retention(completed=NOW)}
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.finish(self.taken)
+        return onefold.deliveries.finish(self.taken)
 
     def check(self, onefold: Onefold) -> None:
         assert self.payloads(onefold) == [("queued", "next")]
@@ -131,7 +131,7 @@ class FinishAndTake(_Delivered):
         self.enqueue(onefold, "second", unique_key=None)
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.finish_and_take(self.taken, [self.key], **WORKER)
+        return onefold.deliveries.finish_and_take(self.taken, [self.key], **WORKER)
 
     def check(self, onefold: Onefold) -> None:
         assert self.states(onefold) == ["completed", "running"]
@@ -139,7 +139,7 @@ class FinishAndTake(_Delivered):
 
 class Retry(_Delivered):
     def act(self, onefold: Onefold, place: Place) -> object:
-        (ended,) = onefold.engine.retry(self.taken, after=NOW, error="no luck")
+        (ended,) = onefold.deliveries.retry(self.taken, after=NOW, error="no luck")
         assert ended.status in {"accepted", "already"}
         return ended
 
@@ -154,12 +154,12 @@ class RetryTheLastTime(_Followed):
     ends = "dead"
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.retry(self.taken, error="no luck")
+        return onefold.deliveries.retry(self.taken, error="no luck")
 
 
 class Defer(_Delivered):
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.defer(self.taken, after=HOUR)
+        return onefold.deliveries.defer(self.taken, after=HOUR)
 
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
@@ -170,14 +170,14 @@ class Bury(_Followed):
     ends = "dead"
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.bury(self.taken, reason="hopeless")
+        return onefold.deliveries.bury(self.taken, reason="hopeless")
 
 
 class HandBack(_Delivered):
     options: ClassVar[Options] = {"unique_while": "queued"}
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.hand_back(self.taken)
+        return onefold.deliveries.hand_back(self.taken)
 
     def check(self, onefold: Onefold) -> None:
         (job,) = self.jobs(onefold)
@@ -190,7 +190,7 @@ class HandBack(_Delivered):
 
 class Heartbeat(_Delivered):
     def act(self, onefold: Onefold, place: Place) -> object:
-        (beat,) = onefold.engine.heartbeat(self.taken, lease=DAY)
+        (beat,) = onefold.deliveries.heartbeat(self.taken, lease=DAY)
         assert not beat.lost
         return beat
 
@@ -213,7 +213,7 @@ class Rescue(Scenario):
         self.enqueue(onefold, "expiring", unique_key=expiring, expires_at=self.clock() + HOUR)
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.rescue()
+        return onefold.deliveries.rescue()
 
     def check(self, onefold: Onefold) -> None:
         assert self.payloads(onefold) == [

@@ -26,7 +26,7 @@ class EnqueueDuplicate(Scenario):
 
     def check(self, onefold: Onefold) -> None:
         assert [job.id for job in self.jobs(onefold)] == [self.holder]
-        noted = onefold.duplicates(self.holder)
+        noted = onefold.keys.duplicates(self.holder)
         assert noted.count in {1, 2}
         assert {one.request_id for one in noted.recent} == {"again"}
 
@@ -150,7 +150,7 @@ class RerunRunning(Scenario):
         assert self.states(onefold) == ["running"]
 
     def epilogue(self, onefold: Onefold) -> None:
-        onefold.engine.finish(self.taken)
+        onefold.deliveries.finish(self.taken)
         assert self.payloads(onefold) == [("completed", "old"), ("queued", "new")]
         super().epilogue(onefold)
 

@@ -38,7 +38,7 @@ class Replay(Scenario):
 
     def prepare(self, onefold: Onefold) -> None:
         self.dead = self.enqueue(onefold)
-        onefold.engine.bury(self.take(onefold), reason="hopeless")
+        onefold.deliveries.bury(self.take(onefold), reason="hopeless")
 
     def act(self, onefold: Onefold, place: Place) -> object:
         return onefold.replay(self.dead)
@@ -66,7 +66,7 @@ class ReplayIntoAHeldKey(Replay):
 class ReplayFresh(Replay):
     def prepare(self, onefold: Onefold) -> None:
         self.dead = self.enqueue(onefold, unique_while="exists")
-        onefold.engine.finish(self.take(onefold))
+        onefold.deliveries.finish(self.take(onefold))
 
     def act(self, onefold: Onefold, place: Place) -> object:
         return onefold.replay(self.dead, fresh=True)
@@ -78,11 +78,11 @@ class ReplayMany(Scenario):
     def prepare(self, onefold: Onefold) -> None:
         for suffix in ("", "a", "b"):
             self.enqueue(onefold, unique_key=self.key + suffix)
-        onefold.engine.bury(self.take(onefold), reason="hopeless")
+        onefold.deliveries.bury(self.take(onefold), reason="hopeless")
         self.enqueue(onefold, unique_key=self.key + "a")
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.replay_many(queue=self.key)
+        return onefold.dead.replay(queue=self.key)
 
     def check(self, onefold: Onefold) -> None:
         assert self.states(onefold) == ["dead", "queued", "queued", "queued"]
@@ -115,10 +115,10 @@ class Prune(Scenario):
         self.promised = self.key + " promised"
         self.holder = self.enqueue(onefold, unique_key=self.promised, unique_for=timedelta(days=30))
         self.enqueue(onefold)  # a duplicate, whose note goes with the record
-        onefold.engine.finish(self.take(onefold))
+        onefold.deliveries.finish(self.take(onefold))
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.prune()
+        return onefold.deliveries.prune()
 
     def check(self, onefold: Onefold) -> None:
         assert self.jobs(onefold) == []
@@ -134,10 +134,10 @@ class Fold(Scenario):
             self.enqueue(onefold, request_id=f"request {number}")
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.fold()
+        return onefold.deliveries.fold()
 
     def check(self, onefold: Onefold) -> None:
-        noted = onefold.duplicates(self.holder)
+        noted = onefold.keys.duplicates(self.holder)
         assert noted.count == 3
         assert len({one.request_id for one in noted.recent}) == 3
 
@@ -150,7 +150,7 @@ class FoldAgain(Fold):
         for number in range(3):
             self.enqueue(onefold, request_id=f"request {number}")
             if number == 1:
-                onefold.engine.fold()
+                onefold.deliveries.fold()
 
 
 class Erase(Scenario):
@@ -161,7 +161,7 @@ class Erase(Scenario):
             pass
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.erase(key=self.key)
+        return onefold.keys.erase(key=self.key)
 
     def check(self, onefold: Onefold) -> None:
         assert self.jobs(onefold) == []

@@ -19,7 +19,7 @@ class _Remembered(Scenario):
         self.left: list[tuple[Any, ...]] = []
 
     def histories(self, onefold: Onefold) -> list[list[str]]:
-        return [[a.outcome for a in onefold.attempts(job_id)] for job_id in self.ids]
+        return [[a.outcome for a in onefold.deliveries.attempts(job_id)] for job_id in self.ids]
 
     def look(self, place: Place) -> None:
         """What is kept beside these jobs, past our own calls."""
@@ -46,7 +46,7 @@ class EndInManyWays(_Remembered):
         self.ids = [job.id for job in self.taken]
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        ended = onefold.engine.end(
+        ended = onefold.deliveries.end(
             [
                 Ending(Delivery(job.id, job.fence), event, after=0)
                 for event, job in zip(self.words, self.taken, strict=True)
@@ -67,14 +67,14 @@ class RescueOfManyDeliveries(_Remembered):
     def prepare(self, onefold: Onefold) -> None:
         self.ids = [self.enqueue(onefold)]
         for _ in range(50):
-            onefold.engine.defer(self.take(onefold), after=0 * HOUR)
+            onefold.deliveries.defer(self.take(onefold), after=0 * HOUR)
         self.take(onefold)
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.rescue()
+        return onefold.deliveries.rescue()
 
     def check(self, onefold: Onefold) -> None:
-        fences = [attempt.fence for attempt in onefold.attempts(self.ids[0])]
+        fences = [attempt.fence for attempt in onefold.deliveries.attempts(self.ids[0])]
         assert fences == list(range(2, 52))
         assert self.histories(onefold)[0][-2:] == ["deferred", "lease expired"]
 
@@ -84,7 +84,7 @@ class ReplayOfACompletedJob(_Remembered):
 
     def prepare(self, onefold: Onefold) -> None:
         self.ids = [self.enqueue(onefold)]
-        onefold.engine.finish(self.take(onefold))
+        onefold.deliveries.finish(self.take(onefold))
 
     def act(self, onefold: Onefold, place: Place) -> object:
         return onefold.replay(self.ids[0], fresh=True)
@@ -106,11 +106,11 @@ class _Gone(_Remembered):
             for number in range(3)
         ]
         for job in (taken := self.take(onefold)):
-            run = Run(onefold._conductor, job, lease=HOUR, worker="crash")  # pyright: ignore[reportPrivateUsage]
+            run = Run(onefold.context, job, lease=HOUR, worker="crash")  # pyright: ignore[reportPrivateUsage]
             run.step("charge", lambda: "receipt")
             with run.once("mail"):
                 pass
-        onefold.engine.retry(taken, after=0 * HOUR)
+        onefold.deliveries.retry(taken, after=0 * HOUR)
         self.taken = self.take(onefold)
 
     def check(self, onefold: Onefold) -> None:
@@ -121,10 +121,10 @@ class _Gone(_Remembered):
 class DropDeadLetters(_Gone):
     def prepare(self, onefold: Onefold) -> None:
         super().prepare(onefold)
-        onefold.engine.bury(self.taken, reason="hopeless")
+        onefold.deliveries.bury(self.taken, reason="hopeless")
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        deleted = onefold.delete_many(queue=self.key)
+        deleted = onefold.dead.delete(queue=self.key)
         self.look(place)
         return deleted
 
@@ -134,10 +134,10 @@ class PruneWithHistory(_Gone):
 
     def prepare(self, onefold: Onefold) -> None:
         super().prepare(onefold)
-        onefold.engine.bury(self.taken, reason="hopeless")
+        onefold.deliveries.bury(self.taken, reason="hopeless")
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        pruned = onefold.engine.prune()
+        pruned = onefold.deliveries.prune()
         self.look(place)
         return pruned
 
@@ -148,7 +148,7 @@ class BuryUnkept(_Gone):
     options: ClassVar[Options] = {"retention": Retention(dead=0 * HOUR)}
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        ended = onefold.engine.bury(self.taken, reason="hopeless")
+        ended = onefold.deliveries.bury(self.taken, reason="hopeless")
         self.look(place)
         return ended
 

@@ -66,7 +66,7 @@ class Scenario:
         return str(onefold.enqueue("crash", payload, **options).id)
 
     def take(self, onefold: Onefold, *, limit: int = 10) -> list[Job]:
-        return onefold.engine.take([self.key], limit=limit, **WORKER)
+        return onefold.deliveries.take([self.key], limit=limit, **WORKER)
 
     def jobs(self, onefold: Onefold) -> list[Job]:
         """All that is stored in the queue of this scenario, in no order."""

@@ -29,9 +29,9 @@ async def test_a_function_becomes_a_job_that_runs_at_every_tick(
     onefold: Coloured, clock: Clock
 ) -> None:
     tidy = declare(onefold, tz="Europe/Berlin", catch_up="skip")
-    (stored,) = await onefold.declare_schedules()
+    (stored,) = await onefold.schedules.store_declared()
     clock.advance(HOUR)
-    ticked = await onefold.engine.tick()
+    ticked = await onefold.deliveries.tick()
 
     assert onefold.target.jobs.get("tidy") is tidy
     assert tidy() is None
@@ -43,7 +43,7 @@ async def test_a_function_becomes_a_job_that_runs_at_every_tick(
 async def test_nothing_is_stored_before_a_worker_starts(onefold: Coloured) -> None:
     declare(onefold)
 
-    assert await onefold.schedules() == []
+    assert await onefold.schedules.find() == []
 
 
 async def test_a_declared_job_keeps_its_options(onefold: Coloured, clock: Clock) -> None:
@@ -59,9 +59,9 @@ async def test_a_declared_job_keeps_its_options(onefold: Coloured, clock: Clock)
     )
     def report(run: Run, region: str = "eu") -> None: ...
 
-    await onefold.declare_schedules()
+    await onefold.schedules.store_declared()
     clock.advance(HOUR)
-    (tick,) = (await onefold.engine.tick()).ticks
+    (tick,) = (await onefold.deliveries.tick()).ticks
     job = await onefold.get(tick.enqueued.id)
 
     assert tick.schedule == "hourly report"
@@ -78,7 +78,7 @@ async def test_a_call_gives_a_job_its_arguments(onefold: Coloured) -> None:
 
     for region in ("eu", "us"):
         application.cron("0 3 * * *", name=f"report {region}")(report.call(region))
-    stored = await onefold.declare_schedules()
+    stored = await onefold.schedules.store_declared()
 
     assert [(each.name, each.payload["region"]) for each in stored] == [
         ("report eu", "eu"),
@@ -95,38 +95,38 @@ def test_a_function_that_needs_arguments_cannot_be_called_by_the_clock(onefold: 
 
 async def test_the_same_declaration_again_forgets_no_tick(onefold: Coloured, clock: Clock) -> None:
     declare(onefold)
-    (first,) = await onefold.declare_schedules()
+    (first,) = await onefold.schedules.store_declared()
     clock.advance(HOUR + MINUTE)
     declare(onefold)
 
-    assert await onefold.declare_schedules() == [first]
-    assert [tick.at for tick in (await onefold.engine.tick()).ticks] == [first.next_tick]
+    assert await onefold.schedules.store_declared() == [first]
+    assert [tick.at for tick in (await onefold.deliveries.tick()).ticks] == [first.next_tick]
 
 
 async def test_another_expression_counts_from_now(onefold: Coloured, clock: Clock) -> None:
     declare(onefold)
-    await onefold.declare_schedules()
+    await onefold.schedules.store_declared()
     clock.advance(HOUR + MINUTE)
     declare(onefold, "*/30 * * * *")
-    (changed,) = await onefold.declare_schedules()
+    (changed,) = await onefold.schedules.store_declared()
 
     assert changed.cron == "*/30 * * * *"
     assert changed.next_tick == clock.now + 29 * MINUTE
-    assert (await onefold.engine.tick()).ticks == ()
+    assert (await onefold.deliveries.tick()).ticks == ()
 
 
 async def test_a_tick_that_was_run_by_the_old_expression_is_not_run_by_the_new(
     onefold: Coloured, clock: Clock, store: Store
 ) -> None:
     declare(onefold)
-    await onefold.declare_schedules()
+    await onefold.schedules.store_declared()
     clock.advance(HOUR)
-    first = await onefold.engine.tick()
+    first = await onefold.deliveries.tick()
     declare(onefold, "*/30 * * * *")
-    await onefold.declare_schedules()
+    await onefold.schedules.store_declared()
     # Like a process that had read the old row, and wrote it back.
     set_next_tick(Place(store.url, store.schema), clock.now)
-    again = await onefold.engine.tick()
+    again = await onefold.deliveries.tick()
 
     assert [tick.at for tick in first.ticks] == [clock.now]
     assert again.ticks == ()
@@ -134,28 +134,28 @@ async def test_a_tick_that_was_run_by_the_old_expression_is_not_run_by_the_new(
 
 
 async def test_what_an_operator_has_made_stays(onefold: Coloured) -> None:
-    made = await onefold.schedule("tidy", "0 3 * * *", kind="tidy")
+    made = await onefold.schedules.save("tidy", "0 3 * * *", kind="tidy")
     declare(onefold)
 
-    assert await onefold.declare_schedules() == [made]
-    assert await onefold.schedules() == [made]
+    assert await onefold.schedules.store_declared() == [made]
+    assert await onefold.schedules.find() == [made]
 
 
 async def test_an_operator_may_take_a_declared_one_over(onefold: Coloured) -> None:
     declare(onefold)
-    await onefold.declare_schedules()
-    taken = await onefold.schedule("tidy", "0 3 * * *", kind="tidy")
+    await onefold.schedules.store_declared()
+    taken = await onefold.schedules.save("tidy", "0 3 * * *", kind="tidy")
 
     assert not taken.declared
-    assert await onefold.declare_schedules() == [taken]
+    assert await onefold.schedules.store_declared() == [taken]
 
 
 async def test_a_pause_outlives_a_declaration(onefold: Coloured) -> None:
     declare(onefold)
-    await onefold.declare_schedules()
-    await onefold.pause_schedule("tidy")
+    await onefold.schedules.store_declared()
+    await onefold.schedules.pause("tidy")
     declare(onefold, "30 * * * *")
-    (changed,) = await onefold.declare_schedules()
+    (changed,) = await onefold.schedules.store_declared()
 
     assert changed.paused
     assert changed.cron == "30 * * * *"
@@ -164,10 +164,10 @@ async def test_a_pause_outlives_a_declaration(onefold: Coloured) -> None:
 async def test_what_is_said_of_a_queue_holds_for_its_schedules(
     onefold: Coloured, clock: Clock
 ) -> None:
-    onefold.target.queue("reports", timeout=MINUTE)
-    await onefold.schedule("hourly", "0 * * * *", kind="report", queue="reports")
+    onefold.target.queues.declare("reports", timeout=MINUTE)
+    await onefold.schedules.save("hourly", "0 * * * *", kind="report", queue="reports")
     clock.advance(HOUR)
-    (tick,) = (await onefold.engine.tick()).ticks
+    (tick,) = (await onefold.deliveries.tick()).ticks
 
     assert (await onefold.get(tick.enqueued.id)).timeout == MINUTE
 
@@ -188,7 +188,7 @@ def test_a_name_has_one_schedule(onefold: Coloured) -> None:
     with pytest.raises(InvalidInput, match="name 'report' is a schedule already"):
         application.cron("0 4 * * *", name="report")(other)
     application.cron("0 4 * * *", name="early")(report)
-    assert application.crons.names == ("report", "early")
+    assert application.schedules.declared.names == ("report", "early")
 
 
 @pytest.mark.parametrize(
@@ -219,4 +219,4 @@ def test_what_is_said_of_one_job_is_refused(onefold: Coloured) -> None:
     late = onefold.target.job(report).using(run_at=datetime(2040, 1, 1, tzinfo=UTC)).call()
     with pytest.raises(ConflictingOptions, match="run_at"):
         onefold.target.cron("0 3 * * *")(late)
-    assert onefold.target.crons.names == ()
+    assert onefold.target.schedules.declared.names == ()

@@ -24,21 +24,21 @@ class OfASchedule(Scenario):
         self._now = START
 
     def prepare(self, onefold: Onefold) -> None:
-        for schedule in onefold.schedules():
-            onefold.unschedule(schedule.name)
-        onefold.schedule(self.key, "0 * * * *", kind="crash", queue=self.key, catch_up="all")
+        for schedule in onefold.schedules.find():
+            onefold.schedules.delete(schedule.name)
+        onefold.schedules.save(self.key, "0 * * * *", kind="crash", queue=self.key, catch_up="all")
 
     def epilogue(self, onefold: Onefold) -> None:
         """Whatever was done, the next look has nothing to add."""
         before = self.jobs(onefold)
-        onefold.engine.tick()
+        onefold.deliveries.tick()
         assert self.jobs(onefold) == before
 
     def jobs(self, onefold: Onefold) -> list[Job]:
         return sorted(onefold.find(queue=self.key), key=lambda job: str(job.tick))
 
     def schedule(self, onefold: Onefold) -> Schedule:
-        (found,) = onefold.schedules()
+        (found,) = onefold.schedules.find()
         return found
 
 
@@ -46,7 +46,7 @@ class Tick(OfASchedule):
     later = HOUR
 
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.engine.tick()
+        return onefold.deliveries.tick()
 
     def check(self, onefold: Onefold) -> None:
         assert [job.tick for job in self.jobs(onefold)] == [START + HOUR]
@@ -74,7 +74,9 @@ class TickLate(Tick):
 class TickAHeldKey(Tick):
     def prepare(self, onefold: Onefold) -> None:
         super().prepare(onefold)
-        onefold.schedule(self.key, "0 * * * *", kind="crash", queue=self.key, unique_key=self.key)
+        onefold.schedules.save(
+            self.key, "0 * * * *", kind="crash", queue=self.key, unique_key=self.key
+        )
         self.holder = self.enqueue(onefold)
 
     def check(self, onefold: Onefold) -> None:
@@ -84,7 +86,7 @@ class TickAHeldKey(Tick):
 
 class Change(OfASchedule):
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.schedule(self.key, "30 * * * *", kind="crash", queue=self.key)
+        return onefold.schedules.save(self.key, "30 * * * *", kind="crash", queue=self.key)
 
     def check(self, onefold: Onefold) -> None:
         assert self.schedule(onefold).cron == "30 * * * *"
@@ -93,7 +95,7 @@ class Change(OfASchedule):
 
 class Pause(OfASchedule):
     def act(self, onefold: Onefold, place: Place) -> object:
-        return onefold.pause_schedule(self.key)
+        return onefold.schedules.pause(self.key)
 
     def check(self, onefold: Onefold) -> None:
         assert self.schedule(onefold).paused

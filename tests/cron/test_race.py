@@ -19,7 +19,7 @@ ALONE = repetitions(60, soak=2_000)
 def tick_at(racer: Racer, moment: datetime) -> list[tuple[str, datetime]]:
     """One look."""
     with racer.place.open(clock=lambda: moment) as onefold:
-        return [(tick.schedule, tick.at) for tick in onefold.engine.tick().ticks]
+        return [(tick.schedule, tick.at) for tick in onefold.deliveries.tick().ticks]
 
 
 def tick_through(racer: Racer, minutes: int) -> list[tuple[str, datetime]]:
@@ -29,14 +29,16 @@ def tick_through(racer: Racer, minutes: int) -> list[tuple[str, datetime]]:
     with racer.place.open(clock=clock) as onefold:
         for _ in range(minutes):
             clock.advance(MINUTE)
-            found += [(tick.schedule, tick.at) for tick in onefold.engine.tick().ticks]
+            found += [(tick.schedule, tick.at) for tick in onefold.deliveries.tick().ticks]
     return found
 
 
 def prepare(place: Place) -> None:
     with place.open(clock=lambda: START) as onefold:
         for name in NAMES:
-            onefold.schedule(name, "* * * * *", kind="race", catch_up="all", catch_up_most=1000)
+            onefold.schedules.save(
+                name, "* * * * *", kind="race", catch_up="all", catch_up_most=1000
+            )
 
 
 def check(place: Place, ticks: list[tuple[str, datetime]], minutes: int) -> None:
@@ -95,7 +97,7 @@ def test_declarations_at_once_make_one_schedule(place: Place, crew: Crew) -> Non
     for found in values(crew.race(place, declare)):
         assert [name for name, _ in found] == ["declared", "other"]
     with place.open() as onefold:
-        assert [schedule.name for schedule in onefold.schedules()] == ["declared", "other"]
+        assert [schedule.name for schedule in onefold.schedules.find()] == ["declared", "other"]
 
 
 def declare(racer: Racer) -> list[tuple[str, datetime]]:
@@ -107,4 +109,4 @@ def declare(racer: Racer) -> list[tuple[str, datetime]]:
         job = onefold.job(work)
         for name in ("other", "declared") if racer.rank % 2 else ("declared", "other"):
             onefold.cron("0 3 * * *" if racer.rank % 2 else "0 4 * * *", name=name)(job)
-        return [(each.name, each.next_tick) for each in onefold.declare_schedules()]
+        return [(each.name, each.next_tick) for each in onefold.schedules.store_declared()]

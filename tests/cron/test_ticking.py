@@ -22,11 +22,11 @@ def place(store: Store) -> Place:
 
 
 async def test_the_claim_alone_decides(onefold: Coloured, clock: Clock, place: Place) -> None:
-    await onefold.schedule("hourly", HOURLY, kind="report")
+    await onefold.schedules.save("hourly", HOURLY, kind="report")
     clock.advance(HOUR)
-    await onefold.engine.tick()
+    await onefold.deliveries.tick()
     set_next_tick(place, clock.now)
-    again = await onefold.engine.tick()
+    again = await onefold.deliveries.tick()
 
     assert again.ticks == ()
     assert again.next_at == clock.now + HOUR
@@ -36,15 +36,17 @@ async def test_the_claim_alone_decides(onefold: Coloured, clock: Clock, place: P
 async def test_a_claim_that_has_expired_decides_too(
     onefold: Coloured, clock: Clock, place: Place
 ) -> None:
-    await onefold.schedule("hourly", HOURLY, kind="report", catch_up="all", catch_up_most=1000)
+    await onefold.schedules.save(
+        "hourly", HOURLY, kind="report", catch_up="all", catch_up_most=1000
+    )
     clock.advance(HOUR)
     first = clock.now
-    await onefold.engine.tick()
-    await onefold.pause_schedule("hourly")
+    await onefold.deliveries.tick()
+    await onefold.schedules.pause("hourly")
     clock.advance(timedelta(days=8))
-    await onefold.resume_schedule("hourly")
+    await onefold.schedules.resume("hourly")
     set_next_tick(place, first)
-    again = await onefold.engine.tick()
+    again = await onefold.deliveries.tick()
 
     assert [tick.at for tick in again.ticks] == [first + n * HOUR for n in range(1, 8 * 24 + 1)]
 
@@ -53,12 +55,12 @@ async def test_one_that_cannot_be_read_keeps_nobody_waiting(
     onefold: Coloured, clock: Clock, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "onefold")
-    await onefold.schedule("broken", HOURLY, kind="report")
+    await onefold.schedules.save("broken", HOURLY, kind="report")
     set_zone(place, "Mars/Olympus")
-    await onefold.schedule("whole", HOURLY, kind="report")
+    await onefold.schedules.save("whole", HOURLY, kind="report")
     clock.advance(HOUR)
-    first = await onefold.engine.tick()
-    again = await onefold.engine.tick()
+    first = await onefold.deliveries.tick()
+    again = await onefold.deliveries.tick()
 
     assert [tick.schedule for tick in first.ticks] == ["whole"]
     assert [broken.schedule for broken in again.broken] == ["broken"]
@@ -71,23 +73,23 @@ async def test_one_that_cannot_be_read_keeps_nobody_waiting(
 async def test_it_runs_when_somebody_can_read_it(
     onefold: Coloured, clock: Clock, place: Place
 ) -> None:
-    await onefold.schedule("hourly", HOURLY, kind="report")
+    await onefold.schedules.save("hourly", HOURLY, kind="report")
     set_zone(place, "Mars/Olympus")
     clock.advance(HOUR)
-    await onefold.engine.tick()
+    await onefold.deliveries.tick()
     set_zone(place, "UTC")
 
-    assert [tick.at for tick in (await onefold.engine.tick()).ticks] == [clock.now]
+    assert [tick.at for tick in (await onefold.deliveries.tick()).ticks] == [clock.now]
 
 
 async def test_listeners_are_told(onefold: Coloured, clock: Clock) -> None:
     told: list[object] = []
     onefold.target.subscribe(told.append)
-    await onefold.schedule("one", HOURLY, kind="report")
-    await onefold.schedule("two", HOURLY, kind="report", unique_key="k", catch_up="all")
+    await onefold.schedules.save("one", HOURLY, kind="report")
+    await onefold.schedules.save("two", HOURLY, kind="report", unique_key="k", catch_up="all")
     clock.advance(2 * HOUR)
-    await onefold.engine.tick()
-    await onefold.run_now("two")
+    await onefold.deliveries.tick()
+    await onefold.schedules.run_now("two")
 
     assert told == [
         JobsEnqueued("report", "default", 2),

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from onefold import Call, Enqueued, EnqueuedMany, Enqueuer, Job, Onefold
-from onefold.job import DeclaredJob
+from onefold import Enqueued, EnqueuedMany, Enqueuer, Job, JobCall, Onefold
+from onefold.jobs.job_function import DeclaredJob
 from tests.fixtures.colours import Colour
 
 LEASE = timedelta(seconds=60)
@@ -25,7 +25,7 @@ class Stage:
         return job.enqueue(*args, **kwargs)
 
     async def enqueue_many(
-        self, job: Enqueuer[..., R], calls: Iterable[Call[..., R]]
+        self, job: Enqueuer[..., R], calls: Iterable[JobCall[..., R]]
     ) -> EnqueuedMany[R]:
         if self.colour == "async":
             return await job.aenqueue_many(calls)
@@ -43,7 +43,7 @@ class Stage:
         return job
 
     async def take(self, *queues: str) -> list[Job]:
-        return await self.onefold.engine.atake(
+        return await self.onefold.deliveries.atake(
             queues or ("default",), limit=100, worker="by hand", lease=LEASE
         )
 
@@ -56,7 +56,7 @@ class Stage:
             value = await called(declared, job)
             returned.append(value)
             results = {job.id: declared.to_json(value)} if declared.stores_result else {}
-            await self.onefold.engine.afinish([job], results=results)
+            await self.onefold.deliveries.afinish([job], results=results)
         return returned
 
 

@@ -16,7 +16,7 @@ import pytest
 from django.utils.safestring import SafeString
 
 from onefold import Defer, InvalidInput, Retry
-from onefold.arguments import Arguments, Result
+from onefold.jobs.arguments import Arguments, Result
 from onefold.model.json_text import to_json
 
 if TYPE_CHECKING:

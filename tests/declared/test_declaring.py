@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onefold import ConflictingOptions, Exponential, InvalidInput, Onefold, Unique, UsageError
-from onefold.job import DeclaredJob
+from onefold.jobs.job_function import DeclaredJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable

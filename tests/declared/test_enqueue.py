@@ -12,10 +12,10 @@ import pytest
 
 from onefold import (
     AlreadyEnqueued,
-    Call,
     ConflictingOptions,
     Fixed,
     InvalidInput,
+    JobCall,
     Onefold,
     Retention,
     Unique,
@@ -219,8 +219,8 @@ async def test_calls_of_several_kinds_go_together_as_values(stage: Stage) -> Non
     call = send.using(priority=1).call(42)
     many = await stage.onefold.aenqueue_many([call.new_job(), other.call(1).new_job()])
 
-    assert isinstance(call, Call)
-    assert repr(call) == "Call('send')"
+    assert isinstance(call, JobCall)
+    assert repr(call) == "JobCall('send')"
     jobs = [await stage.get(one) for one in many]
     assert [(job.kind, job.priority, job.queue) for job in jobs] == [
         ("send", 1, "email"), ("other", 0, "default"),
@@ -269,7 +269,7 @@ QUEUES = Retention(completed=MINUTE, dead=MINUTE)
 
 async def test_a_job_beats_its_kind_and_a_kind_its_queue(stage: Stage) -> None:
     onefold = stage.onefold
-    onefold.queue("q", backoff=Fixed(3 * MINUTE), retention=QUEUES, timeout=3 * MINUTE)
+    onefold.queues.declare("q", backoff=Fixed(3 * MINUTE), retention=QUEUES, timeout=3 * MINUTE)
 
     @onefold.job(
         queue="q",
@@ -306,7 +306,7 @@ async def test_a_job_beats_its_kind_and_a_kind_its_queue(stage: Stage) -> None:
 
 def test_defaults_hold_for_tenants_and_inside_of_a_batch(store: Store) -> None:
     onefold = store.open()
-    onefold.queue("q", timeout=MINUTE)
+    onefold.queues.declare("q", timeout=MINUTE)
     acme = onefold.tenant("acme")
 
     (answer,) = acme.enqueue_many([declare(onefold).using(queue="q").call(1).new_job()])
@@ -327,14 +327,14 @@ def test_what_is_said_of_a_queue_is_checked_and_can_be_said_anew() -> None:
 
     for field, options in wrong:
         with pytest.raises(InvalidInput) as caught:
-            onefold.queue(**options)
+            onefold.queues.declare(**options)
         assert caught.value.field == field
 
 
 @pytest.mark.parametrize("wrong", [None, {"kind": "a"}])
 def test_defaults_leave_refusals_to_the_rules_of_a_job(store: Store, wrong: Any) -> None:
     onefold = store.open()
-    onefold.queue("q", timeout=MINUTE)
+    onefold.queues.declare("q", timeout=MINUTE)
 
     with pytest.raises(InvalidInput, match="item 0: job must be a NewJob"):
         onefold.enqueue_many([wrong])

@@ -11,7 +11,7 @@ import pytest
 
 import onefold as package
 from onefold import ConflictingOptions, InvalidInput, Payload, Run, Unique
-from onefold.arguments import Arguments
+from onefold.jobs.arguments import Arguments
 from onefold.model.unique import Unique as Rule
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from onefold import (
 from onefold.model.job_result import reading
 
 if TYPE_CHECKING:
-    from onefold.job import JobFunction
+    from onefold.jobs.job_function import JobFunction
     from tests.declared.stage import Stage
     from tests.fixtures.colours import Store
 
@@ -86,14 +86,14 @@ async def test_each_of_many_can_be_waited_for(stage: Stage) -> None:
 async def test_by_name_a_result_is_plain_json(stage: Stage) -> None:
     answer: Enqueued[Any] = await stage.onefold.aenqueue("add", {"left": 1})
     jobs = await stage.take()
-    await stage.onefold.engine.afinish(jobs, results={answer.id: {"sum": 1}})
+    await stage.onefold.deliveries.afinish(jobs, results={answer.id: {"sum": 1}})
 
     assert await stage.result(answer) == {"sum": 1}
 
 
 async def test_a_result_that_was_not_kept_is_none_by_name(stage: Stage) -> None:
     answer: Enqueued[Any] = await stage.onefold.aenqueue("add")
-    await stage.onefold.engine.afinish(await stage.take())
+    await stage.onefold.deliveries.afinish(await stage.take())
 
     assert await stage.result(answer) is None
 
@@ -142,7 +142,9 @@ async def test_who_waits_in_a_thread_is_told_too(stage: Stage) -> None:
 
 async def test_a_dead_job_has_no_result(stage: Stage) -> None:
     answer = await stage.enqueue(declare(stage.onefold), 7)
-    await stage.onefold.engine.abury(await stage.take(), reason="no card", error=ValueError("bad"))
+    await stage.onefold.deliveries.abury(
+        await stage.take(), reason="no card", error=ValueError("bad")
+    )
 
     with pytest.raises(JobFailed, match=r"is dead \(no card\): .*ValueError: bad") as caught:
         await stage.result(answer)
@@ -202,7 +204,7 @@ async def test_a_job_whose_record_is_gone_has_no_result(stage: Stage) -> None:
 
 async def test_a_replayed_job_can_be_waited_for(stage: Stage) -> None:
     answer = await stage.enqueue(declare(stage.onefold), 7)
-    await stage.onefold.engine.abury(await stage.take(), reason="no card")
+    await stage.onefold.deliveries.abury(await stage.take(), reason="no card")
     again: Enqueued[Any] = await stage.onefold.areplay(answer.id)
     await stage.work()
 
@@ -212,8 +214,8 @@ async def test_a_replayed_job_can_be_waited_for(stage: Stage) -> None:
 
 async def test_jobs_that_were_replayed_together_can_be_waited_for(stage: Stage) -> None:
     answer = await stage.enqueue(declare(stage.onefold), 7)
-    await stage.onefold.engine.abury(await stage.take(), reason="no card")
-    many: EnqueuedMany[Any] = await stage.onefold.areplay_many()
+    await stage.onefold.deliveries.abury(await stage.take(), reason="no card")
+    many: EnqueuedMany[Any] = await stage.onefold.dead.areplay()
     await stage.work()
 
     assert [await stage.result(one) for one in many] == [{"total": "7"}]

@@ -42,8 +42,8 @@ class Deliveries:
     def take(self, onefold: Onefold | None = None) -> ColouredRun:
         """The next delivery."""
         where = self.onefold if onefold is None else onefold
-        (job,) = where.engine.take(worker="worker", lease=LEASE)
-        run = Run(where._conductor, job, lease=LEASE, worker="worker")
+        (job,) = where.deliveries.take(worker="worker", lease=LEASE)
+        run = Run(where.context, job, lease=LEASE, worker="worker")
         return ColouredRun(run, self.colour)
 
     def first(self, **options: Any) -> ColouredRun:
@@ -52,13 +52,13 @@ class Deliveries:
 
     def again(self, run: ColouredRun) -> ColouredRun:
         """The run fails, and the job comes back."""
-        self.onefold.engine.retry([run.target.job], after=timedelta(0))
+        self.onefold.deliveries.retry([run.target.job], after=timedelta(0))
         return self.take()
 
     def vanish(self) -> ColouredRun:
         """Whoever has the job is not heard of any more, and it is given to somebody else."""
         self.clock.advance(LEASE * 2)
-        self.onefold.engine.rescue()
+        self.onefold.deliveries.rescue()
         self.clock.advance(timedelta(days=1))
         return self.take()
 

@@ -30,7 +30,7 @@ async def test_once_is_done_once_per_job(deliveries: Deliveries) -> None:
     run = deliveries.again(run)
 
     assert first == await once(run, effect) == {"done": 1}
-    deliveries.onefold.engine.finish([run.target.job])
+    deliveries.onefold.deliveries.finish([run.target.job])
     await once(deliveries.first(), effect)
     assert effect.count == 2
 
@@ -121,10 +121,10 @@ async def test_once_lives_on_the_shard_of_its_job_and_goes_with_it(
     await once(run, Effect())
     await run.step("charge", Effect())
 
-    deliveries.onefold.engine.finish([run.target.job])
+    deliveries.onefold.deliveries.finish([run.target.job])
     deliveries.onefold.delete(run.target.id)
 
-    assert deliveries.onefold.steps(run.target.id) == []
+    assert deliveries.onefold.deliveries.steps(run.target.id) == []
 
 
 async def test_a_lock_is_the_one_that_everybody_knows(deliveries: Deliveries) -> None:

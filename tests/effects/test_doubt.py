@@ -290,11 +290,11 @@ async def test_an_unknown_step_shows_why_and_an_operator_settles_it(
     run = deliveries.first()
     with pytest.raises(OutcomeUnknown):
         await run.using(unsafe=True).step("pay", bank.pay)
-    deliveries.onefold.engine.bury([run.target.job], reason="unknown")
+    deliveries.onefold.deliveries.bury([run.target.job], reason="unknown")
 
-    (step,) = deliveries.onefold.steps(run.target.id)
+    (step,) = deliveries.onefold.deliveries.steps(run.target.id)
     assert (step.state, step.error["message"]) == ("unknown", "no answer in time")
-    assert deliveries.onefold.settle_step(run.target.id, "pay", result="receipt")
+    assert deliveries.onefold.deliveries.settle_step(run.target.id, "pay", result="receipt")
     deliveries.onefold.replay(run.target.id)
     assert await deliveries.take().using(unsafe=True).step("pay", bank.pay) == "receipt"
 

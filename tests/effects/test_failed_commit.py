@@ -20,8 +20,8 @@ ORPHAN = "insert into child values (7)"
 
 def _run(onefold: Onefold) -> Run:
     onefold.enqueue("work")
-    (job,) = onefold.engine.take(worker="worker", lease=LEASE)
-    return Run(onefold._conductor, job, lease=LEASE, worker="worker")
+    (job,) = onefold.deliveries.take(worker="worker", lease=LEASE)
+    return Run(onefold.context, job, lease=LEASE, worker="worker")
 
 
 def test_a_refused_commit_is_rolled_back_and_the_file_is_free(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ async def test_f055_changed_code_in_a_branch_is_told_where_the_way_was_the_same(
 async def wait_for_step(deliveries: Deliveries, job_id: str, name: str) -> None:
     async with asyncio.timeout(30):
         while True:
-            steps = await deliveries.onefold.asteps(job_id)
+            steps = await deliveries.onefold.deliveries.asteps(job_id)
             if any(step.name == name and step.state == "finished" for step in steps):
                 return
             await asyncio.sleep(0.001)

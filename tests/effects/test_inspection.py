@@ -24,7 +24,7 @@ async def test_f071_steps_are_listed_with_attempts_durations_and_results(
     await run.step("charge", slow)
     await run.using(key="o-7").step("mail", Effect(), 1)
 
-    charge, mail = await onefold.steps(run.target.id)
+    charge, mail = await onefold.deliveries.steps(run.target.id)
     assert (charge.name, charge.state, charge.attempts) == ("charge", "finished", 1)
     assert (charge.duration, charge.result) == (timedelta(seconds=3), "receipt")
     assert (mail.label, mail.key, mail.result) == ("mail[o-7]", "o-7", {"done": 1})
@@ -34,7 +34,9 @@ async def test_f071_a_step_that_is_running_is_seen(deliveries: Deliveries) -> No
     run = deliveries.first()
     seen: list[Step] = []
 
-    await run.step("charge", lambda: seen.extend(deliveries.onefold.steps(run.target.id)))
+    await run.step(
+        "charge", lambda: seen.extend(deliveries.onefold.deliveries.steps(run.target.id))
+    )
 
     assert [(step.state, step.duration, step.result) for step in seen] == [("running", None, None)]
 
@@ -47,12 +49,12 @@ async def test_f071_results_are_redacted(deliveries: Deliveries) -> None:
     def brand(step: Step) -> Any:
         return {"brand": step.result["brand"]}
 
-    (hidden,) = await onefold.steps(run.target.id, results=False)
-    (redacted,) = await onefold.steps(run.target.id, results=brand)
+    (hidden,) = await onefold.deliveries.steps(run.target.id, results=False)
+    (redacted,) = await onefold.deliveries.steps(run.target.id, results=brand)
     assert hidden.result is None
     assert redacted.result == {"brand": "visa"}
     with pytest.raises(InvalidInput):
-        await onefold.steps(run.target.id, results="no")
+        await onefold.deliveries.steps(run.target.id, results="no")
 
 
 async def test_f071_steps_of_other_tenants_are_out_of_sight(deliveries: Deliveries) -> None:
@@ -61,27 +63,27 @@ async def test_f071_steps_of_other_tenants_are_out_of_sight(deliveries: Deliveri
     run = deliveries.take()
     await run.step("charge", Effect())
 
-    assert deliveries.onefold.steps(job.id) == []
-    assert [step.name for step in acme.steps(job.id)] == ["charge"]
+    assert deliveries.onefold.deliveries.steps(job.id) == []
+    assert [step.name for step in acme.deliveries.steps(job.id)] == ["charge"]
 
 
 async def test_an_operator_settles_what_is_unknown(deliveries: Deliveries) -> None:
     onefold = Coloured(deliveries.onefold, deliveries.colour)
     run, effect = await unknown(deliveries)
 
-    assert await onefold.settle_step(run.target.id, "charge", result="receipt")
+    assert await onefold.deliveries.settle_step(run.target.id, "charge", result="receipt")
     onefold.target.replay(run.target.id)
     assert await deliveries.take().using(unsafe=True).step("charge", effect, 7) == "receipt"
     assert effect.count == 1
-    assert not await onefold.settle_step(run.target.id, "charge", result="another")
-    assert not await onefold.release_step(run.target.id, "nothing")
+    assert not await onefold.deliveries.settle_step(run.target.id, "charge", result="another")
+    assert not await onefold.deliveries.release_step(run.target.id, "nothing")
 
 
 async def test_an_operator_lets_it_run_again(deliveries: Deliveries) -> None:
     onefold = Coloured(deliveries.onefold, deliveries.colour)
     run, effect = await unknown(deliveries)
 
-    assert await onefold.release_step(run.target.id, "charge")
+    assert await onefold.deliveries.release_step(run.target.id, "charge")
     onefold.target.replay(run.target.id)
     assert await deliveries.take().using(unsafe=True).step("charge", effect, 7) == {"done": 7}
     assert effect.count == 2
@@ -94,7 +96,7 @@ async def unknown(deliveries: Deliveries) -> tuple[Any, Effect]:
     run = deliveries.vanish()
     with pytest.raises(OutcomeUnknown):
         await run.using(unsafe=True).step("charge", effect, 7)
-    deliveries.onefold.engine.bury([run.target.job], reason="unknown")
+    deliveries.onefold.deliveries.bury([run.target.job], reason="unknown")
     return run, effect
 
 

@@ -15,7 +15,7 @@ from onefold.databases.sqlite.database import SqliteDatabase
 def database(sqlite_url: str) -> SqliteDatabase:
     onefold = Onefold(sqlite_url)
     onefold.migrate()
-    found = onefold._conductor.database
+    found = onefold.context.database
     assert isinstance(found, SqliteDatabase)
     with begin(None, found) as begun:
         begun.connection.execute("create table note (text text)")

@@ -24,8 +24,8 @@ url, schema, what, colour, table, ledger = sys.argv[1:]
 now = datetime(2020, 1, 1, tzinfo=UTC)
 onefold = Onefold(url, schema=schema, clock=lambda: now)
 lease = timedelta(seconds=60)
-(job,) = onefold.engine.take(worker="doomed", lease=lease)
-run = Run(onefold._conductor, job, lease=lease, worker="doomed")
+(job,) = onefold.deliveries.take(worker="doomed", lease=lease)
+run = Run(onefold.context, job, lease=lease, worker="doomed")
 
 def wait_for_death():
     print("holding", flush=True)
@@ -181,7 +181,7 @@ async def test_f052_an_effect_and_its_record_are_one_commit_wherever_it_is_kille
     deliveries.enqueue()
     kill(what)
     run = deliveries.vanish()
-    steps = deliveries.onefold.steps(run.target.id)
+    steps = deliveries.onefold.deliveries.steps(run.target.id)
     assert (effects.numbers, len(steps)) == (left, len(left))
 
     def pay(tx: Any, number: int) -> None:

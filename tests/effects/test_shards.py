@@ -30,38 +30,38 @@ def test_steps_are_remembered_and_removed_on_the_shard_of_their_job(sharded: One
     ids = [sharded.enqueue("work", {}, unique_key=str(number)).id for number in range(COUNT)]
     calls: list[str] = []
     for _ in range(2):
-        for job in sharded.engine.take(limit=COUNT, worker="w", lease=LEASE):
-            run = Run(sharded._conductor, job, lease=LEASE, worker="w")
+        for job in sharded.deliveries.take(limit=COUNT, worker="w", lease=LEASE):
+            run = Run(sharded.context, job, lease=LEASE, worker="w")
             run.step("charge", calls.append, job.id)
             with run.once("mail") as claim:
                 assert claim is not None
                 if claim.won:
                     calls.append("mail")
-            sharded.engine.retry([job], after=timedelta(0))
+            sharded.deliveries.retry([job], after=timedelta(0))
 
     assert sorted(calls) == sorted([*ids, *["mail"] * COUNT])
     assert {job.shard for job in sharded.find()} == set(range(SHARDS))
     for job_id in ids:
-        assert [step.label for step in sharded.steps(job_id)] == ["charge"]
-    for job in sharded.engine.take(limit=COUNT, worker="w", lease=LEASE):
-        run = Run(sharded._conductor, job, lease=LEASE, worker="w")
+        assert [step.label for step in sharded.deliveries.steps(job_id)] == ["charge"]
+    for job in sharded.deliveries.take(limit=COUNT, worker="w", lease=LEASE):
+        run = Run(sharded.context, job, lease=LEASE, worker="w")
         with run.transaction():
             pass
         sharded.delete(job.id)
-        assert sharded.steps(job.id) == []
+        assert sharded.deliveries.steps(job.id) == []
 
 
 def test_an_operator_settles_what_a_job_does_once_on_every_shard(sharded: Onefold) -> None:
     for number in range(COUNT):
         sharded.enqueue("work", {}, unique_key=str(number))
-    for job in sharded.engine.take(limit=COUNT, worker="w", lease=LEASE):
-        run = Run(sharded._conductor, job, lease=LEASE, worker="w")
+    for job in sharded.deliveries.take(limit=COUNT, worker="w", lease=LEASE):
+        run = Run(sharded.context, job, lease=LEASE, worker="w")
         with pytest.raises(OutcomeUnknown), run.once("pay"):
             raise TimeoutError
-        (unknown,) = sharded.keys(scope=job.id, state="unknown").keys
-        assert sharded.force_settle(unknown.scope, unknown.key, "paid, says the bank")
-        sharded.engine.retry([job], after=timedelta(0))
+        (unknown,) = sharded.keys.find(scope=job.id, state="unknown").keys
+        assert sharded.keys.force_settle(unknown.scope, unknown.key, "paid, says the bank")
+        sharded.deliveries.retry([job], after=timedelta(0))
 
-    for job in sharded.engine.take(limit=COUNT, worker="w", lease=LEASE):
-        with Run(sharded._conductor, job, lease=LEASE, worker="w").once("pay") as claim:
+    for job in sharded.deliveries.take(limit=COUNT, worker="w", lease=LEASE):
+        with Run(sharded.context, job, lease=LEASE, worker="w").once("pay") as claim:
             assert claim.result == "paid, says the bank"

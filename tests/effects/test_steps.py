@@ -123,7 +123,7 @@ async def test_f053_a_step_that_fails_is_tried_again_in_place(deliveries: Delive
 
     assert result == {"done": 7}
     assert effect.count == 3
-    (step,) = deliveries.onefold.steps(run.target.id)
+    (step,) = deliveries.onefold.deliveries.steps(run.target.id)
     assert (step.state, step.attempts, step.error) == ("finished", 3, None)
 
 
@@ -136,13 +136,13 @@ async def test_f053_a_failure_is_not_final_and_its_attempts_are_counted_over_rer
     for attempt in (1, 2):
         with pytest.raises(ValueError, match="no luck"):
             await run.step("charge", effect, 7)
-        (step,) = deliveries.onefold.steps(run.target.id)
+        (step,) = deliveries.onefold.deliveries.steps(run.target.id)
         assert (step.state, step.attempts) == ("retrying", attempt)
         assert step.error["message"] == "no luck"
         run = deliveries.again(run)
 
     assert await run.step("charge", effect, 7) == {"done": 7}
-    assert deliveries.onefold.steps(run.target.id)[0].attempts == 3
+    assert deliveries.onefold.deliveries.steps(run.target.id)[0].attempts == 3
 
 
 async def test_f053_what_was_given_back_may_be_asked_for_with_other_arguments(
@@ -164,7 +164,7 @@ async def test_f053_an_outcome_of_the_run_is_no_failure_of_the_step(deliveries: 
         await run.using(attempts=3).step("charge", effect, 7)
 
     assert effect.count == 1
-    assert deliveries.onefold.steps(run.target.id)[0].state == "retrying"
+    assert deliveries.onefold.deliveries.steps(run.target.id)[0].state == "retrying"
 
 
 async def test_f054_a_final_failure_is_raised_again_as_it_was(deliveries: Deliveries) -> None:
@@ -180,7 +180,7 @@ async def test_f054_a_final_failure_is_raised_again_as_it_was(deliveries: Delive
     assert raised.value.args == ("card", 402)
     assert "earlier attempt" in raised.value.__notes__[0]
     assert effect.count == 2
-    assert deliveries.onefold.steps(run.target.id)[0].state == "failed"
+    assert deliveries.onefold.deliveries.steps(run.target.id)[0].state == "failed"
 
 
 async def test_f054_a_failure_whose_type_cannot_be_had_is_wrapped(deliveries: Deliveries) -> None:
@@ -275,7 +275,7 @@ async def test_f055_a_fresh_replay_may_have_other_steps(deliveries: Deliveries) 
     effect = Effect()
     run = deliveries.first()
     await run.step("charge", effect, 1)
-    deliveries.onefold.engine.bury([run.target.job], reason="wrong")
+    deliveries.onefold.deliveries.bury([run.target.job], reason="wrong")
     deliveries.onefold.replay(run.target.id, fresh=True)
 
     assert await deliveries.take().step("refund", effect, 2) == {"done": 2}
@@ -291,7 +291,7 @@ async def test_f056_steps_of_one_name_are_told_apart_by_their_number(
 
     assert [await run.step("mail", effect, number) for number in range(3)] == first
     assert effect.count == 3
-    labels = [step.label for step in deliveries.onefold.steps(run.target.id)]
+    labels = [step.label for step in deliveries.onefold.deliveries.steps(run.target.id)]
     assert labels == ["mail", "mail#2", "mail#3"]
 
 
@@ -319,7 +319,7 @@ async def test_f056_who_asks_again_for_a_step_that_failed_means_that_step(
 
     assert await charge(run) == first
     assert effect.count == 2
-    assert [step.label for step in deliveries.onefold.steps(run.target.id)] == ["charge"]
+    assert [step.label for step in deliveries.onefold.deliveries.steps(run.target.id)] == ["charge"]
 
 
 async def test_f056_the_next_of_many_does_not_take_the_place_of_one_that_failed(
@@ -434,7 +434,7 @@ async def test_f061_a_result_that_is_too_large_is_refused_and_not_cut_off(
     with pytest.raises(InvalidInput, match="at most 1048576 bytes"):
         await run.step("download", lambda: "x" * 1024 * 1024)
 
-    (step,) = deliveries.onefold.steps(run.target.id)
+    (step,) = deliveries.onefold.deliveries.steps(run.target.id)
     assert (step.state, step.result) == ("retrying", None)
 
 
@@ -454,7 +454,7 @@ async def test_f063_a_step_inside_a_step_is_a_part_of_it(
     inside = (lambda: outer_sync(target)) if colour == "sync" else (lambda: outer_async(target))
     await run.step("outer", inside)
 
-    assert [step.name for step in deliveries.onefold.steps(target.id)] == ["outer"]
+    assert [step.name for step in deliveries.onefold.deliveries.steps(target.id)] == ["outer"]
     await deliveries.again(run).step("outer", inside)
     assert effect.count == 1
 
@@ -491,7 +491,7 @@ async def test_f068_the_record_of_a_step_that_is_running_is_still_written(
         return "receipt"
 
     assert await run.step("charge", charge) == "receipt"
-    (step,) = deliveries.onefold.steps(run.target.id)
+    (step,) = deliveries.onefold.deliveries.steps(run.target.id)
     assert (step.state, step.result) == ("finished", "receipt")
     deliveries.onefold.replay(run.target.id)
     assert await deliveries.take().step("charge", Effect()) == "receipt"
@@ -542,10 +542,10 @@ async def test_f072_each_step_has_a_key_of_its_own(deliveries: Deliveries) -> No
 async def test_f072_a_fresh_replay_has_new_keys(deliveries: Deliveries) -> None:
     run = deliveries.first()
     before = run.key("charge")
-    deliveries.onefold.engine.bury([run.target.job], reason="wrong")
+    deliveries.onefold.deliveries.bury([run.target.job], reason="wrong")
     deliveries.onefold.replay(run.target.id)
     kept = deliveries.take()
-    deliveries.onefold.engine.bury([kept.target.job], reason="wrong")
+    deliveries.onefold.deliveries.bury([kept.target.job], reason="wrong")
     deliveries.onefold.replay(run.target.id, fresh=True)
 
     assert kept.key("charge") == before

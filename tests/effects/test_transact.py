@@ -72,7 +72,7 @@ async def test_f052_a_failure_leaves_neither_row_nor_record(
         await run.transact("pay", failing if colour == "sync" else afailing)
 
     assert effects.numbers == []
-    assert deliveries.onefold.steps(run.target.id) == []
+    assert deliveries.onefold.deliveries.steps(run.target.id) == []
     assert await deliveries.again(run).transact("pay", pay, 1) == {"paid": 1}
 
 

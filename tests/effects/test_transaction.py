@@ -178,7 +178,7 @@ async def test_a_job_without_retention_is_gone(deliveries: Deliveries) -> None:
         pass
 
     assert state(deliveries, run) is None
-    assert deliveries.onefold.steps(run.target.id) == []
+    assert deliveries.onefold.deliveries.steps(run.target.id) == []
 
 
 async def test_a_job_is_enqueued_in_the_same_transaction(

@@ -27,7 +27,7 @@ async def test_f062_the_record_of_a_worker_that_lost_its_job_is_refused(
         await zombie.step("charge", slow)
 
     assert zombie.target.lost
-    (step,) = deliveries.onefold.steps(zombie.target.id)
+    (step,) = deliveries.onefold.deliveries.steps(zombie.target.id)
     assert (step.state, step.result, step.attempts) == ("finished", "the second one's", 2)
     assert later[1] == "the second one's"
 
@@ -62,7 +62,7 @@ async def test_f062_what_was_recorded_before_anybody_took_the_job_counts(
 
     def slow() -> str:
         deliveries.clock.advance(timedelta(minutes=5))
-        deliveries.onefold.engine.rescue()
+        deliveries.onefold.deliveries.rescue()
         return "in time"
 
     assert await zombie.step("charge", slow) == "in time"
@@ -97,7 +97,7 @@ async def test_f070_a_job_that_comes_back_need_not_wait_for_what_it_began_itself
     effect = Effect()
     run = deliveries.first()
     await interrupt(run.step, effect)
-    deliveries.onefold.engine.defer([run.target.job], after=timedelta(0))
+    deliveries.onefold.deliveries.defer([run.target.job], after=timedelta(0))
 
     assert await deliveries.take().step("charge", effect, 7) == {"done": 7}
 
@@ -108,14 +108,14 @@ async def test_an_unsafe_step_that_vanished_is_unknown_and_not_done_again(
     effect = Effect()
     run = deliveries.first()
     await interrupt(run.using(unsafe=True).step, effect)
-    assert deliveries.onefold.steps(run.target.id)[0].state == "running"
+    assert deliveries.onefold.deliveries.steps(run.target.id)[0].state == "running"
 
     run = deliveries.vanish()
     with pytest.raises(OutcomeUnknown, match="charge"):
         await run.using(unsafe=True).step("charge", effect, 7)
 
     assert effect.count == 1
-    assert deliveries.onefold.steps(run.target.id)[0].state == "unknown"
+    assert deliveries.onefold.deliveries.steps(run.target.id)[0].state == "unknown"
 
 
 async def test_the_stored_word_decides_whether_it_is_unsafe(deliveries: Deliveries) -> None:

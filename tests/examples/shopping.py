@@ -79,7 +79,7 @@ class Shopping:
         assert _order_by_api(shop, str(uuid4())).status_code == 201
 
         with place.open() as onefold:
-            assert [key.scope for key in onefold.keys(surface="http")] == ["ann"]
+            assert [key.scope for key in onefold.keys.find(surface="http")] == ["ann"]
 
     def test_an_order_does_not_tell_what_its_customer_is_known_by(self, shop: httpx.Client) -> None:
         order_id = _order_by_api(shop, str(uuid4())).json()["id"]

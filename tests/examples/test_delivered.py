@@ -20,17 +20,17 @@ class Deliveries:
 
     def take(self) -> Job:
         job: Job
-        (job,) = self.onefold.engine.take(worker="test", lease=LEASE)
+        (job,) = self.onefold.deliveries.take(worker="test", lease=LEASE)
         return job
 
     def take_again(self, job: Job) -> Job:
-        self.onefold.engine.retry([job], after=timedelta(0))
+        self.onefold.deliveries.retry([job], after=timedelta(0))
         return self.take()
 
     def run(self, job: Job) -> Any:
         """What the handler returned; an outcome or an error that it may end by is no error."""
         declared = self.onefold.jobs.get(job.kind)
-        run = Run(self.onefold._conductor, job, lease=LEASE, worker="test")
+        run = Run(self.onefold.context, job, lease=LEASE, worker="test")
         args, kwargs = declared.bind(job, run)
         try:
             value = declared.function(*args, **kwargs)
@@ -43,7 +43,7 @@ class Deliveries:
             return None
 
     def finish(self, job: Job, value: Any) -> None:
-        self.onefold.engine.finish([job], results={job.id: value})
+        self.onefold.deliveries.finish([job], results={job.id: value})
 
     def is_done(self, job: Job) -> bool:
         return bool(self.onefold.get(job.id).state == "completed")

@@ -46,14 +46,14 @@ def test_a_bank_that_refuses_the_connection_has_done_nothing(
 ) -> None:
     """It is not asked: the step is given back, and the next attempt makes the call."""
     enqueued = handlers.third_party_key.refund.enqueue(order_id=1, cents=1990)
-    (job,) = handlers.onefold.engine.take(worker="test", lease=LEASE)
+    (job,) = handlers.onefold.deliveries.take(worker="test", lease=LEASE)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     monkeypatch.setenv("PARTNER_URL", f"http://127.0.0.1:{port}")
-    run = Run(handlers.onefold._conductor, job, lease=LEASE, worker="test")
+    run = Run(handlers.onefold.context, job, lease=LEASE, worker="test")
 
     with pytest.raises(ConnectionRefusedError):
         handlers.third_party_key.refund.function(run, order_id=1, cents=1990)
 
-    (step,) = handlers.onefold.steps(enqueued.id)
+    (step,) = handlers.onefold.deliveries.steps(enqueued.id)
     assert step.state == "retrying"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, Literal, TypeAlias
@@ -29,12 +30,12 @@ class Caller:
     def __call__(self, name: str, *args: Any, **options: Any) -> Any:
         return self.on(self.onefold, name, *args, **options)
 
-    def engine(self, name: str, *args: Any, **options: Any) -> Any:
-        return self.on(self.onefold.engine, name, *args, **options)
-
     def on(self, target: object, name: str, *args: Any, **options: Any) -> Any:
+        """`name` may lead through a noun: `keys.settle`."""
+        noun, _, method = name.rpartition(".")
+        owner = attrgetter(noun)(target) if noun else target
         prefix = "" if self.colour == "sync" else "a"
-        return self.wait(getattr(target, prefix + name)(*args, **options))
+        return self.wait(getattr(owner, prefix + method)(*args, **options))
 
     def wait(self, answer: Any) -> Any:
         """The answer itself, awaited where it has to be."""

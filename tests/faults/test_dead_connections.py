@@ -196,14 +196,14 @@ def _ended(onefold: Onefold) -> list[Job]:
 
 
 def _take(onefold: Onefold, colour: Colour) -> ColouredRun:
-    (job,) = onefold.engine.take(worker="worker", lease=LEASE)
-    run = Run(onefold._conductor, job, lease=LEASE, worker="worker")
+    (job,) = onefold.deliveries.take(worker="worker", lease=LEASE)
+    run = Run(onefold.context, job, lease=LEASE, worker="worker")
     return ColouredRun(run, colour)
 
 
 async def _use_many(onefold: Onefold, colour: Colour, pool: Any) -> None:
     """Have several connections open at once, and idle afterwards."""
-    database = onefold._conductor.database
+    database = onefold.context.database
     async with AsyncExitStack() as at_once:
         for _ in range(CONNECTIONS):
             if colour == "async":

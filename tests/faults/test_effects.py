@@ -55,8 +55,8 @@ def perform(
         async def whole() -> None:
             async with Onefold(proxy.url, schema=migrated) as onefold:
                 onefold.enqueue("work")
-                (job,) = onefold.engine.take(worker="worker", lease=LEASE)
-                run = Run(onefold._conductor, job, lease=LEASE, worker="worker")
+                (job,) = onefold.deliveries.take(worker="worker", lease=LEASE)
+                run = Run(onefold.context, job, lease=LEASE, worker="worker")
                 await play(onefold, ColouredRun(run, colour))
 
         asyncio.run(whole())
@@ -115,7 +115,7 @@ def test_a_step_whose_own_commit_was_not_answered_is_known_to_be_over(
 
     async def play(onefold: Onefold, run: ColouredRun) -> None:
         assert await run.transact("pay", pay if colour == "async" else pay_here) == 7
-        assert [step.state for step in onefold.steps(run.target.id)] == ["finished"]
+        assert [step.state for step in onefold.deliveries.steps(run.target.id)] == ["finished"]
 
     perform(play)
     assert (proxy.lost, effects.count) == (1, 1)

@@ -192,7 +192,7 @@ FORK = """
     if child == 0:
         assert onefold.enqueue("mail", unique_key="parent").id == first.id
         assert enqueue("child").inserted
-        onefold.engine.take(limit=1, worker="child", lease=__import__("datetime").timedelta(1))
+        onefold.deliveries.take(limit=1, worker="child", lease=__import__("datetime").timedelta(1))
         if ending == "close":
             onefold.close()
         os._exit(0) if ending == "_exit" else sys.exit(0)
@@ -276,7 +276,7 @@ class TestClosing:
             (caller.onefold, "find"),
             (caller.onefold, "claim", "a", "b"),
             (caller.onefold, "migrate"),
-            (caller.onefold.engine, "rescue"),
+            (caller.onefold.deliveries, "rescue"),
         ):
             with pytest.raises(Closed, match="Make a new one"):
                 caller.on(target, str(name), *args)

@@ -103,7 +103,7 @@ def test_a_claim_is_won(caller: Caller, proxy: Proxy, count: Callable[[str], int
     assert proxy.lost == 1
     assert isinstance(answer, Won)
     assert count("claim") == 1
-    caller("settle", answer.claim, "paid")
+    caller("keys.settle", answer.claim, "paid")
     assert caller("claim", "pay", "k") == Replay("paid", answer.claim.id)
 
 
@@ -122,7 +122,7 @@ def test_a_settled_claim_stays_settled(caller: Caller, proxy: Proxy) -> None:
     won = caller("claim", "pay", "k", lease=LEASE)
     proxy.lose_answers()
 
-    caller("settle", won.claim, "paid")
+    caller("keys.settle", won.claim, "paid")
 
     assert proxy.lost == 1
     assert caller("claim", "pay", "k").result == "paid"
@@ -153,10 +153,10 @@ def test_a_word_about_a_delivery_counts_once(
     caller: Caller, proxy: Proxy, word: str, options: dict[str, object], state: str
 ) -> None:
     caller("enqueue", "mail")
-    (job,) = caller.engine("take", worker="w", lease=LEASE)
+    (job,) = caller("deliveries.take", worker="w", lease=LEASE)
     proxy.lose_answers()
 
-    (ended,) = caller.engine(word, [job], **options)
+    (ended,) = caller(f"deliveries.{word}", [job], **options)
 
     assert proxy.lost == 1
     assert ended.status in {"accepted", "already"}
@@ -168,11 +168,11 @@ def test_a_rerun_leaves_one_successor(
     caller: Caller, proxy: Proxy, count: Callable[[str], int]
 ) -> None:
     first = caller("enqueue", "mail", unique_key="k")
-    (job,) = caller.engine("take", worker="w", lease=LEASE)
+    (job,) = caller("deliveries.take", worker="w", lease=LEASE)
     proxy.lose_answers()
 
     again = caller("enqueue", "mail", {"n": 2}, unique_key="k", on_duplicate="rerun")
-    caller.engine("finish", [job])
+    caller("deliveries.finish", [job])
 
     assert proxy.lost == 1
     assert (again.id, again.duplicate) == (first.id, True)
@@ -197,22 +197,22 @@ def _cancel(caller: Caller) -> Callable[[], object]:
 
 def _release(caller: Caller) -> Callable[[], object]:
     won = caller("claim", "pay", "k", lease=LEASE)
-    return lambda: caller("release", won.claim)
+    return lambda: caller("keys.release", won.claim)
 
 
 def _force_release(caller: Caller) -> Callable[[], object]:
     caller("claim", "pay", "k", lease=LEASE)
-    return lambda: caller("force_release", "pay", "k")
+    return lambda: caller("keys.force_release", "pay", "k")
 
 
 def _unlock(caller: Caller) -> Callable[[], object]:
     caller.wait(caller("lock", "door").acquire())
-    return lambda: caller("unlock", "door")
+    return lambda: caller("keys.unlock", "door")
 
 
 def _unschedule(caller: Caller) -> Callable[[], object]:
-    caller("schedule", "nightly", "0 3 * * *", kind="mail")
-    return lambda: caller("unschedule", "nightly")
+    caller("schedules.save", "nightly", "0 3 * * *", kind="mail")
+    return lambda: caller("schedules.delete", "nightly")
 
 
 def _delete(caller: Caller) -> Callable[[], object]:
@@ -222,22 +222,22 @@ def _delete(caller: Caller) -> Callable[[], object]:
 
 def _delete_many(caller: Caller) -> Callable[[], object]:
     caller("enqueue", "mail")
-    return lambda: caller("delete_many", status="ready") == 1
+    return lambda: caller("dead.delete", status="ready") == 1
 
 
 def _replay_many(caller: Caller) -> Callable[[], object]:
     caller("cancel", caller("enqueue", "mail").id)
-    return lambda: caller("replay_many", status="cancelled").inserted == 1
+    return lambda: caller("dead.replay", status="cancelled").inserted == 1
 
 
 def _erase(caller: Caller) -> Callable[[], object]:
     caller("enqueue", "mail")
-    return lambda: caller("erase", tenant="").jobs == 1
+    return lambda: caller("keys.erase", tenant="").jobs == 1
 
 
 def _revoke(caller: Caller) -> Callable[[], object]:
-    made = caller("create_api_key", scopes=["work"])
-    return lambda: caller("revoke_api_key", made.key.id)
+    made = caller("api_keys.create", scopes=["work"])
+    return lambda: caller("api_keys.revoke", made.key.id)
 
 
 @pytest.mark.parametrize(

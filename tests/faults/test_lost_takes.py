@@ -55,7 +55,7 @@ def behind(proxy: Proxy, place: Place, *, patience: timedelta = timedelta(second
     onefold = Onefold(
         proxy.url, schema=place.schema, prepared_statements=False, busy_timeout=patience
     )
-    onefold.queue("limited", limit=Limit(concurrency=3))
+    onefold.queues.declare("limited", limit=Limit(concurrency=3))
     return onefold
 
 
@@ -68,8 +68,8 @@ def test_a_take_that_is_sent_again_hands_back_what_the_first_has_leased(
 
     def take() -> list[Any]:
         if queue == "plain":
-            return list(caller.engine("take", [queue], worker="w", lease=LEASE))
-        return list(caller.engine("take_controlled", queue, worker="w", lease=LEASE).jobs)
+            return list(caller("deliveries.take", [queue], worker="w", lease=LEASE))
+        return list(caller("deliveries.take_limited", queue, worker="w", lease=LEASE).jobs)
 
     before = take()
     proxy.lose_answers()

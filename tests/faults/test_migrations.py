@@ -311,7 +311,7 @@ class TestSchemas:
             assert theirs.inserted
             assert one.get(theirs.id) is None
             assert other.get(mine.id) is None
-            assert one.erase(tenant="").jobs == 1
+            assert one.keys.erase(tenant="").jobs == 1
             assert len(other.find()) == 1
 
     def test_one_schema_is_not_the_others_old_one(

@@ -147,7 +147,7 @@ class TestRefusal:
             with pytest.raises(ShardsDiffer):
                 caller(name, *arguments)
         with pytest.raises(ShardsDiffer):
-            caller.engine("rescue")
+            caller("deliveries.rescue")
 
         assert empty.contents() == before
 

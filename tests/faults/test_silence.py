@@ -88,7 +88,7 @@ def test_connections_know_how_long_to_wait_for_a_network(
 
     async def play() -> None:
         async with Onefold(proxy.url + settings, schema=migrated) as onefold:
-            database = onefold._conductor.database
+            database = onefold.context.database
             assert isinstance(database, PostgresDatabase)
             if colour == "async":
                 pool, connection = await database.aget_connection()

@@ -133,13 +133,13 @@ class Crowd:
         """Whether nobody is on the way to SQLite's writer."""
         if self.place.on_postgres:
             return True
-        writer = self.onefold.target._conductor.database._state._writer
+        writer = self.onefold.target.context.database._state._writer
         return writer is None or writer._queue.empty()
 
     async def is_idle(self) -> None:
         """Come back when no call is queued, waiting or running."""
         if self.place.on_postgres:
-            for groups in self.onefold.target._conductor.database._state.task_groups.values():
+            for groups in self.onefold.target.context.database._state.task_groups.values():
                 for group in groups._groups.values():
                     await asyncio.gather(*group._running)
         until(lambda: is_idle(self.onefold.target), "for all calls to end")
@@ -216,7 +216,7 @@ def settle(claim: Any, result: Any = None) -> Call:
     """A call, as a crowd takes it."""
 
     async def call(onefold: Coloured) -> Any:
-        return await onefold.settle(claim, result)
+        return await onefold.keys.settle(claim, result)
 
     return call
 
@@ -255,7 +255,7 @@ def _commits_in(wal: Path) -> Iterator[int]:
 
 def is_idle(onefold: Any) -> bool:
     """Whether no call is queued, waiting or running."""
-    state = onefold._conductor.database._state
+    state = onefold.context.database._state
     if not hasattr(state, "thread_groups"):
         return state._writer is None or state._writer.is_idle
     groups = [*state.task_groups.values(), state.thread_groups]

@@ -106,7 +106,7 @@ class TestAnswers:
 
         assert sum(answer.inserted for answer in answers) == 1
         assert {answer.id for answer in answers} == set(await stored(crowd))
-        assert (await crowd.onefold.duplicates(answers[0].id)).count == SIZE - 1
+        assert (await crowd.onefold.keys.duplicates(answers[0].id)).count == SIZE - 1
 
     async def test_one_of_a_crowd_with_one_publish_key_is_new(self, crowd: Crowd) -> None:
         answers = values(await crowd.at_once(*[enqueue(idempotency_key="same")] * SIZE))
@@ -180,7 +180,7 @@ class TestAnswers:
         claims = [await claimed(crowd, number) for number in range(SIZE)]
         stale = {0, 5, SIZE - 1}
         for number in stale:
-            await crowd.onefold.force_release("crowd", str(number))
+            await crowd.onefold.keys.force_release("crowd", str(number))
 
         answers = await crowd.at_once(*(settle(claim, n) for n, claim in enumerate(claims)))
 
@@ -199,7 +199,7 @@ class TestAnswers:
     async def test_policies_and_surfaces_mix(self, crowd: Crowd) -> None:
         await crowd.onefold.enqueue("mail", "old", unique_key="replaced")
         running = await crowd.onefold.enqueue("mail", "old", unique_key="rerun", queue="rerun")
-        (taken,) = await crowd.onefold.engine.take(["rerun"], worker="w", lease=HOUR)
+        (taken,) = await crowd.onefold.deliveries.take(["rerun"], worker="w", lease=HOUR)
         claim = await claimed(crowd, 1)
 
         answers = values(
@@ -224,7 +224,7 @@ class TestAnswers:
         assert replaced.replaced
         assert (rerun.id, rerun.duplicate) == (running.id, True)
         assert all(answer is None or answer.inserted for answer in new)
-        await crowd.onefold.engine.finish([taken])
+        await crowd.onefold.deliveries.finish([taken])
         assert {job.payload for job in (await stored(crowd)).values()} == {
             "new", "old", "next", "kept", "raised", "strict", "debounced", "plain",
         }  # fmt: skip
@@ -242,14 +242,14 @@ class TestAnswers:
 
     async def test_a_crowd_that_reruns_gets_one_successor(self, crowd: Crowd) -> None:
         await crowd.onefold.enqueue("mail", "old", unique_key="k")
-        (taken,) = await crowd.onefold.engine.take(worker="w", lease=HOUR)
+        (taken,) = await crowd.onefold.deliveries.take(worker="w", lease=HOUR)
 
         answers = values(
             await crowd.at_once(
                 *(enqueue(payload=n, unique_key="k", on_duplicate="rerun") for n in range(SIZE))
             )
         )
-        await crowd.onefold.engine.finish([taken])
+        await crowd.onefold.deliveries.finish([taken])
 
         assert {answer.id for answer in answers} == {taken.id}
         jobs = await stored(crowd)

@@ -161,7 +161,7 @@ def test_who_asks_during_a_close_opens_no_other_pool(postgres_place: Place) -> N
     onefold.find()
 
     async def ask_while_it_closes() -> None:
-        ending = asyncio.create_task(onefold._conductor.database.aclose())
+        ending = asyncio.create_task(onefold.context.database.aclose())
         # One turn of the loop: it has begun.
         await asyncio.wait([ending], timeout=0)
         with pytest.raises(Closed):

@@ -99,7 +99,7 @@ class Settles(Crowded):
             self.claims.append(won.claim)
 
     async def one(self, onefold: Coloured, number: int) -> object:
-        await onefold.settle(self.claims[number], number)
+        await onefold.keys.settle(self.claims[number], number)
         return "settled"
 
     def whole(self, onefold: Onefold, place: Place) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from onefold import NewJob, Onefold
-from onefold.calls import engine
 from onefold.operations.statement import run
 from onefold.runtime import Command, Pause, Procedure
+from onefold.worker import chores
 from tests.fixtures.place import Place
 
 BATCH = 3
@@ -20,19 +20,19 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 def pruned(onefold: Onefold) -> Procedure[Any]:
     for job in onefold.enqueue_many([NewJob("email") for _ in range(ROWS)]):
         onefold.cancel(job.id)
-    return engine._prune()
+    return chores.prune()
 
 
 def swept(onefold: Onefold) -> Procedure[Any]:
     for number in range(ROWS):
         onefold.claim("once", str(number), retention=timedelta(seconds=1))
-        onefold.force_settle("once", str(number))
-    return engine._sweep()
+        onefold.keys.force_settle("once", str(number))
+    return chores.sweep()
 
 
 def folded(onefold: Onefold) -> Procedure[Any]:
     onefold.enqueue_many([NewJob("email", unique_key="k") for _ in range(ROWS + 1)])
-    return engine._fold()
+    return chores.fold()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_chore_pauses_after_every_small_batch(
     chore: Callable[[Onefold], Procedure[Any]],
     table: str,
 ) -> None:
-    monkeypatch.setattr(engine, "SMALL_BATCH", BATCH)
+    monkeypatch.setattr(chores, "SMALL_BATCH", BATCH)
     now = [NOW]
     with place.open(clock=lambda: now[0]) as onefold:
         procedure = chore(onefold)
@@ -52,9 +52,9 @@ def test_a_chore_pauses_after_every_small_batch(
         left = [ROWS]
 
         def perform(step: Command) -> Any:
-            answer = onefold.engine._conductor.perform(step)
+            answer = onefold.context.runtime.perform(step)
             if isinstance(step, Pause):
-                assert 0 < step.seconds <= engine.LONGEST_PAUSE
+                assert 0 < step.seconds <= chores.LONGEST_PAUSE
                 left.append(place.rows(f"select count(*) from {{{table}}}")[0][0])
             return answer
 

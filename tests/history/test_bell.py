@@ -44,28 +44,28 @@ def bell(postgres_place: Place) -> Iterator[Bell]:
 
 
 def take(onefold: Onefold, *, lease: timedelta = LEASE) -> list[Job]:
-    return onefold.engine.take(["mail"], limit=10, worker="w", lease=lease)
+    return onefold.deliveries.take(["mail"], limit=10, worker="w", lease=lease)
 
 
 def rescue(onefold: Onefold, jobs: list[Job]) -> None:
     """Let the leases be over: they were a microsecond long."""
-    onefold.engine.heartbeat(jobs, lease=timedelta(microseconds=1))
-    onefold.engine.rescue()
+    onefold.deliveries.heartbeat(jobs, lease=timedelta(microseconds=1))
+    onefold.deliveries.rescue()
 
 
 RINGING: dict[str, Callable[[Onefold, list[Job]], object]] = {
-    "hand back": lambda onefold, jobs: onefold.engine.hand_back(jobs),
-    "retry at once": lambda onefold, jobs: onefold.engine.retry(jobs, after=NOW),
-    "retry by a backoff of nothing": lambda onefold, jobs: onefold.engine.retry(jobs),
-    "defer for no time": lambda onefold, jobs: onefold.engine.defer(jobs, after=NOW),
+    "hand back": lambda onefold, jobs: onefold.deliveries.hand_back(jobs),
+    "retry at once": lambda onefold, jobs: onefold.deliveries.retry(jobs, after=NOW),
+    "retry by a backoff of nothing": lambda onefold, jobs: onefold.deliveries.retry(jobs),
+    "defer for no time": lambda onefold, jobs: onefold.deliveries.defer(jobs, after=NOW),
     "rescue": rescue,
 }
 SILENT: dict[str, Callable[[Onefold, list[Job]], object]] = {
-    "retry later": lambda onefold, jobs: onefold.engine.retry(jobs, after=HOUR),
-    "defer": lambda onefold, jobs: onefold.engine.defer(jobs, after=HOUR),
-    "bury": lambda onefold, jobs: onefold.engine.bury(jobs, reason="hopeless"),
+    "retry later": lambda onefold, jobs: onefold.deliveries.retry(jobs, after=HOUR),
+    "defer": lambda onefold, jobs: onefold.deliveries.defer(jobs, after=HOUR),
+    "bury": lambda onefold, jobs: onefold.deliveries.bury(jobs, reason="hopeless"),
     "cancel": lambda onefold, jobs: onefold.cancel(jobs[0].id),
-    "finish": lambda onefold, jobs: onefold.engine.finish(jobs),
+    "finish": lambda onefold, jobs: onefold.deliveries.finish(jobs),
 }
 
 
@@ -99,7 +99,7 @@ def test_one_that_is_not_due_rings_nothing(postgres_place: Place, bell: Bell, wo
 def test_a_replay_rings_at_the_commit(postgres_place: Place, bell: Bell) -> None:
     with postgres_place.open() as onefold:
         first, second = (onefold.enqueue("email", queue="mail").id for _ in range(2))
-        onefold.engine.bury(take(onefold), reason="hopeless")
+        onefold.deliveries.bury(take(onefold), reason="hopeless")
         bell.heard()
 
         onefold.replay(first)
@@ -114,7 +114,7 @@ def test_where_nobody_is_to_be_woken_nobody_rings(postgres_place: Place, bell: B
     url, schema = postgres_place.url, postgres_place.schema
     with Onefold(url, schema=schema, notify=False) as onefold:
         onefold.enqueue("email", queue="mail")
-        onefold.engine.hand_back(take(onefold))
+        onefold.deliveries.hand_back(take(onefold))
 
     assert bell.heard() == []
 
@@ -123,13 +123,13 @@ def test_an_opened_queue_rings_and_one_that_was_open_does_not(
     postgres_place: Place, bell: Bell
 ) -> None:
     with postgres_place.open() as onefold:
-        onefold.engine.hold("mail", after=HOUR, why="circuit")
+        onefold.queues.hold("mail", after=HOUR, why="circuit")
         assert bell.heard() == []
 
-        assert not onefold.engine.open("mail")
+        assert not onefold.queues.open("mail")
         assert bell.heard() == []
-        assert onefold.engine.open("mail", force=True)
+        assert onefold.queues.open("mail", force=True)
         assert bell.heard() == ["mail"]
-        onefold.engine.failed("mail")
-        assert onefold.engine.open("mail")
+        onefold.queues.count_failure("mail")
+        assert onefold.queues.open("mail")
         assert bell.heard() == []

@@ -21,8 +21,8 @@ NOTHING = timedelta(0)
 
 def deliver(onefold: Onefold) -> Run:
     """Take the one job."""
-    (job,) = onefold.engine.take(limit=1, worker="w", lease=LEASE)
-    return Run(onefold._conductor, job, lease=LEASE, worker="w")  # pyright: ignore[reportPrivateUsage]
+    (job,) = onefold.deliveries.take(limit=1, worker="w", lease=LEASE)
+    return Run(onefold.context, job, lease=LEASE, worker="w")  # pyright: ignore[reportPrivateUsage]
 
 
 def work(onefold: Onefold) -> Run:
@@ -45,11 +45,11 @@ def beside(place: Place) -> list[tuple[Any, ...]]:
 
 ENDS: dict[str, Callable[[Onefold, str], object]] = {
     "delete": lambda onefold, job_id: onefold.delete(job_id),
-    "delete_many": lambda onefold, job_id: onefold.delete_many(kind="email"),
-    "prune": lambda onefold, job_id: onefold.engine.prune(),
-    "erase by key": lambda onefold, job_id: onefold.erase(key="k"),
-    "erase by publish key": lambda onefold, job_id: onefold.erase(key="p"),
-    "erase a tenant": lambda onefold, job_id: onefold.erase(tenant=""),
+    "delete_many": lambda onefold, job_id: onefold.dead.delete(kind="email"),
+    "prune": lambda onefold, job_id: onefold.deliveries.prune(),
+    "erase by key": lambda onefold, job_id: onefold.keys.erase(key="k"),
+    "erase by publish key": lambda onefold, job_id: onefold.keys.erase(key="p"),
+    "erase a tenant": lambda onefold, job_id: onefold.keys.erase(tenant=""),
 }
 
 
@@ -60,8 +60,8 @@ def test_it_goes_with_the_job_on_every_shard(spread: Place, end: str) -> None:
         job_id = onefold.enqueue(
             "email", unique_key="k", idempotency_key="p", queue="default", retention=keep
         ).id
-        onefold.engine.retry([work(onefold).job], after=NOTHING)
-        onefold.engine.bury([work(onefold).job], reason="hopeless")
+        onefold.deliveries.retry([work(onefold).job], after=NOTHING)
+        onefold.deliveries.bury([work(onefold).job], reason="hopeless")
         assert beside(spread) == [(1, "retried"), (2, "dead"), ("once", 1), ("step", 1)]
 
         ENDS[end](onefold, job_id)
@@ -78,13 +78,13 @@ def test_nothing_stays_beside_a_job_that_is_not_kept(
     with spread.open() as onefold:
         keep = Retention(completed=NOTHING, dead=NOTHING)
         onefold.enqueue("email", unique_key="k", unique_for=window, retention=keep)
-        onefold.engine.retry([work(onefold).job], after=NOTHING)
+        onefold.deliveries.retry([work(onefold).job], after=NOTHING)
         job = work(onefold).job
 
         if word == "finish":
-            onefold.engine.finish([job])
+            onefold.deliveries.finish([job])
         else:
-            onefold.engine.bury([job], reason="hopeless")
+            onefold.deliveries.bury([job], reason="hopeless")
 
         assert beside(spread) == []
         assert onefold.enqueue("email", unique_key="k").duplicate == (window is not None)
@@ -114,16 +114,20 @@ def test_a_replay_keeps_the_steps_and_a_fresh_one_begins_anew(place: Place) -> N
         job_id = onefold.enqueue("email").id
         run = work(onefold)
         key = run.key("charge")
-        onefold.engine.bury([run.job], reason="hopeless")
+        onefold.deliveries.bury([run.job], reason="hopeless")
 
         onefold.replay(job_id)
         again = deliver(onefold)
         assert again.step("charge", lambda: "another receipt") == "receipt"
         assert again.key("charge") == key
-        onefold.engine.bury([again.job], reason="hopeless")
+        onefold.deliveries.bury([again.job], reason="hopeless")
 
         onefold.replay(job_id, fresh=True)
         fresh = deliver(onefold)
         assert fresh.step("charge", lambda: "another receipt") == "another receipt"
         assert fresh.key("charge") != key
-        assert [a.outcome for a in onefold.attempts(job_id)] == ["dead", "dead", "running"]
+        assert [a.outcome for a in onefold.deliveries.attempts(job_id)] == [
+            "dead",
+            "dead",
+            "running",
+        ]

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from onefold import NewJob, Onefold
-from onefold.calls.jobs import BATCH
+from onefold.app.dead import BATCH
 from tests.race.waiting import Second
 
 if TYPE_CHECKING:
@@ -18,22 +18,22 @@ MANY = 2 * BATCH + 1
 
 def bury_many(onefold: Onefold, count: int) -> None:
     onefold.enqueue_many([NewJob("email", {"n": number}) for number in range(count)])
-    jobs = onefold.engine.take(limit=count, worker="w", lease=LEASE)
-    onefold.engine.bury(jobs, reason="hopeless")
+    jobs = onefold.deliveries.take(limit=count, worker="w", lease=LEASE)
+    onefold.deliveries.bury(jobs, reason="hopeless")
 
 
 def test_a_replay_and_a_drop_go_through_every_batch(place: Place) -> None:
     with place.open() as onefold:
         bury_many(onefold, MANY)
 
-        assert onefold.replay_many(limit=BATCH + 1).inserted == BATCH + 1
-        assert onefold.replay_many().inserted == MANY - BATCH - 1
-        jobs = onefold.engine.take(limit=MANY, worker="w", lease=LEASE)
+        assert onefold.dead.replay(limit=BATCH + 1).inserted == BATCH + 1
+        assert onefold.dead.replay().inserted == MANY - BATCH - 1
+        jobs = onefold.deliveries.take(limit=MANY, worker="w", lease=LEASE)
         assert len(jobs) == MANY
-        onefold.engine.bury(jobs, reason="hopeless")
+        onefold.deliveries.bury(jobs, reason="hopeless")
 
-        assert onefold.delete_many(limit=BATCH + 1) == BATCH + 1
-        assert onefold.delete_many() == MANY - BATCH - 1
+        assert onefold.dead.delete(limit=BATCH + 1) == BATCH + 1
+        assert onefold.dead.delete() == MANY - BATCH - 1
         assert place.rows("select count(*) from {attempt}") == [(0,)]
 
 
@@ -44,7 +44,7 @@ def test_a_letter_that_is_replayed_while_we_look_is_not_dropped(postgres_place: 
 
         with postgres_place.transaction() as connection:
             onefold.within(connection).replay(first)
-            with Second(postgres_place, lambda other: other.delete_many()) as dropping:
+            with Second(postgres_place, lambda other: other.dead.delete()) as dropping:
                 dropping.is_waiting()
                 connection.execute("commit")
                 assert dropping.answer() == 1
@@ -61,7 +61,7 @@ def test_a_letter_that_is_dropped_while_we_look_is_not_replayed(postgres_place: 
 
         with postgres_place.transaction() as connection:
             onefold.within(connection).delete(first)
-            with Second(postgres_place, lambda other: other.replay_many()) as replaying:
+            with Second(postgres_place, lambda other: other.dead.replay()) as replaying:
                 replaying.is_waiting()
                 connection.execute("commit")
                 assert [answer.id for answer in replaying.answer()] == [second]
@@ -77,7 +77,7 @@ def test_two_replays_at_once_send_a_letter_round_once(postgres_place: Place) -> 
 
         with postgres_place.transaction() as connection:
             assert onefold.within(connection).replay(first).inserted
-            with Second(postgres_place, lambda other: other.replay_many(fresh=True)) as replaying:
+            with Second(postgres_place, lambda other: other.dead.replay(fresh=True)) as replaying:
                 replaying.is_waiting()
                 connection.execute("commit")
                 answers = replaying.answer()

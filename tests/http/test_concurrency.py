@@ -168,7 +168,7 @@ async def test_h114_a_key_that_vanishes_between_look_and_claim_is_claimed(
 ) -> None:
     async def first() -> None:
         await counter.carry_out()
-        await counter.registry.onefold.aerase(key="k")
+        await counter.registry.onefold.keys.aerase(key="k")
 
     exchange = counter.exchange(before={1: first})
     answer = await exchange.arun(exchange.begin())

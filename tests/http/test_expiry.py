@@ -74,7 +74,7 @@ async def test_h184_the_sweep_takes_what_is_settled_and_expired_and_nothing_at_w
     at_work = settled.exchange(key="at-work")
     await at_work.arun(at_work.take())
 
-    assert await onefold.engine.asweep() == 1
+    assert await onefold.deliveries.asweep() == 1
 
     assert effects.claims == [("at-work", HELD), ("vanished", HELD)]
 
@@ -88,7 +88,7 @@ async def test_h185_a_vanished_attempt_is_found_by_its_state_and_carried_on_by_i
     await counter.begin()
     clock.advance(timedelta(seconds=61))
 
-    found = await onefold.akeys(surface="http", state="abandoned")
+    found = await onefold.keys.afind(surface="http", state="abandoned")
     assert [(key.scope, key.key) for key in found.keys] == [("alice", "k")]
 
     assert await counter.carry_out() == DONE
@@ -103,8 +103,8 @@ async def test_h185_an_unknown_outcome_is_found_and_settled_by_an_operator(
     told = await counter.carry_out()
     assert b"outcome_unknown" in told.body
 
-    (found,) = (await onefold.akeys(surface="http", state="unknown")).keys
-    assert await onefold.aforce_release(found.scope, found.key, surface="http")
+    (found,) = (await onefold.keys.afind(surface="http", state="unknown")).keys
+    assert await onefold.keys.aforce_release(found.scope, found.key, surface="http")
 
     assert await counter.carry_out() == DONE
 
@@ -154,7 +154,7 @@ async def test_h186_the_databases_clock_decides(store: Store, clock: Clock) -> N
     answer = await slow.carry_out()
 
     assert answer.value("Idempotent-Replayed") == "true"
-    assert fast.registry.conductor.clock() is None
+    assert fast.registry.context.clock() is None
 
 
 async def test_h187_a_clock_that_goes_back_brings_no_key_back(

@@ -151,7 +151,9 @@ def test_the_claim_is_joined_to_the_session_of_the_dependency(
     assert [reply.status_code for reply in failed] == [500, 500]
     assert reused.json()["code"] == "key_reused"
     assert (effects.numbers, effects.claims) == ([3], [("k", SETTLED)])
-    assert [job.payload for job in onefold.engine.take(worker="w", lease=LEASE)] == [{"amount": 3}]
+    assert [job.payload for job in onefold.deliveries.take(worker="w", lease=LEASE)] == [
+        {"amount": 3}
+    ]
 
 
 @pytest.mark.parametrize("mode", [OURS_POSTGRES], ids=str)

@@ -29,7 +29,7 @@ async def test_h146_a_handler_that_stops_leaves_its_key_to_others_and_its_client
     site.raises(LeaseLost("the key", fence=1))
 
     async with site.held() as first:
-        assert await site.shop.onefold.aforce_release("alice", "k", surface="http")
+        assert await site.shop.onefold.keys.aforce_release("alice", "k", surface="http")
         until(lambda: site.shop.attempts[-1].lost, "for the heart to find out")
 
     reply = await first

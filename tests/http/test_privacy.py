@@ -41,7 +41,7 @@ async def test_h193_everything_of_a_tenant_can_be_erased(open_site: OpenSite, st
     await site.post(headers={"X-Tenant": "acme"})
     await site.post(headers={"X-Tenant": "other"})
 
-    await site.shop.onefold.aerase(tenant="acme")
+    await site.shop.onefold.keys.aerase(tenant="acme")
 
     assert len(stored(store)) == 1
     again = await site.post(headers={"X-Tenant": "acme"})
@@ -53,7 +53,7 @@ async def test_h193_so_can_everything_of_a_caller(open_site: OpenSite, store: St
     await site.post()
     await site.post(user=BOB)
 
-    await site.shop.onefold.aerase(scope="alice")
+    await site.shop.onefold.keys.aerase(scope="alice")
 
     assert [row["scope"] for row in stored(store)] == ["bob"]
 

@@ -288,7 +288,7 @@ def test_h146_half_an_answer_is_not_ended_by_who_has_lost_the_key(onefold: Onefo
     site = keyed(onefold, App(b"a", b"b"), takeover="refuse", stream="forward")
     answered = iter(site(environ(), Sent().start))
     next(answered)
-    onefold.force_release("alice", "k", surface="http")
+    onefold.keys.force_release("alice", "k", surface="http")
 
     with pytest.raises(LeaseLost):
         list(answered)

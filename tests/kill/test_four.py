@@ -46,7 +46,7 @@ def test_every_tick_has_one_job_and_one_effect_whoever_dies(shop: Shop) -> None:
     place, dice = shop.place, random.Random()
     with place.open() as onefold:
         declare_tick(onefold, Scene(place, shop.ledger, NEVER))
-        onefold.declare_schedules()
+        onefold.schedules.store_declared()
     for _ in range(ROUNDS):
         start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         start -= timedelta(days=DAYS)
@@ -72,7 +72,7 @@ def work_for(shop: Shop, death: Death) -> Worker:
 def check_ticks(place: Place, start: datetime) -> None:
     """One job for each tick, and one row for each job, by the delivery that completed it."""
     with place.open() as onefold:
-        (schedule,) = onefold.schedules()
+        (schedule,) = onefold.schedules.find()
         ticks = Counter(job.tick for job in onefold.find(limit=10_000))
     assert schedule.last_tick is not None
     days = (schedule.last_tick - start).days + 1
@@ -105,7 +105,7 @@ def declare_visit(onefold: Onefold, ledger: Ledger) -> None:
 
 def test_no_limit_is_exceeded_by_all_of_them_together(shop: Shop) -> None:
     with shop.place.open() as onefold:
-        onefold.set_limits(
+        onefold.queues.set_limits(
             "default",
             limit=Limit(concurrency=OF_ALL),
             group_limit=Limit(concurrency=OF_A_GROUP),

@@ -56,7 +56,7 @@ def test_a_job_that_kills_its_worker_five_times_is_buried_and_its_neighbours_are
         with shop.place.open() as onefold:
             buried = onefold.get(poison)
             assert buried is not None
-            history = onefold.attempts(poison)
+            history = onefold.deliveries.attempts(poison)
             assert onefold.delete(poison)
         assert (buried.state, buried.reason) == ("dead", "poison")
         assert [attempt.outcome for attempt in history] == ["lease expired"] * 5

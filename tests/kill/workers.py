@@ -153,7 +153,7 @@ class Shop:
             table = self.place.table("job")
             connection.execute(f"update {table} set lease_until = 1 where state = 1")
         with self.place.open() as onefold:
-            onefold.engine.rescue()
+            onefold.deliveries.rescue()
 
     def has_lease(self, worker: str) -> bool:
         """Whether anything is still leased to a worker of this name."""

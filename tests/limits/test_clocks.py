@@ -19,13 +19,13 @@ def test_a_clock_that_is_set_back_costs_no_more_than_a_period(
     with place.open(clock=clock) as onefold:
         rate = Limit(rate="3/m")
         if group is None:
-            onefold.set_limits("mine", limit=rate)
+            onefold.queues.set_limits("mine", limit=rate)
         else:
-            onefold.set_limits("mine", group_limit=rate)
+            onefold.queues.set_limits("mine", group_limit=rate)
         onefold.enqueue_many([NewJob("work", queue="mine", group_key=group) for _ in range(9)])
 
         def take() -> tuple[int, int | None]:
-            taken = onefold.engine.take_controlled("mine", limit=9, worker="w", lease=HOUR)
+            taken = onefold.deliveries.take_limited("mine", limit=9, worker="w", lease=HOUR)
             return len(taken.jobs), taken.wait
 
         clock.advance(HOUR)

@@ -12,27 +12,27 @@ MINUTE = timedelta(minutes=1)
 
 
 def settings(onefold: Onefold, queue: str = "email") -> QueueSettings:
-    return next(one for one in onefold.queues() if one.name == queue)
+    return next(one for one in onefold.queues.find() if one.name == queue)
 
 
 def test_what_is_declared_holds_for_everybody(place: Place) -> None:
     with place.open() as ours, place.open() as theirs:
-        ours.queue("email", limit=Limit(concurrency=1))
-        ours.declare_queues()
+        ours.queues.declare("email", limit=Limit(concurrency=1))
+        ours.queues.store_declared()
         theirs.enqueue_many([NewJob("letter", queue="email") for _ in range(3)])
 
-        assert theirs.engine.take(["email"], limit=9, worker="w", lease=MINUTE) == []
-        taken = theirs.engine.take_controlled("email", limit=9, worker="w", lease=MINUTE)
+        assert theirs.deliveries.take(["email"], limit=9, worker="w", lease=MINUTE) == []
+        taken = theirs.deliveries.take_limited("email", limit=9, worker="w", lease=MINUTE)
         assert len(taken.jobs) == 1
         assert settings(theirs).limit == Limit(concurrency=1)
 
 
 def test_a_declaration_replaces_what_was_declared_before(place: Place) -> None:
     with place.open() as onefold:
-        onefold.queue("email", limit=Limit(concurrency=1), ordered=True)
-        onefold.declare_queues()
-        onefold.queue("email", group_limit=Limit(rate="1/s"))
-        onefold.declare_queues()
+        onefold.queues.declare("email", limit=Limit(concurrency=1), ordered=True)
+        onefold.queues.store_declared()
+        onefold.queues.declare("email", group_limit=Limit(rate="1/s"))
+        onefold.queues.store_declared()
 
         found = settings(onefold)
         assert (found.limit, found.group_limit, found.ordered) == (None, Limit(rate="1/s"), False)
@@ -40,18 +40,18 @@ def test_a_declaration_replaces_what_was_declared_before(place: Place) -> None:
 
 def test_an_operators_word_stays_until_it_is_cleared(place: Place) -> None:
     with place.open() as onefold:
-        onefold.queue("email", limit=Limit(concurrency=10))
-        onefold.declare_queues()
-        onefold.set_limits("email", limit=Limit(concurrency=2))
-        onefold.declare_queues()
+        onefold.queues.declare("email", limit=Limit(concurrency=10))
+        onefold.queues.store_declared()
+        onefold.queues.set_limits("email", limit=Limit(concurrency=2))
+        onefold.queues.store_declared()
         assert (settings(onefold).limit, settings(onefold).declared) == (
             Limit(concurrency=2),
             False,
         )
 
-        onefold.clear_limits("email")
+        onefold.queues.clear_limits("email")
         assert settings(onefold).limit is None
-        onefold.declare_queues()
+        onefold.queues.store_declared()
         assert (settings(onefold).limit, settings(onefold).declared) == (
             Limit(concurrency=10),
             True,
@@ -61,9 +61,9 @@ def test_an_operators_word_stays_until_it_is_cleared(place: Place) -> None:
 def test_a_pause_is_not_lifted_by_a_declaration_and_does_not_keep_it_out(place: Place) -> None:
     with place.open() as onefold:
         onefold.enqueue("letter", queue="email")
-        onefold.pause("email")
-        onefold.queue("email", limit=Limit(concurrency=1))
-        onefold.declare_queues()
+        onefold.queues.pause("email")
+        onefold.queues.declare("email", limit=Limit(concurrency=1))
+        onefold.queues.store_declared()
 
         assert (settings(onefold).paused, settings(onefold).limit) == (True, Limit(concurrency=1))
 
@@ -74,10 +74,10 @@ def test_a_declared_queue_is_paused_before_it_has_any_job(place: Place) -> None:
         @onefold.job(queue="email")
         def send() -> None: ...
 
-        onefold.queue("bulk", limit=Limit(concurrency=1))
+        onefold.queues.declare("bulk", limit=Limit(concurrency=1))
         for queue in ("email", "bulk", "default"):
-            onefold.pause(queue)
-        assert {queue.name for queue in onefold.queues() if queue.paused} == {
+            onefold.queues.pause(queue)
+        assert {queue.name for queue in onefold.queues.find() if queue.paused} == {
             "email",
             "bulk",
             "default",
@@ -87,31 +87,31 @@ def test_a_declared_queue_is_paused_before_it_has_any_job(place: Place) -> None:
 
 def test_the_queue_of_a_schedule_is_paused_before_its_first_tick(place: Place) -> None:
     with place.open() as onefold:
-        onefold.schedule("nightly", "0 3 * * *", kind="report", queue="reports")
-        onefold.pause("reports")
+        onefold.schedules.save("nightly", "0 3 * * *", kind="report", queue="reports")
+        onefold.queues.pause("reports")
         assert settings(onefold, "reports").paused
 
 
 def test_declaring_nothing_says_nothing(place: Place) -> None:
     with place.open() as onefold:
-        onefold.declare_queues()
-        assert onefold.queues() == []
+        onefold.queues.store_declared()
+        assert onefold.queues.find() == []
 
 
 def test_it_is_awaited_as_well(place: Place) -> None:
     async def declare() -> list[QueueSettings]:
         async with place.open() as onefold:
-            onefold.queue("email", limit=Limit(concurrency=1))
-            await onefold.adeclare_queues()
-            return await onefold.aqueues()
+            onefold.queues.declare("email", limit=Limit(concurrency=1))
+            await onefold.queues.astore_declared()
+            return await onefold.queues.afind()
 
     assert [one.name for one in asyncio.run(declare())] == ["email"]
 
 
 def test_jobs_are_grouped_by_the_key_of_a_declared_limit(place: Place) -> None:
     with place.open() as onefold:
-        onefold.queue("email", group_limit=Limit(key="tenant.id", concurrency=1))
-        onefold.declare_queues()
+        onefold.queues.declare("email", group_limit=Limit(key="tenant.id", concurrency=1))
+        onefold.queues.store_declared()
         payloads = [{"tenant": {"id": 7}}, {"tenant": {"id": "acme"}}, {"tenant": None}]
         answers = [onefold.enqueue("letter", payload, queue="email") for payload in payloads]
         said = onefold.enqueue("letter", payloads[0], queue="email", group_key="mine")
@@ -130,9 +130,9 @@ def test_jobs_are_grouped_by_the_key_of_a_declared_limit(place: Place) -> None:
 def test_what_is_no_limit_is_refused_where_it_is_said(sqlite_url: str, field: str) -> None:
     with Onefold(sqlite_url) as onefold:
         with pytest.raises(InvalidInput, match=field):
-            onefold.queue("email", **{field: 5})  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+            onefold.queues.declare("email", **{field: 5})  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
         with pytest.raises(InvalidInput, match="only a group_limit"):
-            onefold.queue("email", limit=Limit(key="tenant", concurrency=1))
+            onefold.queues.declare("email", limit=Limit(key="tenant", concurrency=1))
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -35,11 +35,11 @@ def probe_until_empty(racer: Racer) -> list[Any]:
     """Take as much as there is of a queue that nobody opens; the most that was seen to run."""
     ran: list[str] = []
     most = 0
-    engine = racer.onefold.engine
+    engine = racer.onefold.deliveries
     job = racer.place.table("job")
     with racer.place.connection() as connection:
         while True:
-            taken = engine.take_controlled("mine", limit=9, worker="w", lease=HOUR).jobs
+            taken = engine.take_limited("mine", limit=9, worker="w", lease=HOUR).jobs
             most = max(most, connection.execute(RUNNING.format(job=job)).fetchone()[0])
             ran += [each.id for each in taken]
             engine.finish(taken)
@@ -50,7 +50,7 @@ def probe_until_empty(racer: Racer) -> list[Any]:
 def test_there_is_one_probe_on_all_machines(raced: Place, crew: Crew) -> None:
     with raced.open() as onefold:
         ids = fill(onefold, repetitions(60, soak=2_000))
-        onefold.engine.hold("mine", after=NOW, why="circuit")
+        onefold.queues.hold("mine", after=NOW, why="circuit")
 
     answers = values(crew.race(raced, probe_until_empty))
 
@@ -64,13 +64,13 @@ def say_something(racer: Racer, job_id: str) -> str:
     try:
         match racer.rank:
             case 0:
-                ended = calls.acknowledge(job_id)
+                ended = calls.deliveries.acknowledge(job_id)
             case 1:
-                ended = calls.nack(job_id, retryable=False)
+                ended = calls.deliveries.nack(job_id, retryable=False)
             case 2:
-                ended = calls.defer_job(job_id, after=HOUR, hold_queue=True)
+                ended = calls.deliveries.defer_job(job_id, after=HOUR, hold_queue=True)
             case _:
-                ended = calls.acknowledge(job_id)
+                ended = calls.deliveries.acknowledge(job_id)
     except WrongState:
         return "refused"
     return ended.status
@@ -80,8 +80,8 @@ def test_one_word_counts_of_those_that_come_at_once(raced: Place, crew: Crew) ->
     for _ in range(repetitions(8, soak=300)):
         with raced.open() as onefold:
             job_id = onefold.enqueue("race", queue="mine").id
-            (job,) = onefold.engine.take(["mine"], worker="w", lease=HOUR)
-            onefold.engine.park(job, ack_timeout=HOUR)
+            (job,) = onefold.deliveries.take(["mine"], worker="w", lease=HOUR)
+            onefold.deliveries.park(job, ack_timeout=HOUR)
 
         said = Counter(values(crew.race(raced, say_something, job_id)))
 
@@ -90,10 +90,10 @@ def test_one_word_counts_of_those_that_come_at_once(raced: Place, crew: Crew) ->
         with raced.open() as onefold:
             ended = onefold.get(job_id)
             assert ended is not None
-            held = {queue.name: queue.held_until for queue in onefold.queues()}.get("mine")
+            held = {queue.name: queue.held_until for queue in onefold.queues.find()}.get("mine")
             # The hold is the defer's, and was written with it or not at all.
             assert (held is not None) == (ended.state == "queued")
-            onefold.engine.open("mine", force=True)
+            onefold.queues.open("mine", force=True)
             onefold.delete(job_id)
 
 
@@ -103,13 +103,13 @@ def hold_and_limit(racer: Racer) -> None:
     for turn in range(6):
         match racer.rank:
             case 0:
-                onefold.engine.hold("mine", after=HOUR, why="deferred", force=turn % 2 == 0)
+                onefold.queues.hold("mine", after=HOUR, why="deferred", force=turn % 2 == 0)
             case 1:
-                onefold.engine.open("mine", force=True)
+                onefold.queues.open("mine", force=True)
             case 2:
-                onefold.set_limits("mine", limit=Limit(concurrency=1 + turn))
+                onefold.queues.set_limits("mine", limit=Limit(concurrency=1 + turn))
             case _:
-                onefold.clear_limits("mine")
+                onefold.queues.clear_limits("mine")
 
 
 def test_a_queue_is_controlled_while_it_is_held_or_limited(raced: Place, crew: Crew) -> None:
@@ -126,7 +126,7 @@ def test_a_queue_is_controlled_while_it_is_held_or_limited(raced: Place, crew: C
 
 def make_a_queue(racer: Racer, name: str) -> str:
     said = QueueConfiguration(endpoint=ENDPOINT, max_attempts=1 + racer.rank)
-    (secret,) = racer.onefold.save_served_queue(name, said).configuration.secrets
+    (secret,) = racer.onefold.queues.save(name, said).configuration.secrets
     return secret.text
 
 

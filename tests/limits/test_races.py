@@ -24,12 +24,12 @@ RUNNING: Final = "select group_key, count(*) from {job} where state = 1 group by
 
 def work_until_empty(racer: Racer, size: int) -> list[Any]:
     """Take under the limits, see what is running, finish; the most that was seen, and what ran."""
-    engine = racer.onefold.engine
+    engine = racer.onefold.deliveries
     ran: list[tuple[str, str | None]] = []
     most, most_of_group = 0, 0
     with racer.place.connection() as connection:
         while True:
-            taken = engine.take_controlled("mine", limit=size, worker="w", lease=HOUR).jobs
+            taken = engine.take_limited("mine", limit=size, worker="w", lease=HOUR).jobs
             running = _running(racer.place, connection)
             most = max(most, sum(running.values()))
             most_of_group = max(most_of_group, *(running[group] for group in running if group), 0)
@@ -40,12 +40,12 @@ def work_until_empty(racer: Racer, size: int) -> list[Any]:
 
 
 async def awork_until_empty(racer: Racer, size: int) -> list[Any]:
-    engine = racer.onefold.engine
+    engine = racer.onefold.deliveries
     ran: list[tuple[str, str | None]] = []
     most, most_of_group = 0, 0
     with racer.place.connection() as connection:
         while True:
-            taken = await engine.atake_controlled("mine", limit=size, worker="w", lease=HOUR)
+            taken = await engine.atake_limited("mine", limit=size, worker="w", lease=HOUR)
             running = _running(racer.place, connection)
             most = max(most, sum(running.values()))
             most_of_group = max(most_of_group, *(running[group] for group in running if group), 0)
@@ -85,7 +85,9 @@ def raced(request: pytest.FixtureRequest, empty: Place) -> Place:
 @pytest.mark.parametrize("racers", ["processes", "tasks"])
 def test_no_limit_is_exceeded_and_every_job_runs(raced: Place, crew: Crew, racers: str) -> None:
     with raced.open() as onefold:
-        onefold.set_limits("mine", limit=Limit(concurrency=7), group_limit=Limit(concurrency=2))
+        onefold.queues.set_limits(
+            "mine", limit=Limit(concurrency=7), group_limit=Limit(concurrency=2)
+        )
         ids = fill(onefold, repetitions(150, soak=5_000))
 
     if racers == "processes":
@@ -100,7 +102,7 @@ def test_no_limit_is_exceeded_and_every_job_runs(raced: Place, crew: Crew, racer
 
 def test_an_ordered_group_runs_one_at_a_time_and_in_order(raced: Place, crew: Crew) -> None:
     with raced.open() as onefold:
-        onefold.set_limits("mine", ordered=True)
+        onefold.queues.set_limits("mine", ordered=True)
         ids = fill(onefold, repetitions(90, soak=3_000))
 
     answers = values(crew.race(raced, work_until_empty, 4))
@@ -115,7 +117,7 @@ def test_an_ordered_group_runs_one_at_a_time_and_in_order(raced: Place, crew: Cr
 
 def test_a_rate_is_spent_once(raced: Place, crew: Crew) -> None:
     with raced.open() as onefold:
-        onefold.set_limits("mine", limit=Limit(rate="20/d"), group_limit=Limit(rate="3/d"))
+        onefold.queues.set_limits("mine", limit=Limit(rate="20/d"), group_limit=Limit(rate="3/d"))
         fill(onefold, 120)
 
     answers = values(crew.race(raced, take_some))
@@ -130,9 +132,9 @@ def take_some(racer: Racer) -> list[str | None]:
     """Take again and again, though there is nothing more to be had."""
     taken: list[str | None] = []
     for _ in range(12):
-        jobs = racer.onefold.engine.take_controlled("mine", limit=4, worker="w", lease=HOUR).jobs
+        jobs = racer.onefold.deliveries.take_limited("mine", limit=4, worker="w", lease=HOUR).jobs
         taken += [job.group_key for job in jobs]
-        racer.onefold.engine.finish(jobs)
+        racer.onefold.deliveries.finish(jobs)
     return taken
 
 
@@ -149,16 +151,16 @@ def change_and_work(racer: Racer) -> list[Any]:
     """One is the operator, who changes the limits all the time; the others work."""
     if racer.rank == 0:
         for limit in (3, 1, 2, 3, 1) * 3:
-            racer.onefold.pause("mine")
-            racer.onefold.set_limits("mine", limit=Limit(concurrency=limit))
-            racer.onefold.resume("mine")
+            racer.onefold.queues.pause("mine")
+            racer.onefold.queues.set_limits("mine", limit=Limit(concurrency=limit))
+            racer.onefold.queues.resume("mine")
         return [[], 0, 0]
     return work_until_empty(racer, 5)
 
 
 def test_limits_that_change_all_the_time_lose_no_job(raced: Place, crew: Crew) -> None:
     with raced.open() as onefold:
-        onefold.set_limits("mine", limit=Limit(concurrency=3))
+        onefold.queues.set_limits("mine", limit=Limit(concurrency=3))
         ids = fill(onefold, repetitions(90, soak=3_000))
 
     answers = values(crew.race(raced, change_and_work))

@@ -11,7 +11,7 @@ SIZE = WINDOW * WINDOWS + 300
 
 
 def take(onefold: Onefold) -> tuple[list[Job], int | None]:
-    taken = onefold.engine.take_controlled("mine", limit=10_000, worker="w", lease=HOUR)
+    taken = onefold.deliveries.take_limited("mine", limit=10_000, worker="w", lease=HOUR)
     return taken.jobs, taken.wait
 
 
@@ -20,7 +20,7 @@ def test_a_job_in_the_middle_of_many_full_groups_is_found_when_it_is_its_turn(
 ) -> None:
     names = [f"group {number:04}" for number in range(SIZE)]
     with place.open() as onefold:
-        onefold.set_limits("mine", group_limit=Limit(concurrency=1))
+        onefold.queues.set_limits("mine", group_limit=Limit(concurrency=1))
         for _ in range(2):
             onefold.enqueue_many([NewJob("race", queue="mine", group_key=name) for name in names])
         running: dict[str | None, Job] = {}
@@ -35,7 +35,7 @@ def test_a_job_in_the_middle_of_many_full_groups_is_found_when_it_is_its_turn(
         assert take(onefold) == ([], REST)
 
         middle = names[SIZE // 2]
-        onefold.engine.finish([running[middle]])
+        onefold.deliveries.finish([running[middle]])
         found = [job.group_key for _ in range(3) for job in take(onefold)[0]]
         assert found == [middle]
 
@@ -43,7 +43,7 @@ def test_a_job_in_the_middle_of_many_full_groups_is_found_when_it_is_its_turn(
 def test_where_all_groups_were_visited_nothing_is_promised(place: Place) -> None:
     names = [f"group {number:03}" for number in range(WINDOW + 50)]
     with place.open() as onefold:
-        onefold.set_limits("mine", group_limit=Limit(concurrency=1))
+        onefold.queues.set_limits("mine", group_limit=Limit(concurrency=1))
         for _ in range(2):
             onefold.enqueue_many([NewJob("race", queue="mine", group_key=name) for name in names])
         while take(onefold)[0]:

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 )
 
 from onefold import Busy, KeyReused, LeaseLost, OutcomeUnknown
-from onefold.calls.lock import Lock
 from onefold.claims import Claim, Done, Mismatch, NotDone, Replay, Unknown, Won
+from onefold.effects.lock import Lock
 from tests.model.claim_model import Attempt, ClaimModel, Place, Said, Wish
 from tests.model.store import LENGTH, SHRINKING, Store, moment, seconds
 
@@ -130,17 +130,17 @@ class ClaimMachine(RuleBasedStateMachine):
 
     @rule(winner=winners, result=RESULTS)
     def settle(self, winner: Winner, result: object) -> None:
-        accepted = _holds(lambda: self.onefold.settle(winner.claim, result))
+        accepted = _holds(lambda: self.onefold.keys.settle(winner.claim, result))
 
         assert accepted == self.model.settle(winner.attempt, result)
 
     @rule(winner=winners)
     def release(self, winner: Winner) -> None:
-        assert self.onefold.release(winner.claim) == self.model.release(winner.attempt)
+        assert self.onefold.keys.release(winner.claim) == self.model.release(winner.attempt)
 
     @rule(winner=winners, lease=SPANS)
     def renew(self, winner: Winner, lease: int) -> None:
-        until = self.onefold.renew(winner.claim, lease=timedelta(seconds=lease))
+        until = self.onefold.keys.renew(winner.claim, lease=timedelta(seconds=lease))
 
         expected = self.model.renew(winner.attempt, lease)
         assert until == (None if expected is None else moment(expected))
@@ -154,13 +154,13 @@ class ClaimMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS, result=RESULTS)
     def force_settle(self, key: str, result: object) -> None:
-        forced = self.onefold.force_settle("pay", key, result)
+        forced = self.onefold.keys.force_settle("pay", key, result)
 
         assert forced == self.model.force_settle(_place(key), result)
 
     @rule(key=KEYS)
     def force_release(self, key: str) -> None:
-        assert self.onefold.force_release("pay", key) == self.model.force_release(_place(key))
+        assert self.onefold.keys.force_release("pay", key) == self.model.force_release(_place(key))
 
     @rule(
         key=KEYS,
@@ -244,7 +244,7 @@ class ClaimMachine(RuleBasedStateMachine):
             within = self.onefold.within(connection)
             answer = within.claim("pay", key, fingerprint=fingerprint, retention=_span(retention))
             if isinstance(answer, Won):
-                within.settle(answer.claim, result)
+                within.keys.settle(answer.claim, result)
             if commits:
                 connection.commit()
 
@@ -291,12 +291,12 @@ class ClaimMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["door", "gate"]))
     def unlock(self, name: str) -> None:
-        assert self.onefold.unlock(name) == self.model.force_release(("lock", "", name))
+        assert self.onefold.keys.unlock(name) == self.model.force_release(("lock", "", name))
 
     @rule()
     def sweep(self) -> None:
         # More than the model's: what was released leaves a row behind for a while.
-        assert self.onefold.engine.sweep() >= self.model.sweep()
+        assert self.onefold.deliveries.sweep() >= self.model.sweep()
 
     @invariant()
     def the_same_is_stored(self) -> None:

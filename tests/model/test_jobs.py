@@ -57,7 +57,7 @@ class JobMachine(RuleBasedStateMachine):
     def __init__(self, store: Store) -> None:
         super().__init__()
         self.store = store
-        self.engine = store.onefold.engine
+        self.engine = store.onefold.deliveries
         self.model = JobModel(now=0)
         self.known: set[str] = set()
 
@@ -273,7 +273,7 @@ class JobMachine(RuleBasedStateMachine):
         states=st.sampled_from([("dead",), ("completed",), ("cancelled",), STATES]),
     )
     def replay_many(self, tenant: str, states: tuple[str, ...]) -> MultipleResults[str]:
-        answers = self.store.onefold.tenant(tenant).replay_many(status=states, fresh=True)
+        answers = self.store.onefold.tenant(tenant).dead.replay(status=states, fresh=True)
 
         wanted = [
             record
@@ -301,7 +301,7 @@ class JobMachine(RuleBasedStateMachine):
         state=st.sampled_from(["queued", "dead", "completed", "cancelled"]),
     )
     def delete_many(self, tenant: str, state: str) -> MultipleResults[str]:
-        deleted = self.store.onefold.tenant(tenant).delete_many(status=state)
+        deleted = self.store.onefold.tenant(tenant).dead.delete(status=state)
 
         wanted = [
             record
@@ -335,8 +335,8 @@ class JobMachine(RuleBasedStateMachine):
                 record.attempt,
                 record.fence,
             )
-            assert onefold.duplicates(job_id).count == self._noted(record)
-            told = {a.fence: (a.number, a.outcome) for a in onefold.attempts(job_id)}
+            assert onefold.keys.duplicates(job_id).count == self._noted(record)
+            told = {a.fence: (a.number, a.outcome) for a in onefold.deliveries.attempts(job_id)}
             assert told == _history(record)
 
     def _noted(self, record: Record) -> int:

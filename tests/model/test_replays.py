@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onefold import Enqueued
-from onefold.calls.procedure import Procedure, Transaction
 from onefold.operations import jobs
 from tests.fixtures.soak import repetitions
 from tests.model.job_requests import span
@@ -59,15 +58,15 @@ def live(store: Store, tenant: str, number: int, life: Life) -> None:
         onefold.cancel(first.id)
     if life.end in {"stay", "cancel"}:
         return
-    taken = store.onefold.engine.take([tenant], limit=1, worker="w", lease=timedelta(days=1))
+    taken = store.onefold.deliveries.take([tenant], limit=1, worker="w", lease=timedelta(days=1))
     if life.end == "rerun":
         onefold.enqueue(
             "mail", {"n": number + 100}, queue=tenant, unique_key="k", on_duplicate="rerun"
         )
     if life.end == "finish":
-        store.onefold.engine.finish(taken)
+        store.onefold.deliveries.finish(taken)
     if life.end in {"bury", "rerun"}:
-        store.onefold.engine.bury(taken, reason="told")
+        store.onefold.deliveries.bury(taken, reason="told")
 
 
 def numbers(store: Store, tenant: str) -> dict[str, int]:
@@ -87,13 +86,9 @@ def stored(store: Store, tenant: str) -> list[tuple[Any, ...]]:
 
 
 def replay_together(store: Store, ids: list[str]) -> list[Enqueued]:
-    def procedure() -> Procedure[list[Enqueued]]:
-        answers: list[Enqueued] = yield Transaction(
-            lambda sql: jobs.replay(sql, TOGETHER, ids, fresh=True)
-        )
-        return answers
-
-    return store.onefold._conductor.run(procedure())
+    return store.onefold.context.store.transact(
+        lambda sql: jobs.replay(sql, TOGETHER, ids, fresh=True)
+    )
 
 
 def replay_one_by_one(store: Store, ids: list[str]) -> list[Enqueued]:

@@ -262,14 +262,14 @@ def test_two_at_once_are_told_apart_by_how_the_first_one_ends(
 ) -> None:
     """The second waits for the first, as the constraint has it."""
     first, table = postgres_types("note", "text")
-    first._conductor.borrowed.connection.commit()
+    first.context.borrowed.connection.commit()
     onefold = Onefold(postgres_url, schema=table.partition(".")[0])
     with psycopg.connect(postgres_url) as other, ThreadPoolExecutor() as pool:
         assert isinstance(first.insert_once(table, {"key": 1, "note": "a"}, on="key"), Inserted)
         waiting = pool.submit(
             onefold.within(other).insert_once, table, {"key": 1, "note": "b"}, on="key"
         )
-        getattr(first._conductor.borrowed.connection, ends)()
+        getattr(first.context.borrowed.connection, ends)()
 
         assert type(waiting.result()) is answer
     onefold.close()

@@ -107,7 +107,7 @@ def test_without_them_the_same_calls_are_answered(
 def test_without_a_pooler_they_are_used(postgres_url: str, place: PooledPlace) -> None:
     with Onefold(postgres_url, schema=place.schema) as onefold:
         use_often(onefold)
-        database = onefold._conductor.database
+        database = onefold.context.database
         assert isinstance(database, PostgresDatabase)
         with database._pool().connection() as connection:
             prepared = connection.execute("select count(*) from pg_prepared_statements").fetchone()

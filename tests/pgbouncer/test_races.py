@@ -82,7 +82,7 @@ def pay(racer: Racer) -> None:
         match within.claim("pay", "k"):
             case Won(claim):
                 connection.execute(f"insert into {racer.place.effects} values ({racer.rank})")
-                within.settle(claim)
+                within.keys.settle(claim)
             case _:
                 pass
 

@@ -77,9 +77,9 @@ def make_every_call(place: PooledPlace) -> None:
             onefold.enqueue_many([NewJob("mail", unique_key="k", unique_while="queued")] * 2)
             with pytest.raises(AlreadyEnqueued):
                 onefold.enqueue("mail", unique_key=f"{number}", on_duplicate="raise")
-            taken = onefold.engine.take(worker="w", limit=2, lease=LEASE)
-            onefold.engine.heartbeat(taken, lease=LEASE)
-            onefold.engine.finish(taken)
+            taken = onefold.deliveries.take(worker="w", limit=2, lease=LEASE)
+            onefold.deliveries.heartbeat(taken, lease=LEASE)
+            onefold.deliveries.finish(taken)
             with onefold.once("import", f"{number}"), onefold.lock(f"{number}"):
                 onefold.find(kind="mail")
             connection.execute("begin")
@@ -87,10 +87,10 @@ def make_every_call(place: PooledPlace) -> None:
             within.enqueue("mail", unique_key=f"within {number}")
             assert isinstance(within.claim("pay", f"{number}"), Won)
             connection.execute("commit" if number % 2 else "rollback")
-        onefold.engine.rescue()
-        onefold.engine.prune()
-        onefold.engine.sweep()
-        onefold.engine.fold()
+        onefold.deliveries.rescue()
+        onefold.deliveries.prune()
+        onefold.deliveries.sweep()
+        onefold.deliveries.fold()
 
 
 async def make_awaited_calls(place: PooledPlace) -> None:

@@ -34,7 +34,7 @@ async def make_queue(
     settings.setdefault("secrets", (SECRET,))
     settings.setdefault("backoff", AT_ONCE)
     calls = onefold.tenant(tenant) if tenant else onefold
-    await calls.asave_served_queue(name, QueueConfiguration(endpoint=url, **settings))
+    await calls.queues.asave(name, QueueConfiguration(endpoint=url, **settings))
     return qualified(tenant, name)
 
 

@@ -29,7 +29,7 @@ def test_in_ack_mode_a_job_waits_for_its_ack(place: Place) -> None:
                 assert job.state == "running"
                 assert job.pushed is not None
                 assert (job.pushed["status"], job.pushed["excerpt"]) == (202, "later")
-                await onefold.aacknowledge(job_id, result={"paid": True})
+                await onefold.deliveries.aacknowledge(job_id, result={"paid": True})
 
             job = await job_of(onefold, job_id)
             assert (job.state, job.result) == ("completed", {"paid": True})
@@ -46,10 +46,10 @@ def test_a_beat_that_was_under_way_does_not_shorten_the_ack_timeout(place: Place
     clock = Clock()
     with place.open(clock=clock) as onefold:
         onefold.enqueue("charge", {})
-        (job,) = onefold.engine.take(worker="w", lease=timedelta(minutes=1))
-        onefold.engine.park(job, ack_timeout=timedelta(minutes=5))
+        (job,) = onefold.deliveries.take(worker="w", lease=timedelta(minutes=1))
+        onefold.deliveries.park(job, ack_timeout=timedelta(minutes=5))
 
-        (beat,) = onefold.engine.heartbeat([job], lease=timedelta(minutes=1))
+        (beat,) = onefold.deliveries.heartbeat([job], lease=timedelta(minutes=1))
 
         assert beat.lease_until == clock.now + timedelta(minutes=5)
 
@@ -60,7 +60,7 @@ def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(place: P
 
         async def play() -> None:
             # As if somebody had done it just now: the chores of this one leave it alone.
-            assert await onefold._conductor.database.atransact(  # pyright: ignore[reportPrivateUsage]
+            assert await onefold.context.database.atransact(  # pyright: ignore[reportPrivateUsage]
                 lambda sql: begin_chore(sql, "rescue", every=DAY)
             )
             async with Receiver(says(202)) as receiver, pushing(onefold) as courier:
@@ -73,9 +73,9 @@ def test_an_ack_that_is_late_is_seen_to_before_the_next_round_of_chores(place: P
                     await until(partial(_has_fence, onefold, job_id, fence + 1))
                     courier.changed()
                 await until(partial(_is_awaiting, onefold, job_id))
-                await onefold.aacknowledge(job_id)
+                await onefold.deliveries.aacknowledge(job_id)
 
-            *late, done = await onefold.aattempts(job_id)
+            *late, done = await onefold.deliveries.aattempts(job_id)
             assert [(each.error or {})["type"] for each in late] == ["AckTimeout"] * 3
             assert done.outcome == "completed"
 
@@ -94,7 +94,7 @@ def test_an_ack_while_the_push_is_open_is_the_last_word(
     with opened(place) as onefold:
 
         async def acks(received: Received, writer: asyncio.StreamWriter) -> None:
-            await onefold.aacknowledge(str(received.envelope["id"]), result="early")
+            await onefold.deliveries.aacknowledge(str(received.envelope["id"]), result="early")
             await says(status)(received, writer)
             answered.set()
 
@@ -122,7 +122,7 @@ def test_in_ack_mode_a_failure_is_a_failure(place: Place) -> None:
                 await make_queue(onefold, receiver, mode="ack")
                 (job_id,) = await publish(onefold)
                 await until(lambda: _is_awaiting(onefold, job_id))
-                await onefold.aacknowledge(job_id)
+                await onefold.deliveries.aacknowledge(job_id)
 
             job = await job_of(onefold, job_id)
             assert (job.state, job.attempt, job.fence) == ("completed", 2, 2)
@@ -151,7 +151,7 @@ def test_a_hold_that_the_receiver_asked_for_ends_with_the_ack_of_the_probe(
                 if why == "deferred":
                     await until(lambda: _is_awaiting(onefold, first))
                     after = timedelta(seconds=30)
-                    await onefold.adefer_job(first, after=after, hold_queue=True)
+                    await onefold.deliveries.adefer_job(first, after=after, hold_queue=True)
                 await until(lambda: _is_held(onefold, why))
                 ids = [first, *await publish(onefold, 5)]
                 for pushes in (2, 3):
@@ -163,20 +163,20 @@ def test_a_hold_that_the_receiver_asked_for_ends_with_the_ack_of_the_probe(
                     assert len(receiver.received) == pushes
                     if pushes == 2:
                         # A probe that was not acknowledged opens nothing, and another one goes.
-                        await onefold.anack(probe, retryable=False)
+                        await onefold.deliveries.anack(probe, retryable=False)
                     else:
-                        await onefold.aacknowledge(probe)
+                        await onefold.deliveries.aacknowledge(probe)
                     ids.remove(probe)
                 assert not await _is_held(onefold, why)
                 for job_id in ids:
                     await until(partial(_is_awaiting, onefold, job_id))
-                    await onefold.aacknowledge(job_id)
+                    await onefold.deliveries.aacknowledge(job_id)
 
         perform(play, onefold)
 
 
 async def _is_held(onefold: Onefold, why: str) -> bool:
-    queue = await onefold.aserved_queue("hooks")
+    queue = await onefold.queues.aget("hooks")
     assert queue is not None
     return queue.held_why == why
 
@@ -211,7 +211,7 @@ def test_an_endpoint_that_was_down_is_open_again_when_it_answers(place: Place) -
                 courier.changed()
                 await until(lambda: _is_awaiting(onefold, job_id))
                 assert not await _is_held(onefold, "circuit")
-                await onefold.aacknowledge(job_id)
+                await onefold.deliveries.aacknowledge(job_id)
 
         perform(play, onefold)
 
@@ -229,7 +229,7 @@ def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
         async def acks_and_is_cut_off(received: Received, writer: asyncio.StreamWriter) -> None:
             if received.envelope["payload"] == {"number": 1} and received.envelope["fence"] == 1:
                 if mode == "ack":
-                    await onefold.aacknowledge(str(received.envelope["id"]))
+                    await onefold.deliveries.aacknowledge(str(received.envelope["id"]))
                 writer.close()
             else:
                 await says(200)(received, writer)
@@ -240,7 +240,7 @@ def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
                 first, second = await publish(onefold, 2)
                 if mode == "ack":
                     await until(lambda: _is_awaiting(onefold, first))
-                    await onefold.aacknowledge(first)
+                    await onefold.deliveries.aacknowledge(first)
                 await until(lambda: _has_state(onefold, second, "completed"))
 
             deliveries = [
@@ -249,7 +249,7 @@ def test_an_endpoint_that_is_cut_off_at_work_gets_no_delivery_twice(
             ]
             again = [] if mode == "ack" else [(second, 2)]
             assert deliveries == [(first, 1), (second, 1), *again]
-            outcomes = [attempt.outcome for attempt in await onefold.aattempts(second)]
+            outcomes = [attempt.outcome for attempt in await onefold.deliveries.aattempts(second)]
             assert outcomes == (["completed"] if mode == "ack" else ["retried", "completed"])
 
         perform(play, onefold)

@@ -79,7 +79,7 @@ def test_a_failure_is_tried_again_and_the_history_tells_of_each(place: Place) ->
             assert receiver.told("attempt") == [1, 2, 3, 4]
             assert receiver.told("fence") == [1, 2, 3, 4]
             assert len({received.headers["webhook-id"] for received in receiver.received}) == 1
-            *failed, done = await onefold.aattempts(job_id)
+            *failed, done = await onefold.deliveries.aattempts(job_id)
             assert done.outcome == "completed"
             errors = [attempt.error or {} for attempt in failed]
             assert [error["status"] for error in errors] == [500, 302, 404]
@@ -162,14 +162,14 @@ def test_pressure_holds_the_queue_and_lets_one_probe_through(place: Place) -> No
 
 async def _is_held(onefold: Onefold, why: str, *, since: datetime) -> bool:
     """Held, and the job of the push put off: it is, from then on, by a second transaction."""
-    queue = await onefold.aserved_queue("hooks")
+    queue = await onefold.queues.aget("hooks")
     assert queue is not None
     held = queue.held_why == why and queue.held_until is not None and queue.held_until > since
     return held and not await onefold.afind(status="running")
 
 
 async def _is_open(onefold: Onefold) -> bool:
-    queue = await onefold.aserved_queue("hooks")
+    queue = await onefold.queues.aget("hooks")
     assert queue is not None
     return queue.held_until is None and queue.failures == 0
 
@@ -231,7 +231,7 @@ def test_many_pushes_that_fail_together_are_one_outage(place: Place) -> None:
                     for job_id in ids:
                         await until(partial(_has_failed, onefold, job_id))
 
-            queue = await onefold.aserved_queue("hooks")
+            queue = await onefold.queues.aget("hooks")
             assert queue is not None
             assert queue.held_until == clock.now + timedelta(seconds=1)
             assert queue.failures == 5
@@ -374,13 +374,13 @@ def test_gone_pauses_the_queue_and_burns_no_attempt(place: Place) -> None:
                 await make_queue(onefold, receiver)
                 (job_id,) = await publish(onefold)
                 await until(lambda: _is_deferred(onefold, job_id, fence=1))
-                queue = await onefold.aserved_queue("hooks")
+                queue = await onefold.queues.aget("hooks")
                 assert queue is not None
                 assert queue.paused
                 assert queue.configuration.paused_reason == "its endpoint answered 410 Gone"
                 assert queue.configuration.secrets == (SECRET,)
                 clock.advance(timedelta(minutes=2))
-                await onefold.aresume("hooks")
+                await onefold.queues.aresume("hooks")
                 await ended(onefold, job_id)
 
             job = await job_of(onefold, job_id)
@@ -450,7 +450,7 @@ def test_queues_come_change_and_go_while_it_runs(place: Place) -> None:
                 courier.changed()
                 await until(lambda: not courier._queues)
                 (left,) = await publish(onefold)
-                (taken,) = await onefold.engine.atake(
+                (taken,) = await onefold.deliveries.atake(
                     ["hooks"], worker="w", lease=timedelta(minutes=1)
                 )
                 assert taken.id == left

@@ -115,7 +115,7 @@ def _note(report: Report, jobs: list[NewJob], answers: list[Enqueued]) -> None:
 
 def _work(onefold: Onefold, dice: random.Random, worker: str, hands: list[Job]) -> None:
     """Say how the last deliveries ended, and take the next: what runs, runs for some steps."""
-    engine = onefold.engine
+    engine = onefold.deliveries
     dice.shuffle(hands)
     words: dict[str, list[Job]] = {}
     for job in hands:
@@ -138,7 +138,7 @@ def _work(onefold: Onefold, dice: random.Random, worker: str, hands: list[Job]) 
 
 
 def _administrate(onefold: Onefold, dice: random.Random) -> None:
-    onefold.engine.rescue()
+    onefold.deliveries.rescue()
     words: list[tuple[str, Word]] = [
         ("queued", onefold.cancel),
         ("running", onefold.cancel),
@@ -151,9 +151,9 @@ def _administrate(onefold: Onefold, dice: random.Random) -> None:
         with suppress(WrongState, JobNotFound, Gone):
             word(job.id)
     if dice.random() < 0.2:
-        onefold.engine.fold()
-        onefold.engine.prune()
-        onefold.engine.sweep()
+        onefold.deliveries.fold()
+        onefold.deliveries.prune()
+        onefold.deliveries.sweep()
 
 
 def _some(onefold: Onefold, dice: random.Random, status: str) -> list[Job]:

@@ -91,7 +91,7 @@ def change_batch(racer: Racer, keys: list[str]) -> int:
         jobs = [NewJob("race", {"rank": racer.rank}, unique_key=key) for key in mine]
         return racer.onefold.enqueue_many(jobs, on_duplicate="rerun").inserted
     held = {job.unique_key: job for job in racer.onefold.find(status="running", limit=1_000)}
-    ended = racer.onefold.engine.finish([held[key] for key in mine if key in held])
+    ended = racer.onefold.deliveries.finish([held[key] for key in mine if key in held])
     return sum(one.status == "accepted" for one in ended)
 
 
@@ -102,10 +102,10 @@ def test_batches_of_triggers_and_batches_of_finishes_do_not_deadlock(
         keys = [uuid4().hex for _ in range(KEYS)]
         with place.open() as onefold:
             onefold.enqueue_many([NewJob("race", unique_key=key) for key in keys])
-            onefold.engine.take(limit=KEYS, worker="first", lease=HOUR)
+            onefold.deliveries.take(limit=KEYS, worker="first", lease=HOUR)
             counts = values(crew.race(place, change_batch, keys))
             # Every holder was finished by one of them, and every trigger made one job at most.
             assert counts[0] + counts[2] == KEYS
-            after = onefold.engine.take(limit=10 * KEYS, worker="first", lease=HOUR)
+            after = onefold.deliveries.take(limit=10 * KEYS, worker="first", lease=HOUR)
             assert sorted(job.unique_key or "" for job in after) == sorted(keys)
-            onefold.engine.finish(after)
+            onefold.deliveries.finish(after)

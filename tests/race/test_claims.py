@@ -48,7 +48,7 @@ def test_of_many_claims_one_is_won_and_the_others_are_busy_and_then_replayed(
         assert kinds(answers) == {"Won": 1, "Busy": len(answers) - 1}
         with place.open() as onefold:
             (won,) = [answer for answer in answers if isinstance(answer, Won)]
-            onefold.settle(won.claim, "done")
+            onefold.keys.settle(won.claim, "done")
         later = claims_by(racers, crew, place, key, lease=HOUR)
         assert kinds(later) == {"Replay": len(later)}
         assert {answer.result for answer in later if isinstance(answer, Replay)} == {"done"}
@@ -69,8 +69,8 @@ def test_a_claim_whose_holder_vanished_is_taken_over_by_one(
             (won,) = [answer for answer in answers if isinstance(answer, Won)]
             assert won.claim.fence > first.claim.fence
             with pytest.raises(LeaseLost):
-                onefold.settle(first.claim, "too late")
-            onefold.settle(won.claim, "in time")
+                onefold.keys.settle(first.claim, "too late")
+            onefold.keys.settle(won.claim, "in time")
 
 
 def test_a_refused_takeover_is_unknown_to_everybody(place: Place, crew: Crew) -> None:
@@ -86,7 +86,7 @@ def test_a_refused_takeover_is_unknown_to_everybody(place: Place, crew: Crew) ->
 
 
 def settle(racer: Racer, held: Claim) -> None:
-    racer.onefold.settle(held, racer.rank)
+    racer.onefold.keys.settle(held, racer.rank)
 
 
 @pytest.mark.parametrize("left", ["settled", "released"])
@@ -99,9 +99,9 @@ def test_a_claim_that_is_given_up_or_expired_is_won_by_one(
             first = onefold.claim("race", key, lease=HOUR, retention=INSTANT)
             assert isinstance(first, Won)
             if left == "released":
-                onefold.release(first.claim)
+                onefold.keys.release(first.claim)
             else:
-                onefold.settle(first.claim)
+                onefold.keys.settle(first.claim)
         answers = claims_by("processes", crew, place, key, lease=HOUR)
         assert kinds(answers) == {"Won": 1, "Busy": len(answers) - 1}
 

@@ -22,7 +22,7 @@ def take_until_empty(racer: Racer) -> Taken:
     jobs: list[Job] = []
     size = 3 + racer.rank
     while True:
-        ended, jobs = racer.onefold.engine.finish_and_take(
+        ended, jobs = racer.onefold.deliveries.finish_and_take(
             jobs, ["mine", "default"], limit=size, worker=f"w{racer.rank}", lease=HOUR
         )
         assert {one.status for one in ended} <= {"accepted"}
@@ -35,7 +35,7 @@ async def atake_until_empty(racer: Racer) -> Taken:
     taken: Taken = []
     jobs: list[Job] = []
     while True:
-        _, jobs = await racer.onefold.engine.afinish_and_take(
+        _, jobs = await racer.onefold.deliveries.afinish_and_take(
             jobs, ["mine", "default"], limit=3, worker=f"w{racer.rank}", lease=HOUR
         )
         if not jobs:
@@ -68,7 +68,7 @@ def test_no_job_is_taken_twice_and_none_is_left(place: Place, crew: Crew) -> Non
 def speak(racer: Racer, jobs: list[Job]) -> Counter[str]:
     """Everybody says something else about the same jobs, in an order of their own."""
     mine = random.Random(racer.rank).sample(jobs, len(jobs))
-    engine = racer.onefold.engine
+    engine = racer.onefold.deliveries
     said: Counter[str] = Counter()
     match racer.rank:
         case 0:
@@ -108,10 +108,10 @@ def test_heartbeats_finishes_retries_rescues_and_cancels_of_the_same_rows_agree(
                 )
             ]
             # Leases that are over already: the rescue may take any of them.
-            jobs = onefold.engine.take(limit=40, worker="first", lease=INSTANT)
+            jobs = onefold.deliveries.take(limit=40, worker="first", lease=INSTANT)
             assert sorted(job.id for job in jobs) == sorted(ids)
             said = sum(values(crew.race(place, speak, jobs)), Counter[str]())
-            onefold.engine.rescue()
+            onefold.deliveries.rescue()
             now = Counter(job.state for job in map(onefold.get, ids) if job is not None)
             # Each delivery ended once: by a finish, a retry, or a rescue; and what was cancelled
             # was cancelled once, in whatever state it was.
@@ -142,8 +142,8 @@ def test_replays_and_enqueues_of_the_same_keys_give_each_key_one_holder(
                     [NewJob("race", unique_key=f"key {n}") for n in range(20)]
                 )
             ]
-            jobs = onefold.engine.take(limit=20, worker="first", lease=HOUR)
-            onefold.engine.bury(jobs, reason="for the race")
+            jobs = onefold.deliveries.take(limit=20, worker="first", lease=HOUR)
+            onefold.deliveries.bury(jobs, reason="for the race")
             won = values(crew.race(place, bury_or_replay, ids))
             assert sum(won) == 20
             queued = onefold.find(status="queued", limit=1_000)

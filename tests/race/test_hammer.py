@@ -54,6 +54,6 @@ def drain(place: Place) -> None:
     with place.open(clock=lambda: now) as onefold:
         while onefold.find(status=["queued", "running"], limit=1):
             now += DAY
-            onefold.engine.rescue()
-            while jobs := onefold.engine.take(["default", "other"], limit=500, **FIRST):
-                onefold.engine.finish(jobs)
+            onefold.deliveries.rescue()
+            while jobs := onefold.deliveries.take(["default", "other"], limit=500, **FIRST):
+                onefold.deliveries.finish(jobs)

@@ -41,19 +41,19 @@ def test_a_duplicate_in_an_open_transaction_keeps_nobody_waiting(
     onefold: Onefold, caller: Any
 ) -> None:
     holder = onefold.enqueue("a", unique_key="k", idempotency_key="p")
-    taken = onefold.engine.take(**FIRST)
+    taken = onefold.deliveries.take(**FIRST)
     assert onefold.within(caller).enqueue("a", unique_key="k").duplicate
     assert onefold.within(caller).enqueue("a", idempotency_key="p").duplicate
 
     assert onefold.enqueue("a", unique_key="k").id == holder.id
     assert onefold.enqueue("a", idempotency_key="p").id == holder.id
-    assert not onefold.engine.heartbeat(taken, lease=HOUR)[0].lost
-    assert onefold.duplicates(holder.id).count == 2
-    assert onefold.engine.fold() == 2
-    assert onefold.engine.finish(taken)[0].status == "accepted"
+    assert not onefold.deliveries.heartbeat(taken, lease=HOUR)[0].lost
+    assert onefold.keys.duplicates(holder.id).count == 2
+    assert onefold.deliveries.fold() == 2
+    assert onefold.deliveries.finish(taken)[0].status == "accepted"
     assert onefold.enqueue("a", unique_key="k").inserted
     caller.execute("commit")
-    assert onefold.duplicates(holder.id).count == 4
+    assert onefold.keys.duplicates(holder.id).count == 4
 
 
 def test_a_duplicate_of_a_queued_job_does_not_keep_it_from_being_taken(
@@ -61,7 +61,7 @@ def test_a_duplicate_of_a_queued_job_does_not_keep_it_from_being_taken(
 ) -> None:
     holder = onefold.enqueue("a", unique_key="k")
     assert onefold.within(caller).enqueue("a", unique_key="k").duplicate
-    (taken,) = onefold.engine.take(**FIRST)
+    (taken,) = onefold.deliveries.take(**FIRST)
     assert taken.id == holder.id
 
 
@@ -73,10 +73,10 @@ def test_a_take_passes_over_a_holder_that_is_being_changed(
     onefold.enqueue("a", "old", unique_key="k")
     other = onefold.enqueue("a", "other")
     onefold.within(caller).enqueue("a", "new", unique_key="k", on_duplicate=on_duplicate)
-    assert [job.id for job in onefold.engine.take(limit=9, **FIRST)] == [other.id]
+    assert [job.id for job in onefold.deliveries.take(limit=9, **FIRST)] == [other.id]
     caller.execute(end)
     expected = "new" if end == "commit" else "old"
-    assert [job.payload for job in onefold.engine.take(limit=9, **FIRST)] == [expected]
+    assert [job.payload for job in onefold.deliveries.take(limit=9, **FIRST)] == [expected]
 
 
 @ENDS
@@ -87,9 +87,9 @@ def test_a_finish_waits_for_one_locked_row_and_not_with_the_others(
         answer.id
         for answer in onefold.enqueue_many([NewJob("a", n, unique_key=f"{n}") for n in range(5)])
     ]
-    taken = onefold.engine.take(limit=5, **FIRST)
+    taken = onefold.deliveries.take(limit=5, **FIRST)
     onefold.within(caller).enqueue("a", "next", unique_key="2", on_duplicate="rerun")
-    with Second(postgres_place, lambda other: other.engine.finish(taken)) as second:
+    with Second(postgres_place, lambda other: other.deliveries.finish(taken)) as second:
         second.is_waiting()
         states = {job.id: job.state for job in onefold.find()}
         assert [states[job_id] for job_id in ids] == [
@@ -97,7 +97,7 @@ def test_a_finish_waits_for_one_locked_row_and_not_with_the_others(
         ]  # fmt: skip
         caller.execute(end)
         assert {ended.status for ended in second.answer()} == {"accepted"}
-    after = [job.payload for job in onefold.engine.take(limit=9, **FIRST)]
+    after = [job.payload for job in onefold.deliveries.take(limit=9, **FIRST)]
     assert after == (["next"] if end == "commit" else [])
 
 
@@ -105,12 +105,12 @@ def test_the_next_jobs_are_taken_although_a_finish_has_to_wait(
     postgres_place: Place, onefold: Onefold, caller: Any
 ) -> None:
     onefold.enqueue("a", unique_key="k")
-    taken = onefold.engine.take(**FIRST)
+    taken = onefold.deliveries.take(**FIRST)
     after = onefold.enqueue("b")
     onefold.within(caller).enqueue("a", unique_key="k", on_duplicate="rerun")
     with Second(
         postgres_place,
-        lambda other: other.engine.finish_and_take(taken, **FIRST),
+        lambda other: other.deliveries.finish_and_take(taken, **FIRST),
     ) as second:
         second.is_waiting()
         until(lambda: _state(onefold, after.id) == "running", "for the next job to be taken")
@@ -129,7 +129,7 @@ def test_an_open_enqueue_keeps_no_other_key_waiting(onefold: Onefold, caller: An
     assert onefold.enqueue("a", unique_key="another", idempotency_key="another").inserted
     assert onefold.enqueue("b", unique_key="k").inserted
     assert onefold.tenant("t").enqueue("a", unique_key="k", idempotency_key="p").inserted
-    assert len(onefold.engine.take(limit=9, **FIRST)) == 3
+    assert len(onefold.deliveries.take(limit=9, **FIRST)) == 3
 
 
 def test_chores_pass_over_what_a_transaction_has_locked(
@@ -139,14 +139,14 @@ def test_chores_pass_over_what_a_transaction_has_locked(
     with onefold.once("scope", "settled"):
         pass
     onefold.enqueue("a", unique_key="k")
-    onefold.engine.take(worker="first", lease=timedelta(microseconds=1))
+    onefold.deliveries.take(worker="first", lease=timedelta(microseconds=1))
     caller.execute(f"select * from {postgres_place.table('job')} for update")
-    assert onefold.engine.rescue().total == 0
-    assert onefold.engine.prune().total == 0
-    assert onefold.engine.fold() == 0
-    assert onefold.engine.sweep() == 0
+    assert onefold.deliveries.rescue().total == 0
+    assert onefold.deliveries.prune().total == 0
+    assert onefold.deliveries.fold() == 0
+    assert onefold.deliveries.sweep() == 0
     caller.execute("commit")
-    assert onefold.engine.rescue().requeued == 1
+    assert onefold.deliveries.rescue().requeued == 1
 
 
 def test_whoever_meets_an_open_joined_claim_is_told_busy_at_once(
@@ -160,7 +160,7 @@ def test_whoever_meets_an_open_joined_claim_is_told_busy_at_once(
         assert isinstance(onefold.within(connection).claim("scope", "k"), Busy)
         assert isinstance(onefold.within(connection).claim("scope", "another"), Won)
     assert isinstance(onefold.claim("scope", "k", lease=HOUR), Busy)  # and so is a leased one
-    onefold.within(caller).settle(first.claim, "done")
+    onefold.within(caller).keys.settle(first.claim, "done")
     caller.execute("commit")
     with postgres_place.transaction() as connection:
         assert isinstance(onefold.within(connection).claim("scope", "k"), Replay)

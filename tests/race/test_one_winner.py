@@ -113,11 +113,11 @@ def test_a_window_that_is_over_is_taken_by_one(race: Race, place: Place, *, runn
         key = uuid4().hex
         with place.open() as onefold:
             holder = onefold.enqueue("race", unique_key=key, unique_for=INSTANT, queue=key)
-            taken = onefold.engine.take([key], **FIRST) if running else []
+            taken = onefold.deliveries.take([key], **FIRST) if running else []
             job_id = winner(race(place, {"unique_key": key, "unique_for": HOUR}))
             assert job_id != holder.id
             # The old holder lost its key, and nothing else.
-            assert [ended.status for ended in onefold.engine.finish(taken)] == (
+            assert [ended.status for ended in onefold.deliveries.finish(taken)] == (
                 ["accepted"] if running else []
             )
             assert {job.id for job in onefold.find(unique_key=key)} == {holder.id, job_id}
@@ -153,9 +153,9 @@ def test_a_key_that_is_held_gives_everybody_its_holder(
         key = uuid4().hex
         with place.open() as onefold:
             holder = onefold.enqueue("race", unique_key=key, queue=key, **HELD[state])
-            taken = onefold.engine.take([key if state != "queued" else "empty"], **FIRST)
+            taken = onefold.deliveries.take([key if state != "queued" else "empty"], **FIRST)
             if state.startswith("completed"):
-                onefold.engine.finish(taken)
+                onefold.deliveries.finish(taken)
         answers = values(race(place, {"unique_key": key, "unique_while": "queued"}))
         assert {(answer.id, answer.duplicate) for answer in answers} == {(holder.id, True)}
         assert {answer.state for answer in answers} == {state.partition(",")[0]}
@@ -212,10 +212,12 @@ def test_a_running_holder_gets_exactly_one_successor(race: Race, place: Place) -
         options = {"unique_key": key, "payload": "{rank}", "on_duplicate": "rerun", "queue": key}
         with place.open() as onefold:
             holder = onefold.enqueue("race", "first", unique_key=key, queue=key)
-            taken = onefold.engine.take([key], **FIRST)
+            taken = onefold.deliveries.take([key], **FIRST)
             answers = values(race(place, options))
             assert {(answer.id, answer.duplicate) for answer in answers} == {(holder.id, True)}
-            ended, (successor,) = onefold.engine.finish_and_take(taken, [key], limit=10, **FIRST)
+            ended, (successor,) = onefold.deliveries.finish_and_take(
+                taken, [key], limit=10, **FIRST
+            )
             assert [one.status for one in ended] == ["accepted"]
             assert successor.payload in {str(rank) for rank in range(len(answers))}
 
@@ -224,7 +226,7 @@ def enqueue_or_finish(racer: Racer, key: str) -> Enqueued | None:
     """One of them ends the holder while the others ask for its key."""
     if racer.rank == 0:
         (job,) = racer.onefold.find(unique_key=key, status="running")
-        racer.onefold.engine.finish([job])
+        racer.onefold.deliveries.finish([job])
         return None
     return racer.onefold.enqueue("race", unique_key=key, queue=key)
 
@@ -238,7 +240,7 @@ def test_a_key_that_is_given_up_meanwhile_has_one_new_holder_at_most(
         key = uuid4().hex
         with place.open() as onefold:
             holder = onefold.enqueue("race", unique_key=key, queue=key)
-            onefold.engine.take([key], **FIRST)
+            onefold.deliveries.take([key], **FIRST)
             found = [answer for answer in values(start(enqueue_or_finish, key)) if answer]
             new = {answer.id for answer in found if answer.inserted}
             assert len(new) <= 1

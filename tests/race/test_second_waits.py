@@ -147,7 +147,7 @@ def test_of_two_replays_of_one_job_the_second_is_answered_with_the_job_itself(
 
 def _dead_letter(onefold: Onefold) -> str:
     job_id = by_unique_key(onefold).id
-    onefold.engine.bury(onefold.engine.take(**FIRST), reason="for the test")
+    onefold.deliveries.bury(onefold.deliveries.take(**FIRST), reason="for the test")
     return job_id
 
 
@@ -196,8 +196,8 @@ def test_a_trigger_that_meets_an_open_take_is_not_lost(
             connection.execute(end)
             assert second.answer().id == holder.id
     if end == "commit":
-        onefold.engine.finish(taken)
-    assert [job.payload for job in onefold.engine.take(limit=9, **FIRST)] == ["new"]
+        onefold.deliveries.finish(taken)
+    assert [job.payload for job in onefold.deliveries.take(limit=9, **FIRST)] == ["new"]
 
 
 def test_our_own_call_gives_up_in_time_and_names_within(place: Place, onefold: Onefold) -> None:
@@ -234,7 +234,7 @@ def test_on_sqlite_a_leased_claim_waits_for_a_joined_one(sqlite_url: str, end: s
         joined = onefold.within(connection)
         first = joined.claim("scope", "k")
         assert isinstance(first, Won)
-        joined.settle(first.claim, "done")
+        joined.keys.settle(first.claim, "done")
         with Second(place, lambda other: other.claim("scope", "k", lease=HOUR)) as second:
             second.is_waiting()
             connection.execute(end)

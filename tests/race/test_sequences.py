@@ -29,17 +29,17 @@ def onefold(place: Place) -> Iterator[Onefold]:
 
 
 WORDS: dict[str, Callable[[Onefold, Any], object]] = {
-    "retry": lambda onefold, jobs: onefold.engine.retry(jobs, after=timedelta(0)),
-    "defer": lambda onefold, jobs: onefold.engine.defer(jobs, after=timedelta(0)),
-    "hand back": lambda onefold, jobs: onefold.engine.hand_back(jobs),
-    "rescue": lambda onefold, jobs: onefold.engine.rescue(),
+    "retry": lambda onefold, jobs: onefold.deliveries.retry(jobs, after=timedelta(0)),
+    "defer": lambda onefold, jobs: onefold.deliveries.defer(jobs, after=timedelta(0)),
+    "hand back": lambda onefold, jobs: onefold.deliveries.hand_back(jobs),
+    "rescue": lambda onefold, jobs: onefold.deliveries.rescue(),
 }
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_queued_key_is_free_for_good_once_the_job_was_taken(onefold: Onefold, word: str) -> None:
     first = onefold.enqueue("a", "first", unique_key="k", unique_while="queued")
-    taken = onefold.engine.take(worker="first", lease=INSTANT)
+    taken = onefold.deliveries.take(worker="first", lease=INSTANT)
     second = onefold.enqueue("a", "second", unique_key="k", unique_while="queued")
     assert second.inserted
 
@@ -66,24 +66,24 @@ def test_no_trigger_is_stale(onefold: Onefold, options: dict[str, Any]) -> None:
     """Trigger 1 waits behind a running holder that is retried; trigger 2 meets it queued."""
     trigger: dict[str, Any] = {"unique_key": "k", "on_duplicate": "rerun", **options}
     onefold.enqueue("a", "first", **trigger)
-    taken = onefold.engine.take(**FIRST)
+    taken = onefold.deliveries.take(**FIRST)
     onefold.enqueue("a", "trigger 1", **trigger)
-    onefold.engine.retry(taken, after=timedelta(0))
+    onefold.deliveries.retry(taken, after=timedelta(0))
     onefold.enqueue("a", "trigger 2", **trigger)
 
     ran: list[str] = []
-    while taken := onefold.engine.take(**FIRST):
+    while taken := onefold.deliveries.take(**FIRST):
         ran += [job.payload for job in taken]
-        onefold.engine.finish(taken)
+        onefold.deliveries.finish(taken)
     assert ran == ["trigger 2"]
 
 
 ENDS: dict[str, Callable[[Onefold, Any], object]] = {
-    "finish": lambda onefold, jobs: onefold.engine.finish(jobs),
-    "bury": lambda onefold, jobs: onefold.engine.bury(jobs, reason="for the test"),
+    "finish": lambda onefold, jobs: onefold.deliveries.finish(jobs),
+    "bury": lambda onefold, jobs: onefold.deliveries.bury(jobs, reason="for the test"),
     "cancel": lambda onefold, jobs: onefold.cancel(jobs[0].id),
-    "last failure": lambda onefold, jobs: onefold.engine.retry(jobs),
-    "rescue": lambda onefold, jobs: onefold.engine.rescue(),
+    "last failure": lambda onefold, jobs: onefold.deliveries.retry(jobs),
+    "rescue": lambda onefold, jobs: onefold.deliveries.rescue(),
     "delete": lambda onefold, jobs: onefold.delete(jobs[0].id),
 }
 
@@ -94,12 +94,12 @@ def test_however_a_holder_ends_its_successor_runs_and_has_the_key(
     onefold: Onefold, end: str, options: dict[str, Any]
 ) -> None:
     holder = onefold.enqueue("a", "first", unique_key="k", max_attempts=1, **options)
-    taken = onefold.engine.take(worker="first", lease=INSTANT)
+    taken = onefold.deliveries.take(worker="first", lease=INSTANT)
     assert not onefold.enqueue(
         "a", "next", unique_key="k", on_duplicate="rerun", **options
     ).inserted
     ENDS[end](onefold, taken)
-    (successor,) = onefold.engine.take(**FIRST)
+    (successor,) = onefold.deliveries.take(**FIRST)
     assert (successor.payload, successor.id != holder.id) == ("next", True)
     assert onefold.enqueue("a", unique_key="k").id == successor.id
 
@@ -108,7 +108,7 @@ def test_a_publish_key_that_met_a_held_unique_key_stands_for_the_holder(onefold:
     holder = onefold.enqueue("a", unique_key="k")
     second = onefold.enqueue("a", unique_key="k", idempotency_key="p")
     assert (second.id, second.duplicate) == (holder.id, True)
-    onefold.engine.finish(onefold.engine.take(**FIRST))
+    onefold.deliveries.finish(onefold.deliveries.take(**FIRST))
     # The unique key is free, but this publish has been answered.
     again = onefold.enqueue("a", unique_key="k", idempotency_key="p")
     assert (again.id, again.duplicate, again.state) == (holder.id, True, "completed")
@@ -135,7 +135,7 @@ def test_a_refused_call_leaves_nothing_even_if_its_caller_commits(
 def lost_answer(onefold: Onefold, jobs: list[NewJob], how: OnDuplicate) -> list[list[Enqueued]]:
     """The same prepared call twice, as after a commit whose answer was lost (rule 12)."""
     items = prepare_all(jobs, "", now=time_ns() // 1000)
-    database = onefold._conductor.database
+    database = onefold.context.database
     return [database.transact(lambda sql: enqueue(sql, items, policy(how))) for _ in range(2)]
 
 
@@ -157,9 +157,9 @@ def test_a_lost_answer_is_found_by_id_although_the_job_has_run_meanwhile(onefold
     items = prepare_all(
         [NewJob("a", unique_key="k", idempotency_key="p")], "", now=time_ns() // 1000
     )
-    database = onefold._conductor.database
+    database = onefold.context.database
     (first,) = database.transact(lambda sql: enqueue(sql, items, policy()))
-    onefold.engine.finish(onefold.engine.take(**FIRST))
+    onefold.deliveries.finish(onefold.deliveries.take(**FIRST))
     newer = onefold.enqueue("a", unique_key="k")
     assert newer.inserted
     (again,) = database.transact(lambda sql: enqueue(sql, items, policy()))
@@ -168,25 +168,25 @@ def test_a_lost_answer_is_found_by_id_although_the_job_has_run_meanwhile(onefold
 
 def test_a_claim_whose_answer_was_lost_is_won_again_under_the_same_fence(onefold: Onefold) -> None:
     wanted = want(claim_key("", "once", "scope", "k"), lease=HOUR)
-    database = onefold._conductor.database
+    database = onefold.context.database
     first, again = (database.transact(lambda sql: claims.claim(sql, wanted)) for _ in range(2))
     assert isinstance(first, Won)
     assert isinstance(again, Won)
     assert first.claim.fence == again.claim.fence
-    onefold.settle(again.claim, "done")
-    onefold.settle(again.claim, "done")  # and so is a settle
+    onefold.keys.settle(again.claim, "done")
+    onefold.keys.settle(again.claim, "done")  # and so is a settle
 
 
 def test_a_fence_grows_although_its_claim_was_swept_meanwhile(onefold: Onefold) -> None:
     first = onefold.claim("scope", "k", lease=HOUR, retention=INSTANT)
     assert isinstance(first, Won)
-    onefold.settle(first.claim)
-    assert onefold.engine.sweep() == 1
+    onefold.keys.settle(first.claim)
+    assert onefold.deliveries.sweep() == 1
     second = onefold.claim("scope", "k", lease=HOUR)
     assert isinstance(second, Won)
     assert second.claim.fence > first.claim.fence
     with pytest.raises(LeaseLost):
-        onefold.settle(first.claim, "too late")
+        onefold.keys.settle(first.claim, "too late")
 
 
 def test_a_legacy_sqlite_transaction_covers_the_first_statement(

@@ -35,8 +35,8 @@ def go_round(racer: Racer) -> list[int]:
     """Take and finish one by one; the shards that were visited."""
     visited: list[int] = []
     for _ in range(ROUNDS * SHARDS):
-        (job,) = racer.onefold.engine.take(worker=f"w{racer.rank}", lease=HOUR)
-        racer.onefold.engine.finish([job])
+        (job,) = racer.onefold.deliveries.take(worker=f"w{racer.rank}", lease=HOUR)
+        racer.onefold.deliveries.finish([job])
         visited.append(job.shard)
     return visited
 
@@ -66,7 +66,7 @@ def test_engines_that_start_together_do_not_all_begin_at_one_shard(spread: Place
     firsts: set[int] = set()
     for _ in range(24):
         with spread.open() as onefold:
-            (job,) = onefold.engine.take(worker="w", lease=HOUR)
+            (job,) = onefold.deliveries.take(worker="w", lease=HOUR)
             firsts.add(job.shard)
     assert len(firsts) > 1
 
@@ -101,7 +101,7 @@ def enqueue_and_settle(racer: Racer, prefix: str) -> dict[str, str]:
         jobs[shared] = answer.id
         claimed = racer.onefold.claim(prefix, own, lease=HOUR)
         assert isinstance(claimed, Won)
-        racer.onefold.settle(claimed.claim, own)
+        racer.onefold.keys.settle(claimed.claim, own)
     return jobs
 
 
@@ -113,7 +113,7 @@ async def aenqueue_and_settle(racer: Racer, prefix: str) -> dict[str, str]:
         jobs[shared] = answer.id
         claimed = await racer.onefold.aclaim(prefix, own, lease=HOUR)
         assert isinstance(claimed, Won)
-        await racer.onefold.asettle(claimed.claim, own)
+        await racer.onefold.keys.asettle(claimed.claim, own)
     return jobs
 
 

@@ -18,7 +18,6 @@ import psycopg
 import pytest
 
 from onefold import Job, Onefold
-from onefold.calls.procedure import once_through
 from onefold.model.delivery import take_order
 from onefold.operations import deliveries
 from tests.fixtures.place import Place
@@ -121,4 +120,4 @@ def take_within(onefold: Onefold, connection: object, *, limit: int = 10) -> lis
     """A take whose transaction stays open: the engine's own calls commit theirs at once."""
     order = take_order(["default"], limit=limit, worker="first", lease=timedelta(hours=1))
     borrowed = onefold.within(connection)
-    return borrowed._conductor.run(once_through(lambda sql: deliveries.take(sql, order)))
+    return borrowed.context.store.transact(lambda sql: deliveries.take(sql, order))

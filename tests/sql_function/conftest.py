@@ -26,7 +26,7 @@ def schema(postgres_url: str) -> Iterator[str]:
 def onefold(postgres_url: str, schema: str) -> Iterator[Onefold]:
     """The library on the same schema, without the jobs of the last test."""
     with Onefold(postgres_url, schema=schema) as found:
-        found.erase(tenant="")
+        found.keys.erase(tenant="")
         yield found
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import psycopg
 from psycopg import sql
 
-from onefold.calls.jobs import EMPTY
 from onefold.errors import AlreadyEnqueued, ConflictingOptions, InvalidInput, KeyReused
+from onefold.jobs.enqueue_options import EMPTY
 from onefold.model.job import Enqueued
 from onefold.model.json_text import encode_payload
 from onefold.model.unique import Unique

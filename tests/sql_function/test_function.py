@@ -100,7 +100,7 @@ def test_the_rows_are_those_that_the_library_stores(
                 stored = [rows_of(connection, table, tenant, own) for tenant in ("sql", "library")]
                 assert stored[0] == stored[1], options
             for tenant in ("library", "sql"):
-                assert onefold.erase(tenant=tenant).jobs == 1
+                assert onefold.keys.erase(tenant=tenant).jobs == 1
 
 
 def rows_of(connection: Connection, table: str, tenant: str, own: set[str]) -> list[dict[str, Any]]:
@@ -269,9 +269,9 @@ def test_the_successor_of_an_expired_holder_is_the_next_holder(
     """A rerun waits for a running holder, which returns to its queue and expires there."""
     soon = datetime.now(UTC) + timedelta(days=1)
     first = onefold.enqueue("email", {"n": 1}, unique_key="k", expires_at=soon)
-    (job,) = onefold.engine.take(["default"], worker="w", lease=timedelta(minutes=1))
+    (job,) = onefold.deliveries.take(["default"], worker="w", lease=timedelta(minutes=1))
     onefold.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="rerun")
-    onefold.engine.hand_back([job])
+    onefold.deliveries.hand_back([job])
     options = {"kind": "email", "payload": '{"n": 2}', "unique_key": "k"}
     later = call(connection, schema, {**options, "clock": soon + timedelta(days=1)})
     assert later == Enqueued(later.id, duplicate=True)

@@ -55,7 +55,7 @@ def test_a_payload_has_the_same_sorted_text(
     # Also with spaces, or with escapes.
     for text in (json.dumps(payload, indent=1), json.dumps(payload), encode_payload(payload)):
         assert sorted_in_sql(connection, text) == sorted_payload(payload)
-    onefold.erase(tenant="")
+    onefold.keys.erase(tenant="")
     first = onefold.enqueue("k", payload, unique_key="unique", idempotency_key="publish")
     for key in ({"unique_key": "unique"}, {"idempotency_key": "publish"}):
         again = call(connection, schema, {"kind": "k", "payload": json.dumps(payload), **key})

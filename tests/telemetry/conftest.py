@@ -19,7 +19,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def take_one(onefold: Onefold) -> Job:
     """The next job, as a worker takes it."""
-    (job,) = onefold.engine.take(worker="worker-1", lease=timedelta(minutes=1))
+    (job,) = onefold.deliveries.take(worker="worker-1", lease=timedelta(minutes=1))
     return job
 
 

@@ -39,7 +39,7 @@ async def test_a_callback_tells_how_the_delivery_has_ended(
     job = await pushed(onefold)
     events = told(onefold)
 
-    await getattr(onefold, word)(job.id, **options)
+    await getattr(onefold.deliveries, word)(job.id, **options)
 
     (event,) = events
     assert isinstance(event, JobEnded)
@@ -49,10 +49,10 @@ async def test_a_callback_tells_how_the_delivery_has_ended(
 
 async def test_a_repeated_callback_tells_nothing(onefold: Coloured) -> None:
     job = await pushed(onefold)
-    await onefold.acknowledge(job.id)
+    await onefold.deliveries.acknowledge(job.id)
     events = told(onefold)
 
-    await onefold.acknowledge(job.id)
+    await onefold.deliveries.acknowledge(job.id)
 
     assert events == []
 
@@ -61,6 +61,6 @@ async def test_a_heartbeat_tells_nothing(onefold: Coloured) -> None:
     job = await pushed(onefold)
     events = told(onefold)
 
-    await onefold.heartbeat_job(job.id)
+    await onefold.deliveries.heartbeat_job(job.id)
 
     assert events == []

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from onefold import AlreadyEnqueued, InvalidInput, Job, NewJob, Onefold
-from onefold.calls.hooks import TRACE_LENGTH, Hooks
 from onefold.events import DuplicatesSuppressed, Event, JobsEnqueued, LeasesExpired
+from onefold.hooks import TRACE_LENGTH, Hooks
 from onefold.model.job_options import read_options
 from tests.fixtures.colours import Coloured, Store
 
@@ -134,7 +134,7 @@ def test_who_unsubscribes_is_told_nothing_more(sqlite_url: str) -> None:
         onefold.enqueue("email")
 
     assert len(events) == 1
-    assert not onefold.hooks.wanted
+    assert not onefold.context.hooks.wanted
 
 
 def test_who_subscribes_twice_is_told_once() -> None:
@@ -172,7 +172,7 @@ def test_what_cannot_listen_is_refused(sqlite_url: str, listener: Any) -> None:
 
 
 async def test_a_job_carries_the_trace_of_its_enqueue(onefold: Coloured) -> None:
-    onefold.target.hooks.carrier = lambda: {"traceparent": "00-1-2-01"}
+    onefold.target.context.hooks.carrier = lambda: {"traceparent": "00-1-2-01"}
 
     one = await onefold.enqueue("email")
     many = await onefold.enqueue_many([NewJob("email"), NewJob("email", tags=["red"])])
@@ -184,7 +184,7 @@ async def test_a_job_carries_the_trace_of_its_enqueue(onefold: Coloured) -> None
 
 
 async def test_a_job_that_brings_a_trace_keeps_it(onefold: Coloured) -> None:
-    onefold.target.hooks.carrier = lambda: {"traceparent": "ours"}
+    onefold.target.context.hooks.carrier = lambda: {"traceparent": "ours"}
 
     (enqueued,) = await onefold.enqueue_many([NewJob("email", trace={"traceparent": "theirs"})])
 
@@ -209,7 +209,7 @@ def _fails() -> dict[str, str]:
 )
 def test_a_job_goes_without_a_trace_that_cannot_be_stored(sqlite_url: str, carrier: Any) -> None:
     with Onefold(sqlite_url) as onefold:
-        onefold.hooks.carrier = carrier
+        onefold.context.hooks.carrier = carrier
 
         job = onefold.get(onefold.enqueue("email").id)
 

@@ -30,6 +30,7 @@ from onefold import (
     Retry,
     UsageError,
 )
+from onefold.app.jobs import enqueue_kind
 from onefold.model.job_options import read_options
 from onefold.telemetry.opentelemetry import instrument
 from tests.fixtures.colours import Coloured
@@ -74,7 +75,7 @@ def context_of(span: ReadableSpan) -> trace.SpanContext:
 
 def run(onefold: Onefold, job: Job, error: BaseException | None = None) -> None:
     """As a worker runs a handler that ends in this way."""
-    with onefold.hooks.running(job):
+    with onefold.context.hooks.running(job):
         if error is not None:
             raise error
 
@@ -139,7 +140,7 @@ def test_an_enqueue_that_is_cancelled_ends_its_span(sqlite_url: str, traces: Tra
     """As `run_async` leaves a procedure whose task is cancelled."""
     with Onefold(sqlite_url) as onefold:
         instrument(onefold, traces.provider)
-        procedure = onefold._enqueue_one("email", {}, {})
+        procedure = enqueue_kind(onefold.context, "email", {}, {})
         next(procedure)
 
         procedure.close()
@@ -185,9 +186,9 @@ async def test_an_enqueue_is_a_child_of_what_surrounds_it(
 async def test_a_run_is_a_child_of_its_enqueue(onefold: Coloured, traces: Traces) -> None:
     instrument(onefold.target, traces.provider)
     await onefold.enqueue("email")
-    (job,) = await onefold.engine.take(worker="worker-1", lease=SECOND)
+    (job,) = await onefold.deliveries.take(worker="worker-1", lease=SECOND)
 
-    with onefold.target.hooks.running(job):
+    with onefold.target.context.hooks.running(job):
         inside = trace.get_current_span().get_span_context()
 
     enqueue, ran = traces.spans
@@ -252,7 +253,7 @@ def test_baggage_travels_along(sqlite_url: str, traces: Traces) -> None:
         onefold.enqueue("email")
         context.detach(token)
 
-        with onefold.hooks.running(take_one(onefold)):
+        with onefold.context.hooks.running(take_one(onefold)):
             found = baggage.get_baggage("customer")
 
     assert found == "acme"
@@ -265,12 +266,12 @@ def test_the_context_of_a_run_ends_with_it_in_threads_and_tasks(
     seen: list[trace.SpanContext] = []
 
     def handler(onefold: Onefold, job: Job) -> None:
-        with onefold.hooks.running(job):
+        with onefold.context.hooks.running(job):
             seen.append(trace.get_current_span().get_span_context())
         assert trace.get_current_span() is trace.INVALID_SPAN
 
     async def ahandler(onefold: Onefold, job: Job, beside: asyncio.Barrier) -> None:
-        with onefold.hooks.running(job):
+        with onefold.context.hooks.running(job):
             await beside.wait()
             seen.append(trace.get_current_span().get_span_context())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onefold.calls.keys import scope_of, stored_scopes
+from onefold.app.keys import scope_of, stored_scopes
 from onefold.web.http import HttpRequest
 from onefold.web.idempotency.keyed_routes import _scope
 from onefold.web.idempotency.policy import policy

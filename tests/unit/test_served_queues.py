@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, cast
+
 import pytest
 
-from onefold.calls.served_queues import BATCH, ROUNDS, ServedQueueCalls
+from onefold.app.context import Context
+from onefold.app.queues import BATCH, ROUNDS, Queues
 from onefold.errors import QueueNotEmpty
 from onefold.model.ids import new_id
 from onefold.model.queue import (
@@ -17,6 +20,9 @@ from onefold.operations.queues import empty, save
 from onefold.operations.statement import Sql
 from tests.fixtures.rows import NOW, locked_row
 from tests.fixtures.steps import Steps
+
+if TYPE_CHECKING:
+    from onefold.databases import Store
 
 SQL = Sql("postgres", notifies=False)
 SAID = QueueConfiguration(endpoint="https://example.com/hook")
@@ -68,16 +74,10 @@ def test_a_queue_is_emptied_a_batch_at_a_time() -> None:
     assert run.result == 2
 
 
-class Calls(ServedQueueCalls):
-    """A tenant's calls, of which a test is the database."""
-
-    def __init__(self) -> None:
-        self._tenant = "acme"
-        self.steps = self._delete_queue("payments", force=True)
-
-
 def test_a_queue_that_is_never_empty_is_left_alone_in_the_end() -> None:
-    steps = Calls().steps
+    """The test is the database."""
+    context: Any = Context(cast("Store", None), lambda: None).for_tenant("acme")
+    steps = Queues(context)._delete("payments", force=True)
     next(steps)
     for _ in range(ROUNDS):
         steps.throw(QueueNotEmpty("payments"))

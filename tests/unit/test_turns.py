@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from onefold.calls import turns
-from onefold.calls.turns import Turns
+from onefold.worker import deliveries
+from onefold.worker.deliveries import ShardRotation
 
 
 def test_each_set_of_queues_goes_round_by_itself() -> None:
-    found = Turns()
+    found = ShardRotation()
     mail = [found.next(["mail"])]
     bills = [found.next(["bills", "mail"])]
     for _ in range(4):
@@ -21,8 +21,8 @@ def test_each_set_of_queues_goes_round_by_itself() -> None:
 
 
 def test_queues_that_nobody_asks_for_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "REMEMBERED", 3)
-    found = Turns()
+    monkeypatch.setattr(deliveries, "REMEMBERED", 3)
+    found = ShardRotation()
     for number in range(10):
         found.next([f"queue {number}"])
 
@@ -30,7 +30,7 @@ def test_queues_that_nobody_asks_for_again_are_forgotten(monkeypatch: pytest.Mon
 
 
 def test_a_forked_child_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Turns()
+    found = ShardRotation()
     found.next(["mail"])
     here = found._turns[("mail",)]
 

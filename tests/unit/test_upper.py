@@ -52,26 +52,26 @@ def test_old_secrets_sign_along_for_a_while_and_not_longer_than_they_would_have(
 
 def test_a_secret_is_rotated_where_there_is_a_queue(place: Place) -> None:
     with place.open() as onefold:
-        said = onefold.save_served_queue(
+        said = onefold.queues.save(
             "payments", QueueConfiguration(endpoint="https://example.com/hook")
         )
         (first,) = said.configuration.secrets
 
-        turned = onefold.rotate_secret("payments", overlap=DAY)
+        turned = onefold.queues.rotate_secret("payments", overlap=DAY)
 
         assert turned is not None
         newest, before = turned.configuration.secrets
         assert (newest.text, newest.expires_at) != (first.text, None)
         assert before.text == first.text
         assert before.expires_at is not None
-        assert onefold.rotate_secret("nothing") is None
+        assert onefold.queues.rotate_secret("nothing") is None
 
 
 def test_a_lease_that_is_ended_lets_the_next_one_in(place: Place) -> None:
     with place.open() as onefold:
         won = _claim(onefold)
 
-        onefold._conductor.database.transact(lambda sql: claims.lapse(sql, won.claim))
+        onefold.context.database.transact(lambda sql: claims.lapse(sql, won.claim))
 
         assert _claim(onefold).claim.fence > won.claim.fence
 

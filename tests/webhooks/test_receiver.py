@@ -472,7 +472,7 @@ async def test_w050_what_is_accepted_is_stored_body_and_headers(endpoint: Endpoi
     for _ in range(2):
         assert (await endpoint.receive(senders.github(body), body)).status == 200
 
-    (job,) = endpoint.onefold.engine.take(
+    (job,) = endpoint.onefold.deliveries.take(
         ["hooks"], limit=9, worker="test", lease=timedelta(minutes=1)
     )
     payload: Any = job.payload

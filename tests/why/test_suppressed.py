@@ -4,12 +4,13 @@ import logging
 import os
 import threading
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from onefold import Onefold
-from onefold.calls import suppressing
+from onefold.app import duplicate_log
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import new_id, parse_id
 from tests.fixtures.colours import Clock, Coloured
@@ -21,11 +22,11 @@ KEY = ClaimKey("", "http", "alice", "k")
 
 
 def note(onefold: Onefold, request_id: str | None = None, key: ClaimKey = KEY) -> None:
-    onefold._conductor.suppressing.note(key, request_id)  # pyright: ignore[reportPrivateUsage]
+    onefold.context.duplicate_log.note(key, request_id)  # pyright: ignore[reportPrivateUsage]
 
 
 async def noted(onefold: Coloured) -> list[str | None]:
-    (holder,) = (await onefold.why("k")).holders
+    (holder,) = (await onefold.keys.why("k")).holders
     assert holder.suppressed.count == len(holder.suppressed.recent)
     return [one.request_id for one in holder.suppressed.recent]
 
@@ -41,7 +42,7 @@ async def test_notes_are_counted_with_their_times(onefold: Coloured, clock: Cloc
     # Written later than they happened.
     clock.advance(HOUR)
 
-    (holder,) = (await onefold.why("k")).holders
+    (holder,) = (await onefold.keys.why("k")).holders
 
     told = holder.suppressed
     assert (told.count, told.first_at, told.last_at) == (3, first, last)
@@ -52,23 +53,23 @@ async def test_notes_are_counted_with_their_times(onefold: Coloured, clock: Cloc
 async def test_folding_changes_nothing_that_can_be_seen(onefold: Coloured) -> None:
     await onefold.claim("alice", "k", surface="http")
     note(onefold.target, "req-1")
-    before = await onefold.why("k")
+    before = await onefold.keys.why("k")
 
-    await onefold.engine.fold()
+    await onefold.deliveries.fold()
 
-    assert await onefold.why("k") == before
+    assert await onefold.keys.why("k") == before
 
 
 async def test_notes_go_with_the_claim(onefold: Coloured, clock: Clock) -> None:
     answer = await onefold.claim("alice", "k", surface="http", retention=HOUR)
-    await onefold.settle(answer.claim)
+    await onefold.keys.settle(answer.claim)
     note(onefold.target, "req-1")
-    await onefold.engine.fold()
+    await onefold.deliveries.fold()
     note(onefold.target, "req-2")
     assert len(await noted(onefold)) == 2
     clock.advance(HOUR)
 
-    await onefold.engine.sweep()
+    await onefold.deliveries.sweep()
     await onefold.claim("alice", "k", surface="http")
 
     assert await noted(onefold) == []
@@ -81,9 +82,9 @@ async def test_an_erase_takes_the_notes_along(onefold: Coloured, how: str) -> No
     assert await noted(onefold) == ["req-1"]
 
     if how == "tenant":
-        await onefold.erase(tenant="")
+        await onefold.keys.erase(tenant="")
     else:
-        await onefold.erase(**({"key": "k"} if how == "key" else {"scope": "alice"}))
+        await onefold.keys.erase(**({"key": "k"} if how == "key" else {"scope": "alice"}))
     await onefold.claim("alice", "k", surface="http")
 
     assert await noted(onefold) == []
@@ -122,7 +123,7 @@ def test_notes_are_written_by_themselves(place: Place) -> None:
         for writer in writers:
             writer.join(30)
 
-        (holder,) = other.why("k").holders
+        (holder,) = other.keys.why("k").holders
 
     assert writers
     assert holder.suppressed.count == 1
@@ -134,49 +135,49 @@ def test_a_close_writes_what_waits(place: Place) -> None:
         note(onefold, "req-1")
 
     with place.open() as onefold:
-        assert onefold.why("k").holders[0].suppressed.count == 1
+        assert onefold.keys.why("k").holders[0].suppressed.count == 1
 
 
 def test_a_close_writes_more_than_one_batch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suppressing, "BATCH", 2)
-    monkeypatch.setattr(suppressing, "PAUSE", 60)
+    monkeypatch.setattr(duplicate_log, "BATCH", 2)
+    monkeypatch.setattr(duplicate_log, "PAUSE", 60)
     with place.open() as onefold:
         onefold.claim("alice", "k", surface="http")
         for number in range(5):
             note(onefold, f"req-{number}")
 
     with place.open() as onefold:
-        assert onefold.why("k").holders[0].suppressed.count == 5
+        assert onefold.keys.why("k").holders[0].suppressed.count == 5
 
 
 def test_a_close_waits_for_what_is_being_written(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suppressing, "PAUSE", 0)
+    monkeypatch.setattr(duplicate_log, "PAUSE", 0)
     with place.open() as onefold:
         onefold.claim("alice", "k", surface="http")
         with place.transaction() as other:
             if place.on_postgres:
                 other.execute(f"lock table {place.table('duplicate')} in access exclusive mode")
             note(onefold, "req-1")
-            taken = onefold._conductor.suppressing  # pyright: ignore[reportPrivateUsage]
+            taken = onefold.context.duplicate_log  # pyright: ignore[reportPrivateUsage]
             until(lambda: not taken._waiting, "the note is being written")  # pyright: ignore[reportPrivateUsage]
             closing = threading.Thread(target=onefold.close)
             closing.start()
         closing.join(30)
 
         with place.open() as another:
-            assert another.why("k").holders[0].suppressed.count == 1
+            assert another.keys.why("k").holders[0].suppressed.count == 1
 
 
 def test_a_flood_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suppressing, "MOST", 5)
+    monkeypatch.setattr(duplicate_log, "MOST", 5)
     with place.open() as onefold:
         onefold.claim("alice", "k", surface="http")
         for number in range(20):
             note(onefold, f"req-{number}")
 
-        (holder,) = onefold.why("k").holders
+        (holder,) = onefold.keys.why("k").holders
 
     assert 5 <= holder.suppressed.count <= 10
 
@@ -184,8 +185,8 @@ def test_a_flood_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> No
 def test_who_asks_in_a_flood_waits_for_what_was_there_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(suppressing, "BATCH", 2)
-    monkeypatch.setattr(suppressing, "PAUSE", 60)
+    monkeypatch.setattr(duplicate_log, "BATCH", 2)
+    monkeypatch.setattr(duplicate_log, "PAUSE", 60)
     written = 0
 
     class Flooded:
@@ -198,8 +199,8 @@ def test_who_asks_in_a_flood_waits_for_what_was_there_before(
                 notes.note(KEY)
                 notes.note(KEY)
 
-    database: Any = Flooded()
-    notes = suppressing.Suppressing(lambda: database, lambda: 0)
+    store: Any = SimpleNamespace(database=Flooded())
+    notes = duplicate_log.DuplicateLog(store, lambda: 0)
     for _ in range(4):
         notes.note(KEY)
 
@@ -211,8 +212,8 @@ def test_who_asks_in_a_flood_waits_for_what_was_there_before(
 def test_a_database_that_is_away_is_waited_for_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(suppressing, "BATCH", 1)
-    monkeypatch.setattr(suppressing, "PAUSE", 60)
+    monkeypatch.setattr(duplicate_log, "BATCH", 1)
+    monkeypatch.setattr(duplicate_log, "PAUSE", 60)
     with caplog.at_level(logging.WARNING, "onefold"), Onefold(NOWHERE) as onefold:
         for _ in range(3):
             note(onefold)
@@ -223,7 +224,7 @@ def test_a_database_that_is_away_is_waited_for_once(
 def test_a_signal_handler_may_flush_in_the_middle_of_a_flush(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(suppressing, "PAUSE", 60)
+    monkeypatch.setattr(duplicate_log, "PAUSE", 60)
     written = 0
 
     class Interrupted:
@@ -234,8 +235,8 @@ def test_a_signal_handler_may_flush_in_the_middle_of_a_flush(
             notes.flush()
             written += 1
 
-    database: Any = Interrupted()
-    notes = suppressing.Suppressing(lambda: database, lambda: 0)
+    store: Any = SimpleNamespace(database=Interrupted())
+    notes = duplicate_log.DuplicateLog(store, lambda: 0)
     notes.note(KEY)
     flushing = threading.Thread(target=notes.flush, daemon=True)
     flushing.start()
@@ -249,7 +250,7 @@ def test_an_id_of_a_request_is_cut_to_what_can_be_stored(place: Place) -> None:
         onefold.claim("alice", "k", surface="http")
         note(onefold, "a\0b" + "x" * 1000)
 
-        (one,) = onefold.why("k").holders[0].suppressed.recent
+        (one,) = onefold.keys.why("k").holders[0].suppressed.recent
 
     assert one.request_id is not None
     assert one.request_id.startswith("abxx")
@@ -292,10 +293,10 @@ def test_a_forked_child_has_notes_of_its_own(place: Place) -> None:
             status = 1
             try:
                 note(onefold, "child")
-                waiting = onefold._conductor.suppressing._waiting  # pyright: ignore[reportPrivateUsage]
+                waiting = onefold.context.duplicate_log._waiting  # pyright: ignore[reportPrivateUsage]
                 status = 0 if [one.request_id for _, one in waiting] == ["child"] else 1
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
-        assert onefold.why("k").holders[0].suppressed.count == 1
+        assert onefold.keys.why("k").holders[0].suppressed.count == 1

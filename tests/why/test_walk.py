@@ -116,7 +116,7 @@ def test_a_key_is_read_on_every_surface_that_it_went_through(
                 transport=transport, base_url="http://localhost"
             ) as client:
                 await by_form(client, field)
-                (key,) = [found.key for found in await onefold.akeys(surface="form")]
+                (key,) = [found.key for found in await onefold.keys.afind(surface="form")]
                 await by_http(client, key)
                 await by_webhook(client, key)
                 await by_server(client, key)

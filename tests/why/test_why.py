@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 
 
 async def only(onefold: Coloured, key: str = "k", **options: Any) -> KeyHolder:
-    found: Why = await onefold.why(key, **options)
+    found: Why = await onefold.keys.why(key, **options)
     (holder,) = found.holders
     return holder
 
@@ -32,7 +32,7 @@ async def claimed(onefold: Coloured, scope: str = "import", **options: Any) -> A
 async def test_a_key_that_nobody_has_is_free(onefold: Coloured) -> None:
     await onefold.enqueue("mail", unique_key="other")
 
-    found = await onefold.why("k")
+    found = await onefold.keys.why("k")
 
     assert (found.key, list(found), len(found)) == ("k", [], 0)
 
@@ -69,7 +69,7 @@ async def test_a_window_says_when_it_ends(onefold: Coloured, clock: Clock) -> No
 
     holder = await only(onefold)
     clock.advance(HOUR)
-    later = await onefold.why("k")
+    later = await onefold.keys.why("k")
 
     assert (holder.unique_while, holder.until) == (None, clock.now)
     assert not later.holders
@@ -79,7 +79,7 @@ async def test_a_job_that_has_ended_holds_nothing(onefold: Coloured) -> None:
     job = await onefold.enqueue("mail", unique_key="k")
     await onefold.cancel(job.id)
 
-    assert not (await onefold.why("k")).holders
+    assert not (await onefold.keys.why("k")).holders
 
 
 async def test_a_job_whose_own_time_is_over_holds_nothing(onefold: Coloured, clock: Clock) -> None:
@@ -87,7 +87,7 @@ async def test_a_job_whose_own_time_is_over_holds_nothing(onefold: Coloured, clo
     assert (await only(onefold)).state == "queued"
     clock.advance(HOUR)
 
-    assert not (await onefold.why("k")).holders
+    assert not (await onefold.keys.why("k")).holders
 
 
 async def test_a_tombstone_is_still_a_holder(onefold: Coloured, clock: Clock) -> None:
@@ -95,7 +95,7 @@ async def test_a_tombstone_is_still_a_holder(onefold: Coloured, clock: Clock) ->
     job = await onefold.enqueue("mail", unique_key="k", unique_for=DAY, retention=retention)
     await onefold.cancel(job.id)
     clock.advance(HOUR)
-    await onefold.engine.prune()
+    await onefold.deliveries.prune()
 
     holder = await only(onefold)
 
@@ -109,13 +109,13 @@ async def test_keys_of_several_kinds_are_several_holders(onefold: Coloured) -> N
         await onefold.enqueue(kind, unique_key="k")
     await onefold.enqueue("any", unique_key="k", across_kinds=True)
 
-    found = await onefold.why("k")
+    found = await onefold.keys.why("k")
 
     assert [holder.scope for holder in found] == ["", "mail", "report"]
     assert (await only(onefold, scope="report")).scope == "report"
-    assert [holder.scope for holder in await onefold.why("k", surface="job", scope="mail")] == [
-        "mail"
-    ]
+    assert [
+        holder.scope for holder in await onefold.keys.why("k", surface="job", scope="mail")
+    ] == ["mail"]
 
 
 async def test_a_publish_key_points_to_its_job(onefold: Coloured, clock: Clock) -> None:
@@ -139,7 +139,7 @@ async def test_a_publish_key_outlives_its_time_while_its_job_has_not_ended(
 
     alive = await only(onefold)
     await onefold.cancel(job.id)
-    ended = await onefold.why("k")
+    ended = await onefold.keys.why("k")
 
     assert alive.surface == "publish"
     assert not ended.holders
@@ -160,10 +160,10 @@ async def test_a_claim_is_held_then_settled_then_forgotten(onefold: Coloured, cl
     claim = await claimed(onefold, lease=HOUR, retention=DAY, fingerprint="print")
 
     held = await only(onefold)
-    await onefold.settle(claim, 1)
+    await onefold.keys.settle(claim, 1)
     settled = await only(onefold)
     clock.advance(DAY)
-    over = await onefold.why("k")
+    over = await onefold.keys.why("k")
 
     assert (held.surface, held.scope, held.state) == ("once", "import", "held")
     assert (held.until, held.fence, held.takeover) == (held.since + HOUR, claim.fence, "refuse")
@@ -183,9 +183,9 @@ async def test_an_attempt_that_vanished_is_told_as_such(
 
 
 async def test_a_claim_that_was_given_back_holds_nothing(onefold: Coloured) -> None:
-    await onefold.release(await claimed(onefold))
+    await onefold.keys.release(await claimed(onefold))
 
-    assert not (await onefold.why("k")).holders
+    assert not (await onefold.keys.why("k")).holders
 
 
 async def test_surfaces_and_scopes_narrow_the_look(onefold: Coloured) -> None:
@@ -193,9 +193,9 @@ async def test_surfaces_and_scopes_narrow_the_look(onefold: Coloured) -> None:
         for scope in ("alice", "bob"):
             await claimed(onefold, scope, surface=surface)
 
-    everybody = await onefold.why("k")
-    http = await onefold.why("k", surface="http")
-    bobs = await onefold.why("k", scope="bob")
+    everybody = await onefold.keys.why("k")
+    http = await onefold.keys.why("k", surface="http")
+    bobs = await onefold.keys.why("k", scope="bob")
     one = await only(onefold, surface="own", scope="alice")
 
     assert len(everybody) == 6
@@ -210,21 +210,21 @@ async def test_surfaces_and_scopes_narrow_the_look(onefold: Coloured) -> None:
 async def test_keys_of_chores_schedules_and_steps_are_shown_to_who_asks_for_them(
     onefold: Coloured,
 ) -> None:
-    await onefold.schedule("tick", "* * * * *", kind="mail")
+    await onefold.schedules.save("tick", "* * * * *", kind="mail")
     claim = (await onefold.claim("s", "x")).claim
     async with onefold.lock("k"):
         assert (await only(onefold)).surface == "lock"
     assert claim is not None
-    assert not (await onefold.why("k")).holders
+    assert not (await onefold.keys.why("k")).holders
 
 
 async def test_a_tenant_sees_its_own_holders_alone(onefold: Coloured) -> None:
     await onefold.tenant("acme").enqueue("mail", unique_key="k")
     await onefold.tenant("acme").claim("s", "k")
 
-    assert not (await onefold.why("k")).holders
-    assert not (await onefold.tenant("other").why("k")).holders
-    assert len(await onefold.tenant("acme").why("k")) == 2
+    assert not (await onefold.keys.why("k")).holders
+    assert not (await onefold.tenant("other").keys.why("k")).holders
+    assert len(await onefold.tenant("acme").keys.why("k")) == 2
 
 
 async def test_a_request_is_compared_with_the_one_that_the_key_stands_for(
@@ -236,7 +236,7 @@ async def test_a_request_is_compared_with_the_one_that_the_key_stands_for(
     await claimed(onefold, "plain")
 
     async def matches(**question: Any) -> list[bool | None]:
-        return [holder.matches for holder in await onefold.why("k", **question)]
+        return [holder.matches for holder in await onefold.keys.why("k", **question)]
 
     # Of job, once (import, plain) and publish.
     assert await matches() == [None, None, None, None]
@@ -248,11 +248,11 @@ async def test_a_request_is_compared_with_the_one_that_the_key_stands_for(
 async def test_bad_input_is_refused(onefold: Coloured) -> None:
     for options in ({"surface": "a,b"}, {"scope": 7}, {"fingerprint": ""}, {"payload": object()}):
         with pytest.raises(InvalidInput):
-            await onefold.why("k", **options)
+            await onefold.keys.why("k", **options)
     with pytest.raises(InvalidInput):
-        await onefold.why("")
+        await onefold.keys.why("")
     with pytest.raises(ConflictingOptions):
-        await onefold.why("k", fingerprint="print", payload=1)
+        await onefold.keys.why("k", fingerprint="print", payload=1)
 
 
 def test_holders_are_found_on_every_shard(spread: Place) -> None:
@@ -262,7 +262,7 @@ def test_holders_are_found_on_every_shard(spread: Place) -> None:
             onefold.enqueue("mail", queue=f"queue-{number}", idempotency_key="k")
             onefold.claim(f"scope-{number}", "k")
 
-        found = onefold.why("k")
+        found = onefold.keys.why("k")
 
     surfaces = [holder.surface for holder in found]
     assert [surfaces.count(name) for name in ("job", "once", "publish")] == [10, 10, 10]

@@ -11,7 +11,7 @@ OVER = timedelta(0)
 
 
 def _is_held(onefold: Onefold) -> bool:
-    return any(queue.held_until is not None for queue in onefold.queues())
+    return any(queue.held_until is not None for queue in onefold.queues.find())
 
 
 def test_a_job_that_goes_well_opens_a_queue_whose_hold_is_over(place: Place) -> None:
@@ -21,7 +21,7 @@ def test_a_job_that_goes_well_opens_a_queue_whose_hold_is_over(place: Place) -> 
         async def work() -> None: ...
 
         async def play() -> None:
-            onefold.engine.hold("default", after=OVER, why="deferred")
+            onefold.queues.hold("default", after=OVER, why="deferred")
             ids = [(await work.aenqueue()).id for _ in range(3)]
             async with working(onefold):
                 await ended(onefold, *ids)
@@ -40,7 +40,7 @@ def test_a_job_that_fails_does_not(place: Place) -> None:
             raise ValueError("no")
 
         async def play() -> None:
-            onefold.engine.hold("default", after=OVER, why="deferred")
+            onefold.queues.hold("default", after=OVER, why="deferred")
             failed = await fail.aenqueue()
             async with working(onefold):
                 await ended(onefold, failed.id)

@@ -40,7 +40,7 @@ class TestLeases:
                         return first is not None and until_ is not None and until_ > first + QUICK
 
                     await until(extended)
-                    assert (await onefold.engine.arescue()).total == 0
+                    assert (await onefold.deliveries.arescue()).total == 0
                     may_end.set()
                     await ended(onefold, enqueued.id)
                 assert (await _get(onefold, enqueued.id)).fence == 1
@@ -72,7 +72,7 @@ class TestLeases:
                         return taken is not None and until_ is not None and until_ > taken + QUICK
 
                     await until(extended)
-                    assert (await onefold.engine.arescue()).total == 0
+                    assert (await onefold.deliveries.arescue()).total == 0
                     may_end.set()
                     await ended(onefold, first, second)
                 assert [(await _get(onefold, i)).fence for i in (first, second)] == [1, 1]
@@ -181,7 +181,7 @@ class TestLeases:
                     taken = await _taken_over(onefold, enqueued.id)
                     may_go_on.set()
                     await until(lambda: refused)
-                    [word] = await onefold.engine.afinish([taken])
+                    [word] = await onefold.deliveries.afinish([taken])
                     assert word.status == "accepted"
                 job = await _get(onefold, enqueued.id)
                 assert (job.state, job.fence, job.worker) == ("completed", taken.fence, "other")
@@ -208,11 +208,11 @@ class TestLeases:
                     await until(begun.is_set)
                     # An operator's hand: the delivery is ended from outside, and taken by another.
                     job = await _get(onefold, enqueued.id)
-                    await onefold.engine.ahand_back([Delivery(job.id, job.fence)])
-                    [taken] = await onefold.engine.atake(worker="other", lease=QUICK)
+                    await onefold.deliveries.ahand_back([Delivery(job.id, job.fence)])
+                    [taken] = await onefold.deliveries.atake(worker="other", lease=QUICK)
                     may_end.set()
                     await until(lambda: any(isinstance(e, WriteFenced) for e in events))
-                    assert (await onefold.engine.afinish([taken]))[0].status == "accepted"
+                    assert (await onefold.deliveries.afinish([taken]))[0].status == "accepted"
 
             perform(play, onefold)
 
@@ -226,7 +226,7 @@ class TestLeases:
 
             async def play() -> None:
                 enqueued = await work.using(backoff=None).aenqueue()
-                [_] = await onefold.engine.atake(worker="gone", lease=timedelta(milliseconds=1))
+                [_] = await onefold.deliveries.atake(worker="gone", lease=timedelta(milliseconds=1))
                 async with working(onefold, lease=QUICK):
                     await ended(onefold, enqueued.id)
                 assert (await _get(onefold, enqueued.id)).attempt == 2
@@ -246,8 +246,8 @@ class TestLeases:
 
             async def play() -> None:
                 enqueued = await work.using(backoff=Fixed(timedelta(0))).aenqueue()
-                [job] = await onefold.engine.atake(worker="courier", lease=timedelta(hours=1))
-                await onefold.engine.apark(job, ack_timeout=timedelta(milliseconds=1))
+                [job] = await onefold.deliveries.atake(worker="courier", lease=timedelta(hours=1))
+                await onefold.deliveries.apark(job, ack_timeout=timedelta(milliseconds=1))
                 async with working(onefold, lease=QUICK):
                     await ended(onefold, enqueued.id)
                 assert (await _get(onefold, enqueued.id)).attempt == 2
@@ -260,8 +260,8 @@ class TestLeases:
 async def _taken_over(onefold: Onefold, job_id: str) -> Job:
     """The job is given to another, whatever its holder does to keep it."""
     job = await _get(onefold, job_id)
-    await onefold.engine.ahand_back([Delivery(job.id, job.fence)])
-    [taken] = await onefold.engine.atake(worker="other", lease=timedelta(hours=1))
+    await onefold.deliveries.ahand_back([Delivery(job.id, job.fence)])
+    [taken] = await onefold.deliveries.atake(worker="other", lease=timedelta(hours=1))
     return taken
 
 
@@ -384,12 +384,12 @@ class TestWaking:
             async def other() -> None: ...
 
             async def play() -> None:
-                await onefold.apause("default")
+                await onefold.queues.apause("default")
                 async with working(onefold, queues=["default", "other"]):
                     first, second = await work.aenqueue(), await other.aenqueue()
                     await ended(onefold, second.id)
                     assert (await _get(onefold, first.id)).state == "queued"
-                    await onefold.aresume("default")
+                    await onefold.queues.aresume("default")
                     await ended(onefold, first.id)
 
             perform(play, onefold)

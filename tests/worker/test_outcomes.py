@@ -226,7 +226,7 @@ def test_a_payload_that_does_not_fit_fails_like_any_other_attempt(place: Place) 
             )
             async with working(onefold):
                 await ended(onefold, enqueued.id)
-            return await onefold.aget(enqueued.id), await onefold.aattempts(enqueued.id)
+            return await onefold.aget(enqueued.id), await onefold.deliveries.aattempts(enqueued.id)
 
         job, attempts = perform(play, onefold)
         assert job is not None

@@ -23,7 +23,7 @@ def _declared(onefold: Onefold) -> None:
     async def report() -> None: ...
 
     onefold.cron("0 4 * * *", name="by call")(send.using(queue="calls").call())
-    onefold.queue("bulk", limit=Limit(concurrency=1))
+    onefold.queues.declare("bulk", limit=Limit(concurrency=1))
 
 
 def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

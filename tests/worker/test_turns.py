@@ -16,7 +16,7 @@ NEVER = timedelta(hours=1)
 class TestBesideABacklog:
     def test_jobs_of_a_limited_queue_run(self, place: Place) -> None:
         with opened(place) as onefold:
-            onefold.queue("limited", limit=Limit(concurrency=1))
+            onefold.queues.declare("limited", limit=Limit(concurrency=1))
             ran = asyncio.Event()
             _never_done(onefold, until_=ran)
 
@@ -33,7 +33,7 @@ class TestBesideABacklog:
     def test_jobs_of_several_limited_queues_run_in_turn(self, place: Place) -> None:
         with opened(place) as onefold:
             for queue in ("one", "two", "three"):
-                onefold.queue(queue, limit=Limit(concurrency=100))
+                onefold.queues.declare(queue, limit=Limit(concurrency=100))
             ran = asyncio.Event()
             for queue in ("one", "two"):
                 _never_done(onefold, until_=ran, queue=queue)
@@ -113,8 +113,8 @@ class TestComingBack:
 
             async def play() -> None:
                 await onefold.amigrate()
-                bell = await onefold._conductor.database.abell()
-                lookout = QueueMonitor(onefold.engine, worker_settings({}), bell, lambda: None)
+                bell = await onefold.context.database.abell()
+                lookout = QueueMonitor(onefold.deliveries, worker_settings({}), bell, lambda: None)
                 order = TakeOrder({"default": 1}, 1, "somebody", 1)
                 for _ in range(2_000):
                     lookout.taken(order, [])

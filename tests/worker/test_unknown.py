@@ -88,7 +88,7 @@ def test_where_it_never_can_the_job_is_dead_as_unknown(place: Place) -> None:
     def declare(onefold: Onefold) -> Any:
         @onefold.job(backoff=AT_ONCE, max_attempts=3)
         async def work(run: Run) -> None:
-            async with run.aonce("pay", verify=bank.find) as claim:
+            async with run.once("pay", verify=bank.find) as claim:
                 if claim.won:
                     claim.result = bank.pay()
 

@@ -23,7 +23,7 @@ def pushed(subject: Subject, *, dead: bool = False, max_attempts: int = 8) -> Jo
     subject.enqueue("email", backoff=AT_ONCE, max_attempts=max_attempts)
     job = subject.take_one()
     assert (
-        subject.engine.park(
+        subject.deliveries.park(
             job, dead=dead, exchange='{"status":202}', ack_timeout=5 * MINUTE
         ).status
         == "accepted"
@@ -49,13 +49,13 @@ class TestParking:
             (found,) = subject.find(status="awaiting", newest_first=newest_first)
             assert (found.id, found.status) == (job.id, "awaiting")
         assert {found.id for found in subject.find(status="running")} == {job.id, other.id}
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         assert len(subject.find(status="awaiting")) == 0
 
     def test_it_waits_for_as_long_as_it_is_told(self, subject: Subject) -> None:
         job = pushed(subject)
         subject.clock.advance(5 * MINUTE - SECOND)
-        assert subject.engine.rescue().total == 0
+        assert subject.deliveries.rescue().total == 0
         assert subject.existing_job(job.id).is_awaiting
 
     def test_a_delivery_that_does_not_wait_is_not_awaiting(self, subject: Subject) -> None:
@@ -66,7 +66,7 @@ class TestParking:
 
     def test_the_next_delivery_does_not_wait_for_the_last_ones_ack(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.nack(job.id)
+        subject.deliveries.nack(job.id)
         again = subject.take_one()
         assert again.fence == job.fence + 1
         assert not subject.existing_job(job.id).is_awaiting
@@ -77,25 +77,25 @@ class TestParking:
         job = subject.take_one()
         match word:
             case "ack":
-                subject.acknowledge(job.id)
+                subject.deliveries.acknowledge(job.id)
             case "nack":
-                subject.nack(job.id, retryable=False)
+                subject.deliveries.nack(job.id, retryable=False)
             case _:
                 subject.cancel(job.id)
         before = subject.existing_job(job.id)
-        assert subject.engine.park(job, ack_timeout=5 * MINUTE).status == "already"
+        assert subject.deliveries.park(job, ack_timeout=5 * MINUTE).status == "already"
         assert subject.existing_job(job.id) == before
 
     def test_a_delivery_that_was_lost_cannot_wait(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.nack(job.id)
+        subject.deliveries.nack(job.id)
         subject.take_one()
-        assert subject.engine.park(job, ack_timeout=5 * MINUTE).status == "lost"
+        assert subject.deliveries.park(job, ack_timeout=5 * MINUTE).status == "lost"
         assert not subject.existing_job(job.id).is_awaiting
 
     def test_a_repeated_parking_is_the_same(self, subject: Subject) -> None:
         job = pushed(subject)
-        assert subject.engine.park(job, ack_timeout=5 * MINUTE).status == "accepted"
+        assert subject.deliveries.park(job, ack_timeout=5 * MINUTE).status == "accepted"
         assert subject.existing_job(job.id).is_awaiting
 
 
@@ -105,7 +105,9 @@ class TestAcks:
     @pytest.mark.parametrize("named", [True, False], ids=["fence", "no fence"])
     def test_an_ack_completes_the_job(self, subject: Subject, *, named: bool) -> None:
         job = pushed(subject)
-        ended = subject.acknowledge(job.id, fence=job.fence if named else None, result={"sent": 1})
+        ended = subject.deliveries.acknowledge(
+            job.id, fence=job.fence if named else None, result={"sent": 1}
+        )
         assert (ended.status, ended.state, ended.fence) == ("accepted", "completed", job.fence)
         assert subject.existing_job(job.id).result == {"sent": 1}
         assert not subject.existing_job(job.id).is_awaiting
@@ -113,33 +115,33 @@ class TestAcks:
     def test_an_ack_while_the_push_is_still_open_counts(self, subject: Subject) -> None:
         subject.enqueue("email")
         job = subject.take_one()
-        assert subject.acknowledge(job.id).status == "accepted"
+        assert subject.deliveries.acknowledge(job.id).status == "accepted"
 
     @pytest.mark.parametrize("named", [True, False], ids=["fence", "no fence"])
     def test_a_second_ack_is_accepted_and_changes_nothing(
         self, subject: Subject, *, named: bool
     ) -> None:
         job = pushed(subject)
-        subject.acknowledge(job.id, result=1)
+        subject.deliveries.acknowledge(job.id, result=1)
         before = subject.existing_job(job.id)
         fence = job.fence if named else None
-        assert subject.acknowledge(job.id, fence=fence, result=2).status == "already"
+        assert subject.deliveries.acknowledge(job.id, fence=fence, result=2).status == "already"
         assert subject.existing_job(job.id) == before
 
     def test_a_stale_ack_is_refused(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.nack(job.id)
+        subject.deliveries.nack(job.id)
         again = subject.take_one()
         with pytest.raises(LeaseLost):
-            subject.acknowledge(job.id, fence=job.fence)
+            subject.deliveries.acknowledge(job.id, fence=job.fence)
         assert subject.existing_job(job.id).state == "running"
-        assert subject.acknowledge(job.id, fence=again.fence).status == "accepted"
+        assert subject.deliveries.acknowledge(job.id, fence=again.fence).status == "accepted"
 
     def test_an_ack_without_a_fence_is_about_the_present_delivery(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.nack(job.id)
+        subject.deliveries.nack(job.id)
         again = subject.take_one()
-        assert subject.acknowledge(job.id).fence == again.fence
+        assert subject.deliveries.acknowledge(job.id).fence == again.fence
 
     @pytest.mark.parametrize("named", [True, False], ids=["fence", "no fence"])
     @pytest.mark.parametrize("awaited", [True, False], ids=["parked", "not parked"])
@@ -149,29 +151,29 @@ class TestAcks:
         subject.enqueue("email", backoff=AT_ONCE)
         job = subject.take_one()
         if awaited:
-            subject.engine.park(job, ack_timeout=MINUTE)
+            subject.deliveries.park(job, ack_timeout=MINUTE)
         subject.clock.advance(HOUR)
-        assert subject.engine.rescue().requeued == 1
-        ended = subject.acknowledge(job.id, fence=job.fence if named else None)
+        assert subject.deliveries.rescue().requeued == 1
+        ended = subject.deliveries.acknowledge(job.id, fence=job.fence if named else None)
         assert (ended.status, ended.state) == ("accepted", "completed")
         assert subject.take() == []
-        assert [attempt.outcome for attempt in subject.attempts(job.id)] == ["completed"]
+        assert [attempt.outcome for attempt in subject.deliveries.attempts(job.id)] == ["completed"]
 
     @pytest.mark.parametrize("word", ["nack", "defer", "bury", "cancel"])
     def test_an_ack_after_another_word_is_refused(self, subject: Subject, word: str) -> None:
         job = pushed(subject)
         match word:
             case "nack":
-                subject.nack(job.id)
+                subject.deliveries.nack(job.id)
             case "defer":
-                subject.defer_job(job.id, after=HOUR)
+                subject.deliveries.defer_job(job.id, after=HOUR)
             case "bury":
-                subject.nack(job.id, retryable=False)
+                subject.deliveries.nack(job.id, retryable=False)
             case _:
                 subject.cancel(job.id)
         before = subject.existing_job(job.id)
         with pytest.raises(WrongState, match="a delivery that is running"):
-            subject.acknowledge(job.id)
+            subject.deliveries.acknowledge(job.id)
         assert subject.existing_job(job.id) == before
 
     def test_a_replaced_job_is_not_completed_by_the_ack_of_its_old_payload(
@@ -179,24 +181,24 @@ class TestAcks:
     ) -> None:
         subject.enqueue("email", {"n": 1}, unique_key="k", unique_while="exists", backoff=AT_ONCE)
         job = subject.take_one()
-        subject.engine.park(job, ack_timeout=MINUTE)
+        subject.deliveries.park(job, ack_timeout=MINUTE)
         subject.clock.advance(HOUR)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         replaced = subject.enqueue(
             "email", {"n": 2}, unique_key="k", unique_while="exists", on_duplicate="replace"
         )
         assert replaced.replaced
         with pytest.raises(WrongState):
-            subject.acknowledge(job.id, fence=job.fence)
+            subject.deliveries.acknowledge(job.id, fence=job.fence)
         assert subject.existing_job(job.id).payload == {"n": 2}
 
     def test_a_tombstone_still_knows_that_it_was_completed(self, subject: Subject) -> None:
         subject.enqueue("email", unique_key="k", unique_for=365 * DAY)
         job = subject.take_one()
-        subject.acknowledge(job.id)
+        subject.deliveries.acknowledge(job.id)
         subject.clock.advance(30 * DAY)
-        subject.engine.prune()
-        assert subject.acknowledge(job.id).status == "already"
+        subject.deliveries.prune()
+        assert subject.deliveries.acknowledge(job.id).status == "already"
 
 
 class TestCallbacks:
@@ -204,23 +206,23 @@ class TestCallbacks:
 
     def test_a_nack_burns_an_attempt(self, subject: Subject) -> None:
         job = pushed(subject)
-        ended = subject.nack(job.id, reason="no such user")
+        ended = subject.deliveries.nack(job.id, reason="no such user")
         found = subject.existing_job(job.id)
         assert (ended.status, found.state, found.attempt) == ("accepted", "queued", 1)
         assert found.error == {"type": "Nack", "message": "no such user"}
-        (attempt,) = subject.attempts(job.id)
+        (attempt,) = subject.deliveries.attempts(job.id)
         assert (attempt.outcome, attempt.reason) == ("retried", "no such user")
 
     def test_what_was_answered_to_a_delivery_is_told_after_the_next_one(
         self, subject: Subject
     ) -> None:
         job = pushed(subject)
-        subject.nack(job.id, reason="no such user")
+        subject.deliveries.nack(job.id, reason="no such user")
         again = subject.take_one()
-        subject.engine.park(again, exchange='{"status":200,"fence":2}', ack_timeout=5 * MINUTE)
+        subject.deliveries.park(again, exchange='{"status":200,"fence":2}', ack_timeout=5 * MINUTE)
         subject.clock.advance(HOUR)
-        subject.engine.rescue()
-        first, second = subject.attempts(job.id)
+        subject.deliveries.rescue()
+        first, second = subject.deliveries.attempts(job.id)
         assert first.error == {"type": "Nack", "message": "no such user", "status": 202}
         assert second.error is not None
         assert (second.error["type"], second.error["status"]) == ("AckTimeout", 200)
@@ -231,15 +233,15 @@ class TestCallbacks:
     ) -> None:
         job = pushed(subject)
         if word == "defer":
-            subject.defer_job(job.id, after=SECOND, reason="busy")
+            subject.deliveries.defer_job(job.id, after=SECOND, reason="busy")
             subject.clock.advance(SECOND)
         else:
             subject.cancel(job.id, reason="busy")
             subject.replay(job.id)
         again = subject.take_one()
-        subject.engine.park(again, exchange='{"status":200,"fence":2}', ack_timeout=5 * MINUTE)
-        subject.acknowledge(job.id)
-        first, second = subject.attempts(job.id)
+        subject.deliveries.park(again, exchange='{"status":200,"fence":2}', ack_timeout=5 * MINUTE)
+        subject.deliveries.acknowledge(job.id)
+        first, second = subject.deliveries.attempts(job.id)
         assert (first.reason, first.error) == (
             "busy",
             {"type": None, "message": None, "status": 202},
@@ -252,14 +254,14 @@ class TestCallbacks:
     ) -> None:
         subject.enqueue("email", backoff=AT_ONCE)
         job = subject.take_one()
-        subject.engine.park(job, exchange="accepted", ack_timeout=5 * MINUTE)
-        subject.nack(job.id, reason="no such user")
-        (attempt,) = subject.attempts(job.id)
+        subject.deliveries.park(job, exchange="accepted", ack_timeout=5 * MINUTE)
+        subject.deliveries.nack(job.id, reason="no such user")
+        (attempt,) = subject.deliveries.attempts(job.id)
         assert attempt.error == {"type": "Nack", "message": "no such user"}
 
     def test_a_nack_of_the_last_attempt_buries(self, subject: Subject) -> None:
         job = pushed(subject, max_attempts=1)
-        assert subject.nack(job.id).state == "dead"
+        assert subject.deliveries.nack(job.id).state == "dead"
         assert subject.existing_job(job.id).reason == "failed"
 
     @pytest.mark.parametrize("reason", ["unknown user", None])
@@ -267,7 +269,7 @@ class TestCallbacks:
         self, subject: Subject, reason: str | None
     ) -> None:
         job = pushed(subject)
-        assert subject.nack(job.id, retryable=False, reason=reason).state == "dead"
+        assert subject.deliveries.nack(job.id, retryable=False, reason=reason).state == "dead"
         found = subject.existing_job(job.id)
         assert found.reason == (reason or "nacked")
         assert found.error is not None
@@ -275,84 +277,92 @@ class TestCallbacks:
 
     def test_a_defer_burns_no_attempt(self, subject: Subject) -> None:
         job = pushed(subject)
-        assert subject.defer_job(job.id, after=HOUR, reason="busy").state == "queued"
+        assert subject.deliveries.defer_job(job.id, after=HOUR, reason="busy").state == "queued"
         found = subject.existing_job(job.id)
         assert (found.attempt, found.run_at) == (0, subject.clock.now + HOUR)
-        (attempt,) = subject.attempts(job.id)
+        (attempt,) = subject.deliveries.attempts(job.id)
         assert (attempt.outcome, attempt.reason) == ("deferred", "busy")
 
     def test_a_repeated_word_is_accepted_and_changes_nothing(self, subject: Subject) -> None:
         for retryable in (True, False):
             job = pushed(subject)
-            subject.nack(job.id, retryable=retryable)
+            subject.deliveries.nack(job.id, retryable=retryable)
             before = subject.existing_job(job.id)
-            assert subject.nack(job.id, retryable=retryable).status == "already"
+            assert subject.deliveries.nack(job.id, retryable=retryable).status == "already"
             assert subject.existing_job(job.id) == before
             subject.delete(job.id)
         job = pushed(subject)
-        subject.defer_job(job.id, after=HOUR)
-        assert subject.defer_job(job.id, after=DAY, fence=job.fence).status == "already"
+        subject.deliveries.defer_job(job.id, after=HOUR)
+        assert subject.deliveries.defer_job(job.id, after=DAY, fence=job.fence).status == "already"
         assert subject.existing_job(job.id).run_at == subject.clock.now + HOUR
 
     def test_a_nack_of_a_delivery_that_was_given_up_finds_it_done(self, subject: Subject) -> None:
         subject.enqueue("email")
         job = subject.take_one()
         subject.clock.advance(HOUR)
-        subject.engine.rescue()
-        assert subject.nack(job.id).status == "already"
+        subject.deliveries.rescue()
+        assert subject.deliveries.nack(job.id).status == "already"
         with pytest.raises(WrongState):
-            subject.nack(job.id, retryable=False)
+            subject.deliveries.nack(job.id, retryable=False)
 
     def test_another_word_after_the_first_is_refused(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.nack(job.id)
+        subject.deliveries.nack(job.id)
         with pytest.raises(WrongState):
-            subject.defer_job(job.id, after=HOUR)
+            subject.deliveries.defer_job(job.id, after=HOUR)
         with pytest.raises(WrongState):
-            subject.nack(job.id, retryable=False)
+            subject.deliveries.nack(job.id, retryable=False)
         again = subject.take_one()
-        subject.defer_job(job.id, after=HOUR)
+        subject.deliveries.defer_job(job.id, after=HOUR)
         with pytest.raises(WrongState):
-            subject.nack(job.id, fence=again.fence)
+            subject.deliveries.nack(job.id, fence=again.fence)
 
     def test_a_word_about_a_completed_job_is_refused(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.acknowledge(job.id)
-        for word in (subject.nack, subject.heartbeat_job):
+        subject.deliveries.acknowledge(job.id)
+        for word in (subject.deliveries.nack, subject.deliveries.heartbeat_job):
             with pytest.raises(WrongState, match="completed"):
                 word(job.id)
         with pytest.raises(WrongState):
-            subject.defer_job(job.id, after=HOUR)
+            subject.deliveries.defer_job(job.id, after=HOUR)
 
     def test_a_word_about_a_job_that_was_never_delivered_is_refused(self, subject: Subject) -> None:
         job_id = subject.enqueue("email").id
-        for word in (subject.acknowledge, subject.nack, subject.heartbeat_job):
+        for word in (
+            subject.deliveries.acknowledge,
+            subject.deliveries.nack,
+            subject.deliveries.heartbeat_job,
+        ):
             with pytest.raises(WrongState, match="a job that has been delivered"):
                 word(job_id)
 
     def test_a_stale_word_is_refused(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.nack(job.id)
+        subject.deliveries.nack(job.id)
         subject.take_one()
-        for word in (subject.nack, subject.heartbeat_job):
+        for word in (subject.deliveries.nack, subject.deliveries.heartbeat_job):
             with pytest.raises(LeaseLost):
                 word(job.id, fence=job.fence)
         with pytest.raises(LeaseLost):
-            subject.defer_job(job.id, after=HOUR, fence=job.fence)
+            subject.deliveries.defer_job(job.id, after=HOUR, fence=job.fence)
 
     def test_another_tenants_job_is_not_there(self, subject: Subject) -> None:
         job = pushed(subject)
         other = subject.tenant("other")
-        for word in (other.acknowledge, other.nack, other.heartbeat_job):
+        for word in (
+            other.deliveries.acknowledge,
+            other.deliveries.nack,
+            other.deliveries.heartbeat_job,
+        ):
             with pytest.raises(JobNotFound):
                 word(job.id)
         with pytest.raises(JobNotFound):
-            subject.acknowledge(new_id())
+            subject.deliveries.acknowledge(new_id())
         assert subject.existing_job(job.id) == job
 
     def test_a_heartbeat_gives_more_time(self, subject: Subject) -> None:
         job = pushed(subject)
-        ended = subject.heartbeat_job(job.id, lease=HOUR, fence=job.fence)
+        ended = subject.deliveries.heartbeat_job(job.id, lease=HOUR, fence=job.fence)
         assert (ended.status, ended.state) == ("accepted", "running")
         assert subject.existing_job(job.id).lease_until == subject.clock.now + HOUR
         assert subject.existing_job(job.id).is_awaiting
@@ -362,40 +372,40 @@ class TestCallbacks:
         self, subject: Subject, queue: str, *, parked: bool
     ) -> None:
         tenant = subject.tenant("acme")
-        tenant.save_served_queue(queue, QueueConfiguration(mode="ack", ack_timeout=1800))
+        tenant.queues.save(queue, QueueConfiguration(mode="ack", ack_timeout=1800))
         full_name = qualified("acme", queue)
         tenant.enqueue("email", queue=full_name)
         job = subject.take_one(full_name)
         if parked:
-            subject.engine.park(job, ack_timeout=5 * MINUTE)
-        tenant.heartbeat_job(job.id)
+            subject.deliveries.park(job, ack_timeout=5 * MINUTE)
+        tenant.deliveries.heartbeat_job(job.id)
         given = tenant.existing_job(job.id).lease_until
         assert given == subject.clock.now + (30 * MINUTE if parked else MINUTE)
 
     def test_a_heartbeat_of_a_queue_that_is_gone_gives_a_minute(self, subject: Subject) -> None:
         job = pushed(subject)
         subject.clock.advance(5 * MINUTE)
-        subject.heartbeat_job(job.id)
+        subject.deliveries.heartbeat_job(job.id)
         assert subject.existing_job(job.id).lease_until == subject.clock.now + MINUTE
 
     def test_a_heartbeat_takes_no_time_away_from_one_that_waits(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.heartbeat_job(job.id, lease=MINUTE)
+        subject.deliveries.heartbeat_job(job.id, lease=MINUTE)
         assert subject.existing_job(job.id).lease_until == subject.clock.now + 5 * MINUTE
 
     def test_a_heartbeat_of_a_delivery_that_has_ended_is_refused(self, subject: Subject) -> None:
         job = pushed(subject)
-        subject.nack(job.id)
+        subject.deliveries.nack(job.id)
         with pytest.raises(LeaseLost):
-            subject.heartbeat_job(job.id, fence=job.fence)
+            subject.deliveries.heartbeat_job(job.id, fence=job.fence)
         with pytest.raises(WrongState):
-            subject.heartbeat_job(job.id)
+            subject.deliveries.heartbeat_job(job.id)
 
     def test_a_fence_is_a_whole_number(self, subject: Subject) -> None:
         job = pushed(subject)
         for fence in (True, 2**63, "1"):
             with pytest.raises(InvalidInput, match="fence"):
-                subject.acknowledge(job.id, fence=fence)  # type: ignore[arg-type]
+                subject.deliveries.acknowledge(job.id, fence=fence)  # type: ignore[arg-type]
 
 
 class TestAckTimeouts:
@@ -404,62 +414,62 @@ class TestAckTimeouts:
     def test_when_the_next_ack_is_late_can_be_asked(self, subject: Subject) -> None:
         subject.enqueue("email")
         subject.take_one()
-        assert subject.engine.next_ack_timeout() is None
+        assert subject.deliveries.next_ack_timeout() is None
         jobs = [pushed(subject) for _ in range(3)]
-        subject.engine.park(jobs[1], ack_timeout=MINUTE)
-        assert subject.engine.next_ack_timeout() == MINUTE
+        subject.deliveries.park(jobs[1], ack_timeout=MINUTE)
+        assert subject.deliveries.next_ack_timeout() == MINUTE
         subject.clock.advance(2 * MINUTE)
-        assert subject.engine.next_ack_timeout() == -MINUTE
-        assert subject.engine.rescue().unacknowledged.total == 1
-        assert subject.engine.next_ack_timeout() == 3 * MINUTE
+        assert subject.deliveries.next_ack_timeout() == -MINUTE
+        assert subject.deliveries.rescue().unacknowledged.total == 1
+        assert subject.deliveries.next_ack_timeout() == 3 * MINUTE
         for job in (jobs[0], jobs[2]):
-            subject.acknowledge(job.id)
-        assert subject.engine.next_ack_timeout() is None
+            subject.deliveries.acknowledge(job.id)
+        assert subject.deliveries.next_ack_timeout() is None
 
     def test_without_an_ack_the_attempt_has_failed(self, subject: Subject) -> None:
         job = pushed(subject)
         subject.clock.advance(5 * MINUTE)
-        rescued = subject.engine.rescue()
+        rescued = subject.deliveries.rescue()
         found = subject.existing_job(job.id)
         assert (rescued.requeued, rescued.buried) == (1, 0)
         assert rescued.unacknowledged == rescued
         assert (found.state, found.attempt, found.is_awaiting) == ("queued", 1, False)
         assert found.error == {"type": "AckTimeout", "message": "no ack within the ack timeout"}
-        (attempt,) = subject.attempts(job.id)
+        (attempt,) = subject.deliveries.attempts(job.id)
         assert attempt.outcome == "retried"
 
     def test_it_is_never_poison(self, subject: Subject) -> None:
         pushed(subject)
         for _ in range(6):
             subject.clock.advance(5 * MINUTE)
-            assert subject.engine.rescue().requeued == 1
-            subject.engine.park(subject.take_one(), ack_timeout=5 * MINUTE)
+            assert subject.deliveries.rescue().requeued == 1
+            subject.deliveries.park(subject.take_one(), ack_timeout=5 * MINUTE)
 
     def test_it_buries_after_the_last_attempt(self, subject: Subject) -> None:
         job = pushed(subject, max_attempts=1)
         subject.clock.advance(5 * MINUTE)
-        assert subject.engine.rescue().buried == 1
+        assert subject.deliveries.rescue().buried == 1
         assert subject.existing_job(job.id).reason == "failed"
 
     def test_it_buries_at_once_where_the_queue_says_so(self, subject: Subject) -> None:
         job = pushed(subject, dead=True)
         subject.clock.advance(5 * MINUTE)
-        rescued = subject.engine.rescue()
+        rescued = subject.deliveries.rescue()
         found = subject.existing_job(job.id)
         assert (rescued.buried, rescued.jobs[0].reason) == (1, "ack timeout")
         assert (found.state, found.reason) == ("dead", "ack timeout")
         assert found.error is not None
         assert found.error["type"] == "AckTimeout"
         with pytest.raises(WrongState, match="dead"):
-            subject.acknowledge(job.id)
+            subject.deliveries.acknowledge(job.id)
 
     def test_the_next_delivery_is_a_vanished_one_where_nobody_parked_it(
         self, subject: Subject
     ) -> None:
         job = pushed(subject, dead=True)
-        subject.nack(job.id)
+        subject.deliveries.nack(job.id)
         subject.take_one()
         subject.clock.advance(HOUR)
-        rescued = subject.engine.rescue()
+        rescued = subject.deliveries.rescue()
         assert (rescued.requeued, rescued.unacknowledged.total) == (1, 0)
         assert subject.existing_job(job.id).error == {"type": None, "message": "lease expired"}

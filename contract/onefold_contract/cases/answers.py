@@ -48,7 +48,7 @@ class TestAnswers:
         subject.enqueue("email", unique_key="k", unique_while="exists")
         job = subject.take_one()
         assert subject.enqueue("email", unique_key="k").state == "running"
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         assert subject.enqueue("email", unique_key="k").state == "completed"
 
     def test_jobs_without_a_key_are_never_duplicates(self, subject: Subject) -> None:

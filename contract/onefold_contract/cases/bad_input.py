@@ -162,12 +162,12 @@ class TestBadInput:
         assert stored(subject) == 0
         assert subject.enqueue("email", unique_key="first", idempotency_key="first").inserted
 
-    @pytest.mark.parametrize("call", ["enqueue", "enqueue_many", "find", "replay_many"])
+    @pytest.mark.parametrize("call", ["enqueue", "enqueue_many", "find", "dead.replay"])
     def test_an_option_that_does_not_exist(self, subject: Subject, call: str) -> None:
         given: dict[str, list[Any]] = {"enqueue": ["email"], "enqueue_many": [[NewJob("email")]]}
         unknown: dict[str, Any] = {"unique_kye": "k"}
         with pytest.raises(InvalidInput) as caught:
-            getattr(subject.committing_errors(), call)(*given.get(call, []), **unknown)
+            subject.committing_errors().attribute(call)(*given.get(call, []), **unknown)
         assert caught.value.field == "unique_kye"
         self._nothing_was_stored(subject)
 
@@ -195,11 +195,11 @@ class TestBadInput:
 class TestBadQuestions:
     """The other calls name the field too."""
 
-    @pytest.mark.parametrize("call", ["get", "cancel", "replay", "delete", "duplicates"])
+    @pytest.mark.parametrize("call", ["get", "cancel", "replay", "delete", "keys.duplicates"])
     @pytest.mark.parametrize("job_id", ["", "nope", "x" * 1000, "a\x00b", None, 7])
     def test_an_id_that_is_none(self, subject: Subject, call: str, job_id: Any) -> None:
         with pytest.raises(InvalidInput) as caught:
-            getattr(subject, call)(job_id)
+            subject.attribute(call)(job_id)
         assert caught.value.field == "id"
 
     @pytest.mark.parametrize(
@@ -237,18 +237,18 @@ class TestBadQuestions:
         nothing: Any = None
         nobody: Any = [None]
         bad: dict[str, Any] = {
-            "after": lambda: subject.engine.retry([job], after=BACKWARDS),
-            "reason": lambda: subject.engine.bury([job], reason="a\x00b"),
-            "lease": lambda: subject.engine.heartbeat([job], lease=BACKWARDS),
-            "result": lambda: subject.engine.finish([job], results={job.id: math.nan}),
-            "id": lambda: subject.engine.finish([Delivery("nope", 1)]),
-            "fence": lambda: subject.engine.finish([Delivery(job.id, fence)]),
-            "fence of 65 bits": lambda: subject.engine.finish([Delivery(job.id, 2**63)]),
-            "jobs": lambda: subject.engine.finish(nothing),
-            "jobs that are none": lambda: subject.engine.finish(nobody),
-            "results of a typo": lambda: subject.engine.finish([job], results={"typo": 1}),
-            "results of no job": lambda: subject.engine.finish([job], results={new_id(): 1}),
-            "after nothing": lambda: subject.engine.defer([job], after=nothing),
+            "after": lambda: subject.deliveries.retry([job], after=BACKWARDS),
+            "reason": lambda: subject.deliveries.bury([job], reason="a\x00b"),
+            "lease": lambda: subject.deliveries.heartbeat([job], lease=BACKWARDS),
+            "result": lambda: subject.deliveries.finish([job], results={job.id: math.nan}),
+            "id": lambda: subject.deliveries.finish([Delivery("nope", 1)]),
+            "fence": lambda: subject.deliveries.finish([Delivery(job.id, fence)]),
+            "fence of 65 bits": lambda: subject.deliveries.finish([Delivery(job.id, 2**63)]),
+            "jobs": lambda: subject.deliveries.finish(nothing),
+            "jobs that are none": lambda: subject.deliveries.finish(nobody),
+            "results of a typo": lambda: subject.deliveries.finish([job], results={"typo": 1}),
+            "results of no job": lambda: subject.deliveries.finish([job], results={new_id(): 1}),
+            "after nothing": lambda: subject.deliveries.defer([job], after=nothing),
         }
         for field, call in bad.items():
             with pytest.raises(InvalidInput) as caught:
@@ -259,7 +259,7 @@ class TestBadQuestions:
     @pytest.mark.parametrize("limit", [0, -1, 1.5, "5"])
     def test_a_replay_of_so_many(self, subject: Subject, limit: Any) -> None:
         with pytest.raises(InvalidInput) as caught:
-            subject.replay_many(limit=limit)
+            subject.dead.replay(limit=limit)
         assert caught.value.field == "limit"
 
     @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ class TestBadQuestions:
         fresh: Any = "no"
         for call in (
             lambda: subject.replay(answer.id, fresh=fresh),
-            lambda: subject.replay_many(fresh=fresh),
+            lambda: subject.dead.replay(fresh=fresh),
         ):
             with pytest.raises(InvalidInput) as caught:
                 call()
@@ -307,7 +307,7 @@ class TestGoodEdges:
             subject.enqueue("email")
             job = subject.take_one()
             results: dict[Any, Any] = {spell(job.id): "done"}
-            subject.engine.finish([job], results=results)
+            subject.deliveries.finish([job], results=results)
             assert subject.existing_job(job.id).result == "done"
 
     def test_a_payload_of_none_is_null_and_none_given_is_an_empty_object(

@@ -67,14 +67,14 @@ def spread(subject: Subject, *, each: int = 2, **options: Any) -> list[Job]:
 def complete(subject: Subject, queue: str = "default") -> Job:
     """Take the one due job and finish it."""
     job = subject.take_one(queue)
-    subject.engine.finish([job])
+    subject.deliveries.finish([job])
     return job
 
 
 def bury(subject: Subject, queue: str = "default") -> Job:
     """Take the one due job and bury it."""
     job = subject.take_one(queue)
-    subject.engine.bury([job], reason="broken")
+    subject.deliveries.bury([job], reason="broken")
     return job
 
 
@@ -89,15 +89,15 @@ def _cancel_running(subject: Subject) -> None:
 def _lapse(subject: Subject) -> None:
     subject.take_one(lease=SECOND)
     subject.clock.advance(SECOND)
-    subject.engine.rescue()
+    subject.deliveries.rescue()
 
 
 MOMENTS: Final[dict[str, Callable[[Subject], object]]] = {
     "queued": lambda subject: None,
     "running": lambda subject: subject.take_one(),
-    "retrying": lambda subject: subject.engine.retry([subject.take_one()]),
-    "deferred": lambda subject: subject.engine.defer([subject.take_one()], after=MINUTE),
-    "handed back": lambda subject: subject.engine.hand_back([subject.take_one()]),
+    "retrying": lambda subject: subject.deliveries.retry([subject.take_one()]),
+    "deferred": lambda subject: subject.deliveries.defer([subject.take_one()], after=MINUTE),
+    "handed back": lambda subject: subject.deliveries.hand_back([subject.take_one()]),
     "rescued": _lapse,
     "completed": complete,
     "dead": bury,

@@ -37,7 +37,7 @@ class TestFinish:
         subject.enqueue("email")
         job = subject.take_one()
         subject.clock.advance(SECOND)
-        (ended,) = subject.engine.finish([job], results={job.id: {"sent": True, "ids": [1, 2]}})
+        (ended,) = subject.deliveries.finish([job], results={job.id: {"sent": True, "ids": [1, 2]}})
         assert (ended.id, ended.fence, ended.status) == (job.id, job.fence, "accepted")
         assert ended.state == "completed"
         ended.check()
@@ -55,8 +55,8 @@ class TestFinish:
     def test_the_same_finish_again_is_answered_already(self, subject: Subject) -> None:
         subject.enqueue("email")
         job = subject.take_one()
-        subject.engine.finish([job], results={job.id: 1})
-        (again,) = subject.engine.finish([job], results={job.id: 2})
+        subject.deliveries.finish([job], results={job.id: 1})
+        (again,) = subject.deliveries.finish([job], results={job.id: 2})
         assert (again.status, again.state) == ("already", "completed")
         again.check()
         assert subject.existing_job(job.id).result == 1, "and nothing was written"
@@ -65,18 +65,18 @@ class TestFinish:
         for _ in range(4):
             subject.enqueue("email")
         first, second, third, fourth = subject.take(limit=4)
-        subject.engine.finish([second])
+        subject.deliveries.finish([second])
         subject.cancel(third.id)
-        ended = subject.engine.finish([fourth, third, second, first])
+        ended = subject.deliveries.finish([fourth, third, second, first])
         assert [item.id for item in ended] == [fourth.id, third.id, second.id, first.id]
         assert [item.status for item in ended] == ["accepted", "lost", "already", "accepted"]
         assert [item.state for item in ended] == ["completed", "cancelled", *["completed"] * 2]
 
     def test_nothing_to_finish_is_nothing(self, subject: Subject) -> None:
-        assert subject.engine.finish([]) == []
+        assert subject.deliveries.finish([]) == []
 
     def test_a_job_that_never_was_is_lost(self, subject: Subject) -> None:
-        (ended,) = subject.engine.finish([Delivery(NEVER_THERE, 1)])
+        (ended,) = subject.deliveries.finish([Delivery(NEVER_THERE, 1)])
         assert (ended.status, ended.state) == ("lost", None)
         with pytest.raises(LeaseLost) as caught:
             ended.check()
@@ -84,14 +84,16 @@ class TestFinish:
 
     def test_a_queued_job_cannot_be_finished(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
-        (ended,) = subject.engine.finish([Delivery(answer.id, 0)])
+        (ended,) = subject.deliveries.finish([Delivery(answer.id, 0)])
         assert ended.status == "lost"
         assert subject.existing_job(answer.id).state == "queued"
 
     def test_finish_and_take_do_both(self, subject: Subject) -> None:
         ids = [subject.enqueue("email").id for _ in range(3)]
         first = subject.take_one()
-        ended, taken = subject.engine.finish_and_take([first], limit=5, worker="next", lease=MINUTE)
+        ended, taken = subject.deliveries.finish_and_take(
+            [first], limit=5, worker="next", lease=MINUTE
+        )
         assert [first.id] == foremost(subject, ids, [first])
         assert [item.status for item in ended] == ["accepted"]
         assert [job.id for job in taken] == [job_id for job_id in ids if job_id != first.id]
@@ -102,7 +104,7 @@ class TestFinish:
         subject.enqueue("email")
         first = subject.take_one()
         subject.cancel(first.id)
-        ended, taken = subject.engine.finish_and_take([first], worker="worker", lease=MINUTE)
+        ended, taken = subject.deliveries.finish_and_take([first], worker="worker", lease=MINUTE)
         assert [item.status for item in ended] == ["lost"]
         assert len(taken) == 1
 
@@ -111,7 +113,7 @@ class TestFinish:
         subject.enqueue("index", {"n": 1}, unique_key="k")
         job = subject.take_one()
         subject.enqueue("index", {"n": 2}, unique_key="k", on_duplicate="rerun")
-        _, taken = subject.engine.finish_and_take([job], worker="worker", lease=MINUTE)
+        _, taken = subject.deliveries.finish_and_take([job], worker="worker", lease=MINUTE)
         assert [job.payload for job in taken] == [{"n": 2}]
 
 
@@ -120,7 +122,7 @@ class TestFailures:
 
     def test_a_failed_job_waits_by_its_backoff(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=Fixed(MINUTE))
-        (ended,) = subject.engine.retry([subject.take_one()], error=ValueError("no such user"))
+        (ended,) = subject.deliveries.retry([subject.take_one()], error=ValueError("no such user"))
         assert (ended.status, ended.state) == ("accepted", "queued")
         job = subject.existing_job(answer.id)
         assert (job.status, job.attempt, job.fence) == ("retrying", 1, 1)
@@ -136,7 +138,7 @@ class TestFailures:
         answer = subject.enqueue("email", backoff=backoff, max_attempts=10)
         delays: list[float] = []
         for _ in range(5):
-            subject.engine.retry([subject.take_one()])
+            subject.deliveries.retry([subject.take_one()])
             due = subject.existing_job(answer.id).run_at
             delays.append((due - subject.clock.now).total_seconds())
             subject.clock.set(due)
@@ -147,20 +149,20 @@ class TestFailures:
     ) -> None:
         answer = subject.enqueue("email")
         for attempt in range(1, 4):
-            subject.engine.retry([subject.take_one()])
+            subject.deliveries.retry([subject.take_one()])
             due = subject.existing_job(answer.id).run_at
             assert subject.clock.now <= due <= subject.clock.now + SECOND * 2 ** (attempt - 1)
             subject.clock.set(due)
 
     def test_a_worker_may_name_the_delay(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=Fixed(MINUTE))
-        subject.engine.retry([subject.take_one()], after=HOUR)
+        subject.deliveries.retry([subject.take_one()], after=HOUR)
         assert subject.existing_job(answer.id).run_at == subject.clock.now + HOUR
 
     def test_the_last_failure_is_its_death(self, subject: Subject) -> None:
         answer = subject.enqueue("email", max_attempts=2, backoff=AT_ONCE)
-        subject.engine.retry([subject.take_one()])
-        (ended,) = subject.engine.retry([subject.take_one()], error="still broken")
+        subject.deliveries.retry([subject.take_one()])
+        (ended,) = subject.deliveries.retry([subject.take_one()], error="still broken")
         assert (ended.status, ended.state) == ("accepted", "dead")
         job = subject.existing_job(answer.id)
         assert (job.state, job.reason, job.attempt) == ("dead", "failed", 2)
@@ -174,12 +176,12 @@ class TestFailures:
             assert subject.existing_job(answer.id).state == "queued"
             job = subject.take_one()
             assert job.attempt == attempt
-            subject.engine.retry([job])
+            subject.deliveries.retry([job])
         assert subject.existing_job(answer.id).state == "dead"
 
     def test_a_buried_job_is_dead_whatever_attempts_remain(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
-        (ended,) = subject.engine.bury(
+        (ended,) = subject.deliveries.bury(
             [subject.take_one()], reason="no such user", error=KeyError("user")
         )
         assert (ended.status, ended.state) == ("accepted", "dead")
@@ -195,8 +197,8 @@ class TestFailures:
 
         def end() -> list[Ended]:
             if word == "retry":
-                return subject.engine.retry([job])
-            return subject.engine.bury([job], reason="broken")
+                return subject.deliveries.retry([job])
+            return subject.deliveries.bury([job], reason="broken")
 
         assert end()[0].status == "accepted"
         before = subject.existing_job(job.id)
@@ -207,10 +209,10 @@ class TestFailures:
         subject.enqueue("email")
         job = complete(subject)
         for ended in (
-            subject.engine.retry([job]),
-            subject.engine.bury([job], reason="broken"),
-            subject.engine.defer([job], after=SECOND),
-            subject.engine.hand_back([job]),
+            subject.deliveries.retry([job]),
+            subject.deliveries.bury([job], reason="broken"),
+            subject.deliveries.defer([job], after=SECOND),
+            subject.deliveries.hand_back([job]),
         ):
             assert (ended[0].status, ended[0].state) == ("lost", "completed")
         assert subject.existing_job(job.id).state == "completed"
@@ -227,7 +229,7 @@ class TestFailures:
     )
     def test_a_failure_never_fails_to_be_stored(self, subject: Subject, error: Any) -> None:
         answer = subject.enqueue("email", backoff=AT_ONCE)
-        (ended,) = subject.engine.retry([subject.take_one()], error=error)
+        (ended,) = subject.deliveries.retry([subject.take_one()], error=error)
         assert ended.status == "accepted"
         stored_error = subject.existing_job(answer.id).error
         assert stored_error is not None
@@ -235,8 +237,8 @@ class TestFailures:
         assert [job.id for job in found] == [answer.id], "and can be found by its type"
 
     def test_nothing_is_nothing(self, subject: Subject) -> None:
-        assert subject.engine.retry([]) == []
-        assert subject.engine.heartbeat([], lease=MINUTE) == []
+        assert subject.deliveries.retry([]) == []
+        assert subject.deliveries.heartbeat([], lease=MINUTE) == []
 
 
 class TestDefer:
@@ -247,7 +249,7 @@ class TestDefer:
         for fence in range(1, 4):
             job = subject.take_one()
             assert (job.attempt, job.fence) == (1, fence)
-            (ended,) = subject.engine.defer([job], after=HOUR)
+            (ended,) = subject.deliveries.defer([job], after=HOUR)
             assert (ended.status, ended.state) == ("accepted", "queued")
             deferred = subject.existing_job(answer.id)
             assert (deferred.attempt, deferred.run_at) == (0, subject.clock.now + HOUR)
@@ -256,16 +258,19 @@ class TestDefer:
 
     def test_defers_are_counted_until_a_replay(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=AT_ONCE)
-        subject.engine.hand_back([subject.take_one()])
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.hand_back([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         assert subject.existing_job(answer.id).defers == 0
         for defers in (0, 1, 2):
             job = subject.take_one()
             assert job.defers == defers
-            subject.defer_job(job.id, after=HOUR)
-            assert subject.defer_job(job.id, after=HOUR, fence=job.fence).status == "already"
+            subject.deliveries.defer_job(job.id, after=HOUR)
+            assert (
+                subject.deliveries.defer_job(job.id, after=HOUR, fence=job.fence).status
+                == "already"
+            )
             subject.clock.advance(HOUR)
-        subject.engine.bury([subject.take_one()], reason="broken")
+        subject.deliveries.bury([subject.take_one()], reason="broken")
         assert subject.existing_job(answer.id).defers == 3
         subject.replay(answer.id)
         assert subject.take_one().defers == 0
@@ -273,17 +278,17 @@ class TestDefer:
     def test_a_job_that_is_handed_back_can_be_taken_at_once(self, subject: Subject) -> None:
         subject.enqueue("email", max_attempts=1)
         first = subject.take_one()
-        (ended,) = subject.engine.hand_back([first])
+        (ended,) = subject.deliveries.hand_back([first])
         assert (ended.status, ended.state) == ("accepted", "queued")
         again = subject.take_one()
         assert (again.attempt, again.fence) == (1, 2)
 
     def test_an_earlier_failure_still_counts(self, subject: Subject) -> None:
         answer = subject.enqueue("email", max_attempts=2, backoff=AT_ONCE)
-        subject.engine.retry([subject.take_one()])
-        subject.engine.defer([subject.take_one()], after=SECOND * 0)
+        subject.deliveries.retry([subject.take_one()])
+        subject.deliveries.defer([subject.take_one()], after=SECOND * 0)
         assert subject.existing_job(answer.id).attempt == 1
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         assert subject.existing_job(answer.id).state == "dead"
 
 
@@ -302,8 +307,8 @@ class TestCancel:
         subject.enqueue("email")
         job = subject.take_one()
         assert subject.cancel(job.id) is True
-        assert subject.engine.heartbeat([job], lease=MINUTE)[0].lost
-        (ended,) = subject.engine.finish([job])
+        assert subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost
+        (ended,) = subject.deliveries.finish([job])
         assert (ended.status, ended.state) == ("lost", "cancelled")
         assert subject.existing_job(job.id).state == "cancelled"
 

@@ -34,7 +34,7 @@ class TestMixedEndings:
             subject.enqueue("email", {"n": number}, priority=number)
         jobs = sorted(subject.take(limit=5), key=lambda job: job.priority)
         error = encode_error("no luck")
-        ended = subject.engine.end(
+        ended = subject.deliveries.end(
             [
                 ending(jobs[0], Event.FAIL, after=MICROS_OF_A_MINUTE, error=error),
                 ending(jobs[1], Event.DEFER, after=MICROS_OF_A_MINUTE),
@@ -54,7 +54,7 @@ class TestMixedEndings:
         assert subject.take_one().id == jobs[4].id
 
     def test_nothing_is_said_about_nothing(self, subject: Subject) -> None:
-        assert subject.engine.end([]) == []
+        assert subject.deliveries.end([]) == []
 
     @pytest.mark.parametrize(
         "event", [Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK]
@@ -62,8 +62,8 @@ class TestMixedEndings:
     def test_a_word_said_twice_counts_once(self, subject: Subject, event: Event) -> None:
         subject.enqueue("email")
         word = ending(subject.take_one(), event, after=MICROS_OF_A_MINUTE)
-        (first,) = subject.engine.end([word])
-        (again,) = subject.engine.end([word])
+        (first,) = subject.deliveries.end([word])
+        (again,) = subject.deliveries.end([word])
         assert (first.status, again.status) == ("accepted", "already")
         assert first.state == again.state
 
@@ -73,19 +73,19 @@ class TestMixedEndings:
     def test_a_stale_delivery_says_nothing(self, subject: Subject, event: Event) -> None:
         answer = subject.enqueue("email")
         stale = subject.take_one()
-        subject.engine.hand_back([stale])
+        subject.deliveries.hand_back([stale])
         present = subject.take_one()
-        (ended,) = subject.engine.end([ending(stale, event, after=0)])
+        (ended,) = subject.deliveries.end([ending(stale, event, after=0)])
         assert (ended.status, ended.state) == ("lost", "running")
         assert subject.existing_job(answer.id).fence == present.fence
-        assert subject.engine.finish([present])[0].status == "accepted"
+        assert subject.deliveries.finish([present])[0].status == "accepted"
 
     def test_one_lost_delivery_does_not_keep_the_others(self, subject: Subject) -> None:
         subject.enqueue("email")
         subject.enqueue("email")
         first, second = subject.take(limit=2)
         subject.cancel(first.id)
-        ended = subject.engine.end([ending(first, Event.FAIL), ending(second, Event.BURY)])
+        ended = subject.deliveries.end([ending(first, Event.FAIL), ending(second, Event.BURY)])
         assert [(item.status, item.state) for item in ended] == [
             ("lost", "cancelled"),
             ("accepted", "dead"),
@@ -95,20 +95,20 @@ class TestMixedEndings:
         first = subject.enqueue("email", {"n": 1}, unique_key="k")
         job = subject.take_one()
         subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="rerun")
-        subject.engine.end([ending(job, Event.CANCEL, reason="newer one waits")])
+        subject.deliveries.end([ending(job, Event.CANCEL, reason="newer one waits")])
         assert subject.existing_job(first.id).state == "cancelled"
         assert subject.take_one().payload == {"n": 2}
 
     def test_a_cancelled_job_without_retention_is_gone(self, subject: Subject) -> None:
         answer = subject.enqueue("email", retention=Retention(cancelled=SECOND * 0))
-        (ended,) = subject.engine.end([ending(subject.take_one(), Event.CANCEL)])
+        (ended,) = subject.deliveries.end([ending(subject.take_one(), Event.CANCEL)])
         assert (ended.status, ended.state) == ("accepted", "cancelled")
         assert subject.get(answer.id) is None
 
     def test_whatever_a_handler_says_can_be_stored(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
         said = "nul \x00, half a letter \ud800, and " + "x" * 20_000
-        subject.engine.end([ending(subject.take_one(), Event.BURY, reason=said)])
+        subject.deliveries.end([ending(subject.take_one(), Event.BURY, reason=said)])
         reason = subject.existing_job(answer.id).reason
         assert reason is not None
         assert reason.startswith("nul \\x00, half a letter \\ud800, and xxx")
@@ -117,7 +117,7 @@ class TestMixedEndings:
         answer = subject.enqueue("email")
         job = subject.take_one()
         with pytest.raises(InvalidInput) as caught:
-            subject.engine.end([ending(job, Event.FAIL), ending(job, Event.BURY)])
+            subject.deliveries.end([ending(job, Event.FAIL), ending(job, Event.BURY)])
         assert caught.value.item == 1
         assert subject.existing_job(answer.id).state == "running"
 
@@ -125,12 +125,12 @@ class TestMixedEndings:
     def test_what_is_no_such_word_is_refused(self, subject: Subject, event: Event) -> None:
         subject.enqueue("email")
         with pytest.raises(InvalidInput):
-            subject.engine.end([ending(subject.take_one(), event)])
+            subject.deliveries.end([ending(subject.take_one(), event)])
 
     def test_a_defer_must_say_until_when(self, subject: Subject) -> None:
         subject.enqueue("email")
         with pytest.raises(InvalidInput) as caught:
-            subject.engine.end([ending(subject.take_one(), Event.DEFER)])
+            subject.deliveries.end([ending(subject.take_one(), Event.DEFER)])
         assert caught.value.field == "after"
 
 
@@ -143,7 +143,7 @@ class TestRescued:
         subject.take(["mail"], limit=2, lease=SECOND)
         late = subject.enqueue("email", expires_at=subject.clock.now + SECOND)
         subject.clock.advance(SECOND)
-        rescued = subject.engine.rescue()
+        rescued = subject.deliveries.rescue()
         assert (rescued.requeued, rescued.buried, rescued.expired) == (1, 1, 1)
         assert {job.id: job for job in rescued.jobs} == {
             again.id: RescuedJob(again.id, "email", "mail", "acme", buried=False),
@@ -154,18 +154,18 @@ class TestRescued:
     def test_with_nothing_to_do_it_names_nobody(self, subject: Subject) -> None:
         subject.enqueue("email")
         subject.take_one()
-        assert subject.engine.rescue().jobs == ()
+        assert subject.deliveries.rescue().jobs == ()
 
     def test_it_can_be_told_to_come_back_for_the_rest(self, subject: Subject) -> None:
         for _ in range(5):
             subject.enqueue("email", backoff=AT_ONCE)
         subject.take(limit=5, lease=SECOND)
         subject.clock.advance(HOUR)
-        first = subject.engine.rescue(limit=2)
+        first = subject.deliveries.rescue(limit=2)
         assert 2 <= first.total < 5, "about so many: a batch a shard"
-        assert first.total + subject.engine.rescue().total == 5
+        assert first.total + subject.deliveries.rescue().total == 5
 
     @pytest.mark.parametrize("limit", [0, -1, 1.5, True])
     def test_a_bad_limit_is_refused(self, subject: Subject, limit: Any) -> None:
         with pytest.raises(InvalidInput):
-            subject.engine.rescue(limit=limit)
+            subject.deliveries.rescue(limit=limit)

@@ -23,79 +23,79 @@ class TestHolds:
     def test_a_held_queue_gives_nothing(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 3)
         fill(subject, queue, 3, "a")
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
         assert subject.take([queue], limit=9) == []
         taken = subject.take_limited(queue, limit=9)
         assert (taken.jobs, taken.wait) == ([], MINUTE // MICROSECOND)
 
     def test_it_says_until_when_and_why(self, subject: Subject, queue: str) -> None:
-        subject.engine.hold(queue, after=MINUTE, why="circuit")
+        subject.queues.hold(queue, after=MINUTE, why="circuit")
         found = subject.existing_queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + MINUTE, "circuit")
 
     def test_other_queues_go_on(self, subject: Subject, queue: str) -> None:
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.enqueue("email")
         assert len(subject.take([queue, "default"], limit=9)) == 1
 
     def test_a_longer_hold_is_not_shortened(self, subject: Subject, queue: str) -> None:
-        subject.engine.hold(queue, after=HOUR, why="deferred")
-        subject.engine.hold(queue, after=MINUTE, why="circuit")
+        subject.queues.hold(queue, after=HOUR, why="deferred")
+        subject.queues.hold(queue, after=MINUTE, why="circuit")
         found = subject.existing_queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
 
     def test_a_longer_hold_replaces_a_shorter_one(self, subject: Subject, queue: str) -> None:
-        subject.engine.hold(queue, after=MINUTE, why="circuit")
-        subject.engine.hold(queue, after=HOUR, why="backpressure")
+        subject.queues.hold(queue, after=MINUTE, why="circuit")
+        subject.queues.hold(queue, after=HOUR, why="backpressure")
         found = subject.existing_queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "backpressure")
 
     def test_a_failing_endpoint_prolongs_a_hold_and_keeps_its_reason(
         self, subject: Subject, queue: str
     ) -> None:
-        subject.engine.hold(queue, after=MINUTE, why="deferred")
-        subject.engine.hold(queue, after=HOUR, why="circuit")
+        subject.queues.hold(queue, after=MINUTE, why="deferred")
+        subject.queues.hold(queue, after=HOUR, why="circuit")
         found = subject.existing_queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
 
     def test_a_receiver_gives_its_reason_to_a_longer_hold_for_failures(
         self, subject: Subject, queue: str
     ) -> None:
-        subject.engine.hold(queue, after=HOUR, why="circuit")
-        subject.engine.hold(queue, after=MINUTE, why="deferred")
+        subject.queues.hold(queue, after=HOUR, why="circuit")
+        subject.queues.hold(queue, after=MINUTE, why="deferred")
         found = subject.existing_queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + HOUR, "deferred")
 
     def test_a_forced_hold_shortens(self, subject: Subject, queue: str) -> None:
-        subject.engine.hold(queue, after=HOUR, why="deferred")
-        subject.engine.hold(queue, after=MINUTE, why="circuit", force=True)
+        subject.queues.hold(queue, after=HOUR, why="deferred")
+        subject.queues.hold(queue, after=MINUTE, why="circuit", force=True)
         assert subject.existing_queue(queue).held_until == subject.clock.now + MINUTE
 
     def test_a_hold_that_is_not_over_is_opened_by_force_alone(
         self, subject: Subject, queue: str
     ) -> None:
         fill(subject, queue, 3)
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
-        assert not subject.engine.open(queue)
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
+        assert not subject.queues.open(queue)
         assert subject.take([queue], limit=9) == []
-        assert subject.engine.open(queue, force=True)
+        assert subject.queues.open(queue, force=True)
         assert len(subject.take([queue], limit=9)) == 3
 
     def test_opening_what_is_open_changes_nothing(self, subject: Subject, queue: str) -> None:
-        assert not subject.engine.open(queue, force=True)
+        assert not subject.queues.open(queue, force=True)
         fill(subject, queue, 1)
-        subject.pause(queue)
-        assert not subject.engine.open(queue)
+        subject.queues.pause(queue)
+        assert not subject.queues.open(queue)
         assert subject.existing_queue(queue).paused
 
     def test_limits_that_are_set_meanwhile_hold_afterwards(
         self, subject: Subject, queue: str
     ) -> None:
         fill(subject, queue, 5)
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
-        subject.set_limits(queue, limit=Limit(concurrency=2))
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.set_limits(queue, limit=Limit(concurrency=2))
         assert subject.take_limited(queue, limit=9).jobs == []
-        subject.engine.open(queue, force=True)
+        subject.queues.open(queue, force=True)
         assert subject.take([queue], limit=9) == []
         assert len(subject.take_limited(queue, limit=9).jobs) == 2
 
@@ -103,11 +103,11 @@ class TestHolds:
         self, subject: Subject, queue: str
     ) -> None:
         fill(subject, queue, 5)
-        subject.set_limits(queue, limit=Limit(concurrency=2))
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
-        subject.clear_limits(queue)
+        subject.queues.set_limits(queue, limit=Limit(concurrency=2))
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.clear_limits(queue)
         assert subject.take([queue], limit=9) == []
-        subject.engine.open(queue, force=True)
+        subject.queues.open(queue, force=True)
         assert len(subject.take([queue], limit=9)) == 5
 
     @pytest.mark.parametrize(
@@ -124,37 +124,37 @@ class TestHolds:
         self, subject: Subject, queue: str, limits: dict[str, Limit]
     ) -> None:
         fill(subject, queue, 3, "a")
-        subject.set_limits(queue, **limits)  # type: ignore[arg-type]
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
-        subject.engine.open(queue, force=True)
-        assert subject.engine.look([queue])[0].controlled
+        subject.queues.set_limits(queue, **limits)  # type: ignore[arg-type]
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.open(queue, force=True)
+        assert subject.deliveries.look([queue])[0].controlled
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
     def test_a_pause_outlasts_a_hold(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
-        subject.pause(queue)
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
-        subject.engine.open(queue, force=True)
+        subject.queues.pause(queue)
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.open(queue, force=True)
         assert subject.take_limited(queue).jobs == []
-        subject.resume(queue)
+        subject.queues.resume(queue)
         assert len(subject.take([queue])) == 1
 
     def test_failures_are_counted_in_a_row(self, subject: Subject, queue: str) -> None:
-        assert [subject.engine.failed(queue) for _ in range(3)] == [1, 2, 3]
-        assert subject.engine.open(queue)
-        assert not subject.engine.open(queue)
-        assert subject.engine.failed(queue) == 1
+        assert [subject.queues.count_failure(queue) for _ in range(3)] == [1, 2, 3]
+        assert subject.queues.open(queue)
+        assert not subject.queues.open(queue)
+        assert subject.queues.count_failure(queue) == 1
 
     def test_a_hold_says_when_it_ends_in_one_way(self, subject: Subject, queue: str) -> None:
         with pytest.raises(InvalidInput, match="until"):
-            subject.engine.hold(queue, why="circuit")
+            subject.queues.hold(queue, why="circuit")
         with pytest.raises(InvalidInput, match="until"):
-            subject.engine.hold(queue, why="circuit", after=MINUTE, until=subject.clock.now)
+            subject.queues.hold(queue, why="circuit", after=MINUTE, until=subject.clock.now)
         because: Any = "because"
         with pytest.raises(InvalidInput, match="why"):
-            subject.engine.hold(queue, why=because, after=MINUTE)
+            subject.queues.hold(queue, why=because, after=MINUTE)
         until = subject.clock.now + HOUR
-        assert subject.engine.hold(queue, why="circuit", until=until) == until
+        assert subject.queues.hold(queue, why="circuit", until=until) == until
 
 
 class TestProbes:
@@ -163,7 +163,7 @@ class TestProbes:
     def held(self, subject: Subject, queue: str, size: int = 9) -> None:
         """A queue whose hold has ended, and that has not been opened."""
         fill(subject, queue, size)
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.clock.advance(MINUTE)
 
     def test_one_job_goes_first(self, subject: Subject, queue: str) -> None:
@@ -175,8 +175,8 @@ class TestProbes:
     def test_after_a_success_the_queue_is_open(self, subject: Subject, queue: str) -> None:
         self.held(subject, queue)
         (probe,) = subject.take_limited(queue, limit=9).jobs
-        subject.engine.finish([probe])
-        assert subject.engine.open(queue)
+        subject.deliveries.finish([probe])
+        assert subject.queues.open(queue)
         assert len(subject.take([queue], limit=9)) == 8
         assert subject.existing_queue(queue).held_until is None
 
@@ -185,20 +185,20 @@ class TestProbes:
     ) -> None:
         fill(subject, queue, 9)
         early, late = subject.take([queue], limit=2, lease=HOUR)
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.clock.advance(MINUTE)
         (probe,) = subject.take_limited(queue, limit=9).jobs
-        assert subject.acknowledge(early.id).status == "accepted"
-        assert not subject.engine.open(queue, by=late)
+        assert subject.deliveries.acknowledge(early.id).status == "accepted"
+        assert not subject.queues.open(queue, by=late)
         assert subject.take_limited(queue, limit=9).jobs == []
-        assert subject.engine.open(queue, by=probe)
+        assert subject.queues.open(queue, by=probe)
         assert len(subject.take([queue], limit=9)) == 6
 
     def test_a_hold_can_be_opened_for_one_reason_alone(self, subject: Subject, queue: str) -> None:
-        subject.engine.hold(queue, after=MINUTE, why="deferred")
+        subject.queues.hold(queue, after=MINUTE, why="deferred")
         subject.clock.advance(MINUTE)
-        assert not subject.engine.open(queue, only="circuit")
-        assert subject.engine.open(queue, only="deferred")
+        assert not subject.queues.open(queue, only="circuit")
+        assert subject.queues.open(queue, only="deferred")
 
     @pytest.mark.parametrize("ending", ["nack", "bury", "defer", "no ack"])
     def test_a_probe_that_is_not_acknowledged_opens_nothing(
@@ -206,19 +206,19 @@ class TestProbes:
     ) -> None:
         self.held(subject, queue)
         (probe,) = subject.take_limited(queue, limit=9).jobs
-        subject.engine.park(probe, ack_timeout=SECOND)
+        subject.deliveries.park(probe, ack_timeout=SECOND)
         match ending:
             case "nack" | "bury":
-                subject.nack(probe.id, retryable=ending == "nack")
+                subject.deliveries.nack(probe.id, retryable=ending == "nack")
             case "defer":
-                subject.defer_job(probe.id, after=HOUR)
+                subject.deliveries.defer_job(probe.id, after=HOUR)
             case _:
                 subject.clock.advance(SECOND)
-                subject.engine.rescue()
+                subject.deliveries.rescue()
         (next_probe,) = subject.take_limited(queue, limit=9).jobs
-        subject.engine.park(next_probe, ack_timeout=5 * MINUTE)
+        subject.deliveries.park(next_probe, ack_timeout=5 * MINUTE)
         assert subject.take_limited(queue, limit=9).jobs == []
-        subject.acknowledge(next_probe.id)
+        subject.deliveries.acknowledge(next_probe.id)
         assert subject.existing_queue(queue).held_until is None
 
     @pytest.mark.parametrize("ending", ["retry", "hand back", "lapse"])
@@ -229,19 +229,19 @@ class TestProbes:
         (probe,) = subject.take_limited(queue, limit=9, lease=SECOND).jobs
         match ending:
             case "retry":
-                subject.engine.retry([probe], after=HOUR)
+                subject.deliveries.retry([probe], after=HOUR)
             case "hand back":
-                subject.engine.hand_back([probe])
+                subject.deliveries.hand_back([probe])
             case _:
                 subject.clock.advance(SECOND)
-                subject.engine.rescue()
+                subject.deliveries.rescue()
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
         assert subject.take_limited(queue, limit=9).jobs == []
 
     def test_a_new_hold_stops_the_probes_again(self, subject: Subject, queue: str) -> None:
         self.held(subject, queue)
         subject.take_limited(queue)
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
         assert subject.take_limited(queue).jobs == []
         subject.clock.advance(MINUTE)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
@@ -251,9 +251,9 @@ class TestProbes:
     ) -> None:
         self.held(subject, queue)
         (probe,) = subject.take_limited(queue).jobs
-        subject.engine.park(probe, ack_timeout=5 * MINUTE)
+        subject.deliveries.park(probe, ack_timeout=5 * MINUTE)
         assert subject.take_limited(queue).jobs == []
-        subject.acknowledge(probe.id)
+        subject.deliveries.acknowledge(probe.id)
         assert len(subject.take([queue], limit=9)) == 8
 
     def test_jobs_from_before_the_hold_do_not_stand_in_the_way(
@@ -261,27 +261,27 @@ class TestProbes:
     ) -> None:
         fill(subject, queue, 9)
         for job in subject.take([queue], limit=3, lease=HOUR):
-            subject.engine.park(job, ack_timeout=HOUR)
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
+            subject.deliveries.park(job, ack_timeout=HOUR)
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.clock.advance(MINUTE)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
         assert subject.take_limited(queue, limit=9).jobs == []
 
     def test_a_probe_keeps_to_the_limits_of_its_queue(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 3)
-        subject.set_limits(queue, limit=Limit(concurrency=1))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=1))
         (running,) = subject.take_limited(queue, lease=HOUR).jobs
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
         subject.clock.advance(MINUTE)
         assert subject.take_limited(queue).jobs == []
-        subject.engine.finish([running])
+        subject.deliveries.finish([running])
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
     def test_a_success_from_before_does_not_end_a_hold(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 2)
         (job,) = subject.take([queue])
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
-        assert subject.acknowledge(job.id).status == "accepted"
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
+        assert subject.deliveries.acknowledge(job.id).status == "accepted"
         assert subject.take_limited(queue).jobs == []
 
 
@@ -293,7 +293,7 @@ class TestHoldsByAWorker:
     ) -> None:
         fill(subject, queue, 3)
         job = subject.take_one(queue)
-        subject.defer_job(job.id, after=MINUTE, hold_queue=True)
+        subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
         found = subject.existing_queue(queue)
         assert (found.held_until, found.held_why) == (subject.clock.now + MINUTE, "deferred")
         assert subject.take([queue], limit=9) == []
@@ -303,14 +303,14 @@ class TestHoldsByAWorker:
     def test_a_repeated_defer_does_not_hold_it_again(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
         job = subject.take_one(queue)
-        subject.defer_job(job.id, after=MINUTE, hold_queue=True)
-        subject.engine.open(queue, force=True)
-        again = subject.defer_job(job.id, after=MINUTE, hold_queue=True)
+        subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
+        subject.queues.open(queue, force=True)
+        again = subject.deliveries.defer_job(job.id, after=MINUTE, hold_queue=True)
         assert again.status == "already"
         assert subject.existing_queue(queue).held_until is None
 
     def test_a_defer_alone_holds_nothing(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 2)
         job = subject.take_one(queue)
-        subject.defer_job(job.id, after=MINUTE)
+        subject.deliveries.defer_job(job.id, after=MINUTE)
         assert len(subject.take([queue], limit=9)) == 1

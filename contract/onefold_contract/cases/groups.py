@@ -92,7 +92,7 @@ class TestGroups:
         subject.clock.advance(SECOND)
         fill(subject, queue, 2, "b")
         fill(subject, queue, 2)
-        subject.set_limits(queue, group_limit=Limit(concurrency=1))
+        subject.queues.set_limits(queue, group_limit=Limit(concurrency=1))
         taken = subject.take_limited(queue, limit=5).jobs
         assert groups(taken) == [None, None, "a", "b"]
 
@@ -102,7 +102,7 @@ class TestGroups:
             for n in range(900)
         ]
         subject.enqueue_many(jobs)
-        subject.set_limits(queue, group_limit=Limit(concurrency=1))
+        subject.queues.set_limits(queue, group_limit=Limit(concurrency=1))
         served: Counter[str | None] = Counter()
         for _ in range(7):
             served.update(groups(subject.take_limited(queue, limit=50).jobs))
@@ -137,7 +137,7 @@ class TestOrder:
     """The jobs of an ordered group run one at a time, in the order in which they were enqueued."""
 
     def test_one_at_a_time_and_in_order(self, subject: Subject, queue: str) -> None:
-        subject.set_limits(queue, ordered=True)
+        subject.queues.set_limits(queue, ordered=True)
         ids = {group: fill(subject, queue, 3, group) for group in ("a", "b")}
         ran: dict[str | None, list[str]] = {"a": [], "b": []}
         for _ in range(3):
@@ -146,11 +146,11 @@ class TestOrder:
             assert subject.take_limited(queue, limit=9).jobs == []
             for job in taken:
                 ran[job.group_key].append(job.id)
-            subject.engine.finish(taken)
+            subject.deliveries.finish(taken)
         assert ran == ids
 
     def test_a_priority_does_not_change_the_order(self, subject: Subject, queue: str) -> None:
-        subject.set_limits(queue, ordered=True)
+        subject.queues.set_limits(queue, ordered=True)
         ids = [
             subject.enqueue("email", queue=queue, group_key="a", priority=priority).id
             for priority in (5, 0, -5)
@@ -158,49 +158,49 @@ class TestOrder:
         ran: list[str] = []
         while jobs := subject.take_limited(queue).jobs:
             ran += [job.id for job in jobs]
-            subject.engine.finish(jobs)
+            subject.deliveries.finish(jobs)
         assert ran == ids
 
     def test_a_failing_head_blocks_its_group_until_it_is_done(
         self, subject: Subject, queue: str
     ) -> None:
-        subject.set_limits(queue, ordered=True)
+        subject.queues.set_limits(queue, ordered=True)
         first, second = fill(subject, queue, 2, "a")
         # Later, as run_at has it: ids of one millisecond are in the order of their keys' hashes.
         subject.clock.advance(SECOND)
         other = fill(subject, queue, 1, "b")
         taken = subject.take_limited(queue, limit=9).jobs
         assert [job.id for job in taken] == [first, *other]
-        subject.engine.retry(taken[:1], after=MINUTE)
+        subject.deliveries.retry(taken[:1], after=MINUTE)
         assert subject.take_limited(queue, limit=9).jobs == []
         subject.clock.advance(MINUTE)
         (again,) = subject.take_limited(queue, limit=9).jobs
         assert (again.id, again.attempt) == (first, 2)
-        subject.engine.finish([again])
+        subject.deliveries.finish([again])
         assert [job.id for job in subject.take_limited(queue).jobs] == [second]
 
     @pytest.mark.parametrize("ending", ["bury", "cancel", "expire"])
     def test_a_head_that_will_not_run_again_lets_the_next_go(
         self, subject: Subject, queue: str, ending: str
     ) -> None:
-        subject.set_limits(queue, ordered=True)
+        subject.queues.set_limits(queue, ordered=True)
         soon = subject.clock.now + SECOND
         head = subject.enqueue("email", queue=queue, group_key="a", expires_at=soon).id
         (second,) = fill(subject, queue, 1, "a")
         match ending:
             case "bury":
-                subject.engine.bury(subject.take_limited(queue).jobs, reason="broken")
+                subject.deliveries.bury(subject.take_limited(queue).jobs, reason="broken")
             case "cancel":
                 subject.cancel(head)
             case _:
                 subject.clock.advance(SECOND)
-                subject.engine.rescue()
+                subject.deliveries.rescue()
         assert [job.id for job in subject.take_limited(queue).jobs] == [second]
 
     def test_a_head_that_is_scheduled_makes_its_group_wait(
         self, subject: Subject, queue: str
     ) -> None:
-        subject.set_limits(queue, ordered=True)
+        subject.queues.set_limits(queue, ordered=True)
         head = subject.enqueue("email", queue=queue, group_key="a", delay=HOUR).id
         fill(subject, queue, 1, "a")
         assert subject.take_limited(queue).jobs == []
@@ -208,7 +208,7 @@ class TestOrder:
         assert [job.id for job in subject.take_limited(queue).jobs] == [head]
 
     def test_jobs_without_a_group_have_no_order_to_keep(self, subject: Subject, queue: str) -> None:
-        subject.set_limits(queue, ordered=True)
+        subject.queues.set_limits(queue, ordered=True)
         fill(subject, queue, 3)
         assert subject.take([queue], limit=9) == []
         assert len(subject.take_limited(queue, limit=9).jobs) == 3
@@ -216,7 +216,7 @@ class TestOrder:
     def test_many_waiting_jobs_of_one_group_do_not_starve_another(
         self, subject: Subject, queue: str
     ) -> None:
-        subject.set_limits(queue, ordered=True)
+        subject.queues.set_limits(queue, ordered=True)
         ids = fill(subject, queue, 600, "a")
         (other,) = fill(subject, queue, 1, "b")
         taken = subject.take_limited(queue, limit=9).jobs

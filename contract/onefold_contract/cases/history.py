@@ -30,24 +30,24 @@ __all__ = ["TestAttempts", "TestDropped", "TestFoundByTheirEnd"]
 NEVER_THERE: Final = "01890000-0000-7000-8000-000000000000"
 
 ENDS: Final[dict[str, Callable[[Subject, Job], object]]] = {
-    "completed": lambda subject, job: subject.engine.finish([job]),
-    "retried": lambda subject, job: subject.engine.retry([job], error="no luck"),
-    "deferred": lambda subject, job: subject.engine.defer([job], after=MINUTE),
-    "dead": lambda subject, job: subject.engine.bury([job], reason="broken"),
+    "completed": lambda subject, job: subject.deliveries.finish([job]),
+    "retried": lambda subject, job: subject.deliveries.retry([job], error="no luck"),
+    "deferred": lambda subject, job: subject.deliveries.defer([job], after=MINUTE),
+    "dead": lambda subject, job: subject.deliveries.bury([job], reason="broken"),
     "cancelled": lambda subject, job: subject.cancel(job.id),
 }
 
 
 def outcomes(subject: Subject, job_id: str) -> list[str]:
     """How the deliveries of a job ended, in order."""
-    return [attempt.outcome for attempt in subject.attempts(job_id)]
+    return [attempt.outcome for attempt in subject.deliveries.attempts(job_id)]
 
 
 def lapse(subject: Subject) -> None:
     """Take the one job and let its lease expire."""
     subject.take_one(lease=SECOND)
     subject.clock.advance(SECOND)
-    subject.engine.rescue()
+    subject.deliveries.rescue()
 
 
 class TestAttempts:
@@ -55,14 +55,14 @@ class TestAttempts:
 
     def test_a_job_that_was_never_taken_has_no_history(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
-        assert subject.attempts(answer.id) == []
+        assert subject.deliveries.attempts(answer.id) == []
         subject.cancel(answer.id)
-        assert subject.attempts(answer.id) == [], "nobody had it"
+        assert subject.deliveries.attempts(answer.id) == [], "nobody had it"
 
     def test_the_one_that_is_running_is_told(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
         subject.take(worker="w-1")
-        (attempt,) = subject.attempts(answer.id)
+        (attempt,) = subject.deliveries.attempts(answer.id)
         assert (attempt.number, attempt.fence, attempt.worker) == (1, 1, "w-1")
         assert (attempt.outcome, attempt.started_at) == ("running", subject.clock.now)
         assert (attempt.ended_at, attempt.duration) == (None, None)
@@ -74,7 +74,7 @@ class TestAttempts:
         started = subject.clock.now
         subject.clock.advance(SECOND)
         ENDS[outcome](subject, job)
-        (attempt,) = subject.attempts(answer.id)
+        (attempt,) = subject.deliveries.attempts(answer.id)
         assert (attempt.number, attempt.fence, attempt.worker) == (1, 1, "w-1")
         assert (attempt.outcome, attempt.started_at) == (outcome, started)
         assert attempt.duration == SECOND
@@ -82,9 +82,9 @@ class TestAttempts:
     def test_the_newest_is_the_last(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=AT_ONCE)
         for number, worker in enumerate(("a", "b")):
-            subject.engine.retry(subject.take(worker=worker), error=ValueError(number))
-        subject.engine.finish(subject.take(worker="c"))
-        attempts = subject.attempts(answer.id)
+            subject.deliveries.retry(subject.take(worker=worker), error=ValueError(number))
+        subject.deliveries.finish(subject.take(worker="c"))
+        attempts = subject.deliveries.attempts(answer.id)
         assert [(a.number, a.fence, a.worker, a.outcome) for a in attempts] == [
             (1, 1, "a", "retried"),
             (2, 2, "b", "retried"),
@@ -98,8 +98,8 @@ class TestAttempts:
         try:
             subject.existing_job(NEVER_THERE)
         except AssertionError as error:
-            subject.engine.retry([job], error=error)
-        (attempt,) = subject.attempts(answer.id)
+            subject.deliveries.retry([job], error=error)
+        (attempt,) = subject.deliveries.attempts(answer.id)
         assert attempt.error is not None
         assert attempt.error["type"] == "builtins.AssertionError"
         assert "in test_an_error_says_what_and_where" in attempt.error["traceback"]
@@ -112,33 +112,35 @@ class TestAttempts:
         self, subject: Subject
     ) -> None:
         answer = subject.enqueue("email")
-        subject.engine.bury([subject.take_one()], reason="no such user")
+        subject.deliveries.bury([subject.take_one()], reason="no such user")
         subject.replay(answer.id)
         subject.take_one()
         subject.cancel(answer.id, reason="not wanted")
-        assert [(a.outcome, a.reason) for a in subject.attempts(answer.id)] == [
+        assert [(a.outcome, a.reason) for a in subject.deliveries.attempts(answer.id)] == [
             ("dead", "no such user"),
             ("cancelled", "not wanted"),
         ]
 
     def test_a_defer_gives_its_number_back(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
-        subject.engine.defer([subject.take_one()], after=SECOND * 0)
+        subject.deliveries.defer([subject.take_one()], after=SECOND * 0)
         subject.take_one()
-        attempts = subject.attempts(answer.id)
+        attempts = subject.deliveries.attempts(answer.id)
         assert [(a.number, a.fence) for a in attempts] == [(1, 1), (1, 2)]
 
     def test_what_was_handed_back_unstarted_is_not_told(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
-        subject.engine.hand_back([subject.take_one()])
+        subject.deliveries.hand_back([subject.take_one()])
         complete(subject)
-        assert [(a.fence, a.outcome) for a in subject.attempts(answer.id)] == [(2, "completed")]
+        assert [(a.fence, a.outcome) for a in subject.deliveries.attempts(answer.id)] == [
+            (2, "completed")
+        ]
 
     def test_vanished_workers_are_told(self, subject: Subject) -> None:
         answer = subject.enqueue("email", max_attempts=2, backoff=AT_ONCE)
         lapse(subject)
         lapse(subject)
-        attempts = subject.attempts(answer.id)
+        attempts = subject.deliveries.attempts(answer.id)
         assert [(a.outcome, a.reason) for a in attempts] == [
             ("lease expired", None),
             ("lease expired", "lease expired"),
@@ -150,10 +152,10 @@ class TestAttempts:
         answer = subject.enqueue("email")
         (slow,) = subject.take(worker="slow", lease=SECOND)
         subject.clock.advance(SECOND)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         subject.clock.advance(SECOND)
-        subject.engine.finish([slow])
-        (attempt,) = subject.attempts(answer.id)
+        subject.deliveries.finish([slow])
+        (attempt,) = subject.deliveries.attempts(answer.id)
         assert (attempt.outcome, attempt.worker, attempt.duration) == (
             "completed",
             "slow",
@@ -169,7 +171,7 @@ class TestAttempts:
         subject.replay(answer.id, fresh=True)
         assert outcomes(subject, answer.id) == ["dead", "completed"]
         subject.take_one()
-        attempts = subject.attempts(answer.id)
+        attempts = subject.deliveries.attempts(answer.id)
         assert [(a.number, a.fence, a.outcome) for a in attempts] == [
             (1, 1, "dead"),
             (1, 2, "completed"),
@@ -180,17 +182,17 @@ class TestAttempts:
         answer = subject.enqueue("email", backoff=AT_ONCE)
         (slow,) = subject.take(worker="slow", lease=SECOND)
         subject.clock.advance(SECOND)
-        subject.engine.rescue()
-        subject.engine.finish([slow])
+        subject.deliveries.rescue()
+        subject.deliveries.finish([slow])
         subject.replay(answer.id, fresh=True)
-        (attempt,) = subject.attempts(answer.id)
+        (attempt,) = subject.deliveries.attempts(answer.id)
         assert (attempt.outcome, attempt.worker, attempt.error) == ("completed", "slow", None)
 
     def test_the_last_fifty_deliveries_are_kept(self, subject: Subject) -> None:
         answer = subject.enqueue("email")
         for _ in range(52):
-            subject.engine.defer([subject.take_one()], after=SECOND * 0)
-        assert [a.fence for a in subject.attempts(answer.id)] == list(range(3, 53))
+            subject.deliveries.defer([subject.take_one()], after=SECOND * 0)
+        assert [a.fence for a in subject.deliveries.attempts(answer.id)] == list(range(3, 53))
 
     def test_it_goes_with_the_job(self, subject: Subject) -> None:
         deleted, pruned = subject.enqueue("email", queue="a"), subject.enqueue("email", queue="b")
@@ -206,10 +208,10 @@ class TestAttempts:
             bury(subject, queue)
         subject.delete(deleted.id)
         subject.clock.advance(31 * DAY)
-        subject.engine.prune()
+        subject.deliveries.prune()
         for answer in (deleted, pruned, unkept, stripped):
             with pytest.raises(JobNotFound):
-                subject.attempts(answer.id)
+                subject.deliveries.attempts(answer.id)
 
     def test_other_tenants_see_nothing_of_it(self, subject: Subject) -> None:
         answer = subject.tenant("acme").enqueue("email")
@@ -217,13 +219,13 @@ class TestAttempts:
         assert outcomes(subject.tenant("acme"), answer.id) == ["dead"]
         for stranger in (subject, subject.tenant("umbrella")):
             with pytest.raises(JobNotFound):
-                stranger.attempts(answer.id)
+                stranger.deliveries.attempts(answer.id)
 
     def test_a_job_that_never_was_has_none(self, subject: Subject) -> None:
         with pytest.raises(JobNotFound):
-            subject.attempts(NEVER_THERE)
+            subject.deliveries.attempts(NEVER_THERE)
         with pytest.raises(InvalidInput):
-            subject.attempts("no id")
+            subject.deliveries.attempts("no id")
 
 
 class TestFoundByTheirEnd:
@@ -258,8 +260,8 @@ class TestFoundByTheirEnd:
         subject.enqueue("email")
         bury(subject)
         before = subject.clock.now - MINUTE
-        assert len(subject.replay_many(tag="import", ended_from=before)) == 0
-        assert [a.id for a in subject.replay_many(tag="import", ended_before=before)] == [first.id]
+        assert len(subject.dead.replay(tag="import", ended_from=before)) == 0
+        assert [a.id for a in subject.dead.replay(tag="import", ended_before=before)] == [first.id]
 
 
 class TestDropped:
@@ -268,14 +270,14 @@ class TestDropped:
     def test_all_dead_letters_go_and_nothing_else(self, subject: Subject) -> None:
         for _ in range(3):
             subject.enqueue("email")
-        subject.engine.bury(subject.take(limit=3), reason="broken")
+        subject.deliveries.bury(subject.take(limit=3), reason="broken")
         subject.cancel(subject.enqueue("email").id)
         subject.enqueue("email")
         complete(subject)
         subject.enqueue("email")
-        assert subject.delete_many() == 3
+        assert subject.dead.delete() == 3
         assert sorted(job.state for job in subject.find()) == ["cancelled", "completed", "queued"]
-        assert subject.delete_many() == 0
+        assert subject.dead.delete() == 0
 
     def test_filters_say_which(self, subject: Subject) -> None:
         by_filter: dict[str, Any] = {"queue": "slow", "kind": "letter", "tag": "import"}
@@ -285,10 +287,10 @@ class TestDropped:
             "tag": subject.enqueue("email", tags=["import"]).id,
         }
         other = subject.enqueue("email")
-        subject.engine.bury(subject.take(["default", "slow"], limit=4), reason="broken")
+        subject.deliveries.bury(subject.take(["default", "slow"], limit=4), reason="broken")
         for name, wanted in by_filter.items():
             options: Any = {name: wanted}
-            assert subject.delete_many(**options) == 1, name
+            assert subject.dead.delete(**options) == 1, name
             assert subject.get(ids[name]) is None
         assert [job.id for job in subject.find()] == [other.id]
 
@@ -297,26 +299,26 @@ class TestDropped:
         bury(subject)
         subject.cancel(subject.enqueue("email").id)
         subject.enqueue("email")
-        assert subject.delete_many(status=["cancelled", "queued"]) == 2
+        assert subject.dead.delete(status=["cancelled", "queued"]) == 2
         assert [job.state for job in subject.find()] == ["dead"]
 
     def test_their_keys_are_free(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k", unique_while="exists")
         bury(subject)
         assert subject.enqueue("email", unique_key="k").id == first.id
-        subject.delete_many()
+        subject.dead.delete()
         assert subject.enqueue("email", unique_key="k").inserted
 
     def test_a_limit_bounds_it(self, subject: Subject) -> None:
         for _ in range(3):
             subject.enqueue("email")
-        subject.engine.bury(subject.take(limit=3), reason="broken")
-        assert subject.delete_many(limit=2) == 2
+        subject.deliveries.bury(subject.take(limit=3), reason="broken")
+        assert subject.dead.delete(limit=2) == 2
         assert stored(subject) == 1
         for limit in (0, -1, True, 1.5):
             bad: Any = limit
             with pytest.raises(InvalidInput):
-                subject.delete_many(limit=bad)
+                subject.dead.delete(limit=bad)
         assert stored(subject) == 1
 
     def test_a_misspelled_filter_drops_nothing(self, subject: Subject) -> None:
@@ -324,12 +326,12 @@ class TestDropped:
         bury(subject)
         bad: Any = {"queues": "default"}
         with pytest.raises(InvalidInput):
-            subject.delete_many(**bad)
+            subject.dead.delete(**bad)
         assert stored(subject) == 1
 
     def test_tenants_drop_only_their_own(self, subject: Subject) -> None:
         subject.tenant("acme").enqueue("email")
         bury(subject)
-        assert subject.delete_many() == 0
-        assert subject.tenant("umbrella").delete_many() == 0
-        assert subject.tenant("acme").delete_many() == 1
+        assert subject.dead.delete() == 0
+        assert subject.tenant("umbrella").dead.delete() == 0
+        assert subject.tenant("acme").dead.delete() == 1

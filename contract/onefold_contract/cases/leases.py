@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["TestExpiry", "TestFences", "TestHeartbeats", "TestPoison", "TestRescue"]
 
 WORDS: Final[dict[str, Callable[[Subject, list[Any]], list[Ended]]]] = {
-    "finish": lambda subject, jobs: subject.engine.finish(jobs),
-    "retry": lambda subject, jobs: subject.engine.retry(jobs),
-    "defer": lambda subject, jobs: subject.engine.defer(jobs, after=SECOND),
-    "bury": lambda subject, jobs: subject.engine.bury(jobs, reason="broken"),
-    "hand back": lambda subject, jobs: subject.engine.hand_back(jobs),
+    "finish": lambda subject, jobs: subject.deliveries.finish(jobs),
+    "retry": lambda subject, jobs: subject.deliveries.retry(jobs),
+    "defer": lambda subject, jobs: subject.deliveries.defer(jobs, after=SECOND),
+    "bury": lambda subject, jobs: subject.deliveries.bury(jobs, reason="broken"),
+    "hand back": lambda subject, jobs: subject.deliveries.hand_back(jobs),
 }
 
 
@@ -44,7 +44,7 @@ class TestFences:
         for _ in range(3):
             job = subject.take_one()
             fences.append(job.fence)
-            subject.engine.retry([job])
+            subject.deliveries.retry([job])
         assert fences == [1, 2, 3]
 
     @pytest.mark.parametrize("word", WORDS)
@@ -62,25 +62,25 @@ class TestFences:
     ) -> None:
         subject.enqueue("email", backoff=AT_ONCE, unique_key="k")
         late = lapse(subject)
-        subject.engine.rescue()
-        (ended,) = subject.engine.finish([late], results={late.id: "done"})
+        subject.deliveries.rescue()
+        (ended,) = subject.deliveries.finish([late], results={late.id: "done"})
         assert (ended.status, subject.existing_job(late.id).result) == ("accepted", "done")
         assert not subject.enqueue("email", unique_key="k").duplicate, "its key is free"
 
     def test_but_not_for_a_request_that_came_since(self, subject: Subject) -> None:
         subject.enqueue("email", {"n": 1}, backoff=AT_ONCE, unique_key="k")
         late = lapse(subject)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="replace")
-        (ended,) = subject.engine.finish([late])
+        (ended,) = subject.deliveries.finish([late])
         assert ended.status == "lost"
         assert subject.take_one().payload == {"n": 2}
 
     def test_nor_for_a_delivery_that_has_given_the_job_back(self, subject: Subject) -> None:
         subject.enqueue("email")
         job = subject.take_one()
-        subject.engine.hand_back([job])
-        (ended,) = subject.engine.finish([job])
+        subject.deliveries.hand_back([job])
+        (ended,) = subject.deliveries.finish([job])
         assert (ended.status, subject.existing_job(job.id).state) == ("lost", "queued")
 
     @pytest.mark.parametrize("word", WORDS)
@@ -89,12 +89,12 @@ class TestFences:
     ) -> None:
         subject.enqueue("email", backoff=AT_ONCE)
         stale = lapse(subject)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         current = subject.take_one()
         (ended,) = WORDS[word](subject, [stale])
         assert (ended.status, ended.fence, ended.state) == ("lost", stale.fence, "running")
         assert subject.existing_job(current.id) == current
-        (ended,) = subject.engine.finish([current])
+        (ended,) = subject.deliveries.finish([current])
         assert ended.status == "accepted"
 
     @pytest.mark.parametrize("word", WORDS)
@@ -113,7 +113,7 @@ class TestFences:
         """A worker that lost a job and took it again may end both deliveries in one call."""
         subject.enqueue("email", backoff=AT_ONCE)
         stale = lapse(subject)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         current = subject.take_one()
         both = [stale, current] if first == "stale" else [current, stale]
         ended = WORDS[word](subject, both)
@@ -130,16 +130,16 @@ class TestFences:
         subject.replay(stale.id)
         current = subject.take_one()
         assert current.fence == stale.fence + 1
-        assert subject.engine.finish([stale])[0].status == "lost"
+        assert subject.deliveries.finish([stale])[0].status == "lost"
 
     def test_a_finish_is_not_already_where_a_later_delivery_finished(
         self, subject: Subject
     ) -> None:
         subject.enqueue("email", backoff=AT_ONCE)
         stale = lapse(subject)
-        subject.engine.rescue()
-        subject.engine.finish([subject.take_one()])
-        (ended,) = subject.engine.finish([stale])
+        subject.deliveries.rescue()
+        subject.deliveries.finish([subject.take_one()])
+        (ended,) = subject.deliveries.finish([stale])
         assert (ended.status, ended.state) == ("lost", "completed")
 
 
@@ -151,7 +151,7 @@ class TestHeartbeats:
         job = subject.take_one(lease=MINUTE)
         assert job.lease_until == subject.clock.now + MINUTE
         subject.clock.advance(30 * SECOND)
-        (beat,) = subject.engine.heartbeat([job], lease=MINUTE)
+        (beat,) = subject.deliveries.heartbeat([job], lease=MINUTE)
         assert (beat.id, beat.fence, beat.lost) == (job.id, job.fence, False)
         assert beat.lease_until == subject.clock.now + MINUTE
         assert subject.existing_job(job.id).lease_until == beat.lease_until
@@ -161,30 +161,30 @@ class TestHeartbeats:
         job = subject.take_one(lease=MINUTE)
         for _ in range(5):
             subject.clock.advance(MINUTE - SECOND)
-            assert not subject.engine.heartbeat([job], lease=MINUTE)[0].lost
-            assert subject.engine.rescue().total == 0
+            assert not subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost
+            assert subject.deliveries.rescue().total == 0
 
     def test_it_revives_a_lease_that_nobody_else_has_noticed(self, subject: Subject) -> None:
         """The fence alone decides."""
         subject.enqueue("email")
         job = lapse(subject)
-        assert not subject.engine.heartbeat([job], lease=MINUTE)[0].lost
-        assert subject.engine.rescue().total == 0
+        assert not subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost
+        assert subject.deliveries.rescue().total == 0
 
     def test_a_lost_delivery_is_told(self, subject: Subject) -> None:
         subject.enqueue("email", backoff=AT_ONCE)
         stale = lapse(subject)
-        subject.engine.rescue()
-        assert subject.engine.heartbeat([stale], lease=MINUTE)[0].lost
+        subject.deliveries.rescue()
+        assert subject.deliveries.heartbeat([stale], lease=MINUTE)[0].lost
         current = subject.take_one()
-        beats = subject.engine.heartbeat([stale, current], lease=MINUTE)
+        beats = subject.deliveries.heartbeat([stale, current], lease=MINUTE)
         assert [beat.lost for beat in beats] == [True, False]
 
     def test_a_finished_delivery_is_told(self, subject: Subject) -> None:
         subject.enqueue("email")
         job = subject.take_one()
-        subject.engine.finish([job])
-        assert subject.engine.heartbeat([job], lease=MINUTE)[0].lost
+        subject.deliveries.finish([job])
+        assert subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost
 
 
 class TestRescue:
@@ -193,7 +193,7 @@ class TestRescue:
     def test_a_lapsed_delivery_goes_back_by_its_backoff(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=Fixed(HOUR))
         lapse(subject)
-        rescued = subject.engine.rescue()
+        rescued = subject.deliveries.rescue()
         assert (rescued.requeued, rescued.buried, rescued.expired) == (1, 0, 0)
         job = subject.existing_job(answer.id)
         assert (job.state, job.attempt, job.fence) == ("queued", 1, 1)
@@ -206,14 +206,14 @@ class TestRescue:
         subject.enqueue("email")
         subject.take_one(lease=MINUTE)
         subject.clock.advance(MINUTE - MICROSECOND)
-        assert subject.engine.rescue().total == 0
+        assert subject.deliveries.rescue().total == 0
         subject.clock.advance(MICROSECOND)
-        assert subject.engine.rescue().total == 1
+        assert subject.deliveries.rescue().total == 1
 
     def test_the_last_attempt_buries(self, subject: Subject) -> None:
         answer = subject.enqueue("email", max_attempts=1)
         lapse(subject)
-        rescued = subject.engine.rescue()
+        rescued = subject.deliveries.rescue()
         assert (rescued.requeued, rescued.buried) == (0, 1)
         job = subject.existing_job(answer.id)
         assert (job.state, job.reason) == ("dead", "lease expired")
@@ -222,14 +222,14 @@ class TestRescue:
         subject.enqueue("email")
         subject.enqueue("email", queue="other")
         subject.take_one("other")
-        assert subject.engine.rescue().total == 0
+        assert subject.deliveries.rescue().total == 0
 
     def test_it_serves_every_tenant_and_queue(self, subject: Subject) -> None:
         subject.tenant("acme").enqueue("email", queue="one", backoff=AT_ONCE)
         subject.enqueue("email", queue="two", backoff=AT_ONCE)
         assert len(subject.take(["one", "two"], limit=2, lease=SECOND)) == 2
         subject.clock.advance(SECOND)
-        assert subject.engine.rescue().requeued == 2
+        assert subject.deliveries.rescue().requeued == 2
 
 
 class TestPoison:
@@ -239,10 +239,10 @@ class TestPoison:
         answer = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)
         for _ in range(4):
             lapse(subject)
-            subject.engine.rescue()
+            subject.deliveries.rescue()
             assert subject.existing_job(answer.id).state == "queued"
         lapse(subject)
-        assert subject.engine.rescue().buried == 1
+        assert subject.deliveries.rescue().buried == 1
         job = subject.existing_job(answer.id)
         assert (job.state, job.reason, job.attempt) == ("dead", "poison", 5)
 
@@ -251,22 +251,22 @@ class TestPoison:
         answer = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)
         for _ in range(4):
             lapse(subject)
-            subject.engine.rescue()
+            subject.deliveries.rescue()
         WORDS[word](subject, [subject.take_one()])
         subject.clock.advance(SECOND)
         for _ in range(4):
             lapse(subject)
-            subject.engine.rescue()
+            subject.deliveries.rescue()
         assert subject.existing_job(answer.id).state == "queued"
 
     def test_a_delivery_that_was_handed_back_says_nothing(self, subject: Subject) -> None:
         answer = subject.enqueue("email", max_attempts=100, backoff=AT_ONCE)
         for _ in range(4):
             lapse(subject)
-            subject.engine.rescue()
-        subject.engine.hand_back([subject.take_one()])
+            subject.deliveries.rescue()
+        subject.deliveries.hand_back([subject.take_one()])
         lapse(subject)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         assert subject.existing_job(answer.id).reason == "poison"
 
 
@@ -293,41 +293,41 @@ class TestExpiry:
         answer = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
         subject.clock.advance(HOUR)
         assert subject.take() == []
-        assert subject.engine.rescue().expired == 1
+        assert subject.deliveries.rescue().expired == 1
         job = subject.existing_job(answer.id)
         assert (job.state, job.reason) == ("dead", "expired")
 
     def test_until_then_it_runs(self, subject: Subject) -> None:
         subject.enqueue("email", expires_at=subject.clock.now + HOUR)
         subject.clock.advance(HOUR - MICROSECOND)
-        assert subject.engine.rescue().total == 0
+        assert subject.deliveries.rescue().total == 0
         assert len(subject.take()) == 1
 
     def test_endless_defers_come_to_an_end(self, subject: Subject) -> None:
         answer = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
         for _ in range(4):
-            subject.engine.defer([subject.take_one()], after=HOUR / 4)
+            subject.deliveries.defer([subject.take_one()], after=HOUR / 4)
             subject.clock.advance(HOUR / 4)
         assert subject.take() == []
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         assert subject.existing_job(answer.id).reason == "expired"
 
     def test_a_job_that_is_scheduled_past_it_is_buried_too(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=Fixed(DAY), expires_at=subject.clock.now + HOUR)
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         subject.clock.advance(HOUR)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         assert subject.existing_job(answer.id).reason == "expired"
 
     def test_a_running_delivery_may_still_finish(self, subject: Subject) -> None:
         subject.enqueue("email", expires_at=subject.clock.now + HOUR)
         job = subject.take_one(lease=DAY)
         subject.clock.advance(2 * HOUR)
-        assert subject.engine.rescue().total == 0
-        assert subject.engine.finish([job])[0].status == "accepted"
+        assert subject.deliveries.rescue().total == 0
+        assert subject.deliveries.finish([job])[0].status == "accepted"
 
     def test_an_expired_job_frees_its_key(self, subject: Subject) -> None:
         subject.enqueue("email", unique_key="k", expires_at=subject.clock.now + HOUR)
         subject.clock.advance(HOUR)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         assert subject.enqueue("email", unique_key="k").inserted

@@ -29,58 +29,63 @@ class TestPause:
     def test_a_paused_queue_gives_nothing(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 2)
         fill(subject, queue, 2, "a")
-        subject.pause(queue)
+        subject.queues.pause(queue)
         assert subject.take([queue], limit=9) == []
         assert subject.take_limited(queue, limit=9).jobs == []
 
     def test_a_resumed_queue_goes_on(self, subject: Subject, queue: str) -> None:
         ids = fill(subject, queue, 3)
-        subject.pause(queue)
-        subject.resume(queue)
+        subject.queues.pause(queue)
+        subject.queues.resume(queue)
         assert sorted(job.id for job in subject.take([queue], limit=9)) == sorted(ids)
 
     def test_what_is_running_goes_on(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
         job = subject.take_one(queue)
-        subject.pause(queue)
-        assert not subject.engine.heartbeat([job], lease=MINUTE)[0].lost
-        assert subject.engine.finish([job])[0].status == "accepted"
+        subject.queues.pause(queue)
+        assert not subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost
+        assert subject.deliveries.finish([job])[0].status == "accepted"
 
     def test_other_queues_go_on(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
-        subject.pause(queue)
+        subject.queues.pause(queue)
         subject.enqueue("email")
         assert len(subject.take([queue, "default"], limit=9)) == 1
 
     def test_jobs_are_enqueued_all_the_same(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
-        subject.pause(queue)
+        subject.queues.pause(queue)
         fill(subject, queue, 1)
         assert subject.existing_queue(queue).ready == 2
 
     def test_pausing_and_resuming_twice_is_no_different(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
-        for call in (subject.pause, subject.pause, subject.resume, subject.resume):
+        for call in (
+            subject.queues.pause,
+            subject.queues.pause,
+            subject.queues.resume,
+            subject.queues.resume,
+        ):
             call(queue)
         assert len(subject.take([queue], limit=9)) == 1
 
     def test_a_queue_that_is_not_known_is_an_error(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
-        for call in (subject.pause, subject.resume):
+        for call in (subject.queues.pause, subject.queues.resume):
             with pytest.raises(InvalidInput, match=r"queue 'emial' is not known.* There are "):
                 call("emial")
-        assert "emial" not in {found.name for found in subject.queues()}
+        assert "emial" not in {found.name for found in subject.queues.find()}
 
     def test_a_queue_whose_jobs_have_all_ended_is_known(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
-        subject.engine.finish([subject.take_one(queue)])
-        subject.pause(queue)
+        subject.deliveries.finish([subject.take_one(queue)])
+        subject.queues.pause(queue)
         assert subject.existing_queue(queue).paused
 
     def test_a_pause_leaves_the_limits_alone(self, subject: Subject, queue: str) -> None:
-        subject.set_limits(queue, limit=Limit(concurrency=1))
-        subject.pause(queue)
-        subject.resume(queue)
+        subject.queues.set_limits(queue, limit=Limit(concurrency=1))
+        subject.queues.pause(queue)
+        subject.queues.resume(queue)
         fill(subject, queue, 2)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
@@ -90,33 +95,33 @@ class TestConcurrency:
 
     def test_a_plain_take_leaves_a_limited_queue_alone(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 3)
-        subject.set_limits(queue, limit=Limit(concurrency=2))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=2))
         assert subject.take([queue], limit=9) == []
 
     def test_a_queue_runs_so_many_at_once(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 5)
-        subject.set_limits(queue, limit=Limit(concurrency=3))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=3))
         first = subject.take_limited(queue, limit=2).jobs
         second = subject.take_limited(queue, limit=9).jobs
         assert (len(first), len(second)) == (2, 1)
         assert subject.take_limited(queue, limit=9).jobs == []
-        subject.engine.finish(first)
+        subject.deliveries.finish(first)
         assert len(subject.take_limited(queue, limit=9).jobs) == 2
 
     def test_jobs_of_all_groups_count_for_the_queue(self, subject: Subject, queue: str) -> None:
         for group in ("a", "b", None):
             fill(subject, queue, 2, group)
-        subject.set_limits(queue, limit=Limit(concurrency=4))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=4))
         assert len(subject.take_limited(queue, limit=9).jobs) == 4
         assert subject.take_limited(queue, limit=9).jobs == []
 
     def test_each_group_runs_so_many_at_once(self, subject: Subject, queue: str) -> None:
         for group in ("a", "b"):
             fill(subject, queue, 4, group)
-        subject.set_limits(queue, group_limit=Limit(concurrency=2))
+        subject.queues.set_limits(queue, group_limit=Limit(concurrency=2))
         taken = subject.take_limited(queue, limit=9).jobs
         assert groups(taken) == ["a", "a", "b", "b"]
-        subject.engine.finish([job for job in taken if job.group_key == "b"])
+        subject.deliveries.finish([job for job in taken if job.group_key == "b"])
         assert groups(subject.take_limited(queue, limit=9).jobs) == ["b", "b"]
 
     def test_jobs_without_a_group_are_not_held_by_a_groups_limit(
@@ -124,7 +129,7 @@ class TestConcurrency:
     ) -> None:
         fill(subject, queue, 3, "a")
         fill(subject, queue, 3)
-        subject.set_limits(queue, group_limit=Limit(concurrency=1))
+        subject.queues.set_limits(queue, group_limit=Limit(concurrency=1))
         taken = subject.take_limited(queue, limit=9).jobs
         assert groups(taken) == [None, None, None, "a"]
 
@@ -133,43 +138,45 @@ class TestConcurrency:
         self, subject: Subject, queue: str, ending: str
     ) -> None:
         fill(subject, queue, 2, "a")
-        subject.set_limits(queue, limit=Limit(concurrency=1), group_limit=Limit(concurrency=1))
+        subject.queues.set_limits(
+            queue, limit=Limit(concurrency=1), group_limit=Limit(concurrency=1)
+        )
         (job,) = subject.take_limited(queue, limit=9, lease=SECOND).jobs
         subject.clock.advance(SECOND)
         match ending:
             case "retry":
-                subject.engine.retry([job], after=HOUR)
+                subject.deliveries.retry([job], after=HOUR)
             case "bury":
-                subject.engine.bury([job], reason="broken")
+                subject.deliveries.bury([job], reason="broken")
             case "hand back":
-                subject.engine.hand_back([job])
+                subject.deliveries.hand_back([job])
             case "lapse":
-                subject.engine.rescue()
+                subject.deliveries.rescue()
             case _:
                 subject.cancel(job.id)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
     def test_a_limit_is_changed_while_jobs_run(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 9)
-        subject.set_limits(queue, limit=Limit(concurrency=4))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=4))
         running = subject.take_limited(queue, limit=9).jobs
-        subject.set_limits(queue, limit=Limit(concurrency=2))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=2))
         assert subject.take_limited(queue, limit=9).jobs == []
-        subject.engine.finish(running[:3])
+        subject.deliveries.finish(running[:3])
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
-        subject.set_limits(queue, limit=Limit(concurrency=5))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=5))
         assert len(subject.take_limited(queue, limit=9).jobs) == 3
 
     def test_what_ran_before_there_was_a_limit_counts(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 4)
         subject.take([queue], limit=2)
-        subject.set_limits(queue, limit=Limit(concurrency=3))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=3))
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
     def test_a_limit_that_is_cleared_is_gone(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 3)
-        subject.set_limits(queue, limit=Limit(concurrency=1))
-        subject.clear_limits(queue)
+        subject.queues.set_limits(queue, limit=Limit(concurrency=1))
+        subject.queues.clear_limits(queue)
         assert len(subject.take([queue], limit=9)) == 3
 
 
@@ -180,7 +187,7 @@ class TestRates:
         self, subject: Subject, queue: str
     ) -> None:
         fill(subject, queue, 9)
-        subject.set_limits(queue, limit=Limit(rate="3/m"))
+        subject.queues.set_limits(queue, limit=Limit(rate="3/m"))
         taken = subject.take_limited(queue, limit=9)
         assert (len(taken.jobs), taken.wait) == (3, 20_000_000)
         subject.clock.advance(20 * SECOND - MICROSECOND)
@@ -193,12 +200,12 @@ class TestRates:
 
     def test_finished_jobs_do_not_give_a_rate_back(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 3)
-        subject.set_limits(queue, limit=Limit(rate="2/h"))
-        subject.engine.finish(subject.take_limited(queue, limit=9).jobs)
+        subject.queues.set_limits(queue, limit=Limit(rate="2/h"))
+        subject.deliveries.finish(subject.take_limited(queue, limit=9).jobs)
         assert subject.take_limited(queue, limit=9).jobs == []
 
     def test_only_what_is_taken_is_charged(self, subject: Subject, queue: str) -> None:
-        subject.set_limits(queue, limit=Limit(rate="2/h"))
+        subject.queues.set_limits(queue, limit=Limit(rate="2/h"))
         for _ in range(5):
             assert subject.take_limited(queue, limit=9).jobs == []
         fill(subject, queue, 3)
@@ -209,7 +216,7 @@ class TestRates:
         for group in ("a", "b"):
             fill(subject, queue, 3, group)
         fill(subject, queue, 3)
-        subject.set_limits(queue, group_limit=Limit(rate="1/m"))
+        subject.queues.set_limits(queue, group_limit=Limit(rate="1/m"))
         taken = subject.take_limited(queue, limit=9)
         assert groups(taken.jobs) == [None, None, None, "a", "b"]
         assert taken.wait == 60_000_000
@@ -218,32 +225,32 @@ class TestRates:
 
     def test_a_faster_rate_counts_at_once(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 9)
-        subject.set_limits(queue, limit=Limit(rate="1/d"))
+        subject.queues.set_limits(queue, limit=Limit(rate="1/d"))
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
-        subject.set_limits(queue, limit=Limit(rate="1/s"))
+        subject.queues.set_limits(queue, limit=Limit(rate="1/s"))
         assert subject.take_limited(queue, limit=9).wait == 1_000_000
         subject.clock.advance(SECOND)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
     def test_a_rate_and_a_concurrency_both_hold(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 9)
-        subject.set_limits(queue, limit=Limit(concurrency=2, rate="3/h"))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=2, rate="3/h"))
         first = subject.take_limited(queue, limit=9)
         assert (len(first.jobs), first.wait) == (2, None)
-        subject.engine.finish(first.jobs)
+        subject.deliveries.finish(first.jobs)
         assert len(subject.take_limited(queue, limit=9).jobs) == 1
 
     def test_rates_that_nobody_has_used_up_are_forgotten(
         self, subject: Subject, queue: str
     ) -> None:
         fill(subject, queue, 1)
-        subject.set_limits(queue, limit=Limit(rate="1/m"))
+        subject.queues.set_limits(queue, limit=Limit(rate="1/m"))
         subject.take_limited(queue)
-        subject.engine.sweep()
+        subject.deliveries.sweep()
         fill(subject, queue, 2)
         assert subject.take_limited(queue).jobs == []
         subject.clock.advance(MINUTE)
-        subject.engine.sweep()
+        subject.deliveries.sweep()
         assert len(subject.take_limited(queue).jobs) == 1
 
 
@@ -251,7 +258,7 @@ class TestLooks:
     """What `look` returns to an idle worker."""
 
     def test_an_empty_queue(self, subject: Subject, queue: str) -> None:
-        seen = subject.engine.look([queue])[0]
+        seen = subject.deliveries.look([queue])[0]
         assert (seen.queue, seen.paused, seen.controlled) == (queue, False, False)
         assert (seen.due, seen.due_grouped, seen.next_at, seen.wait) == (False, False, None, None)
 
@@ -261,30 +268,30 @@ class TestLooks:
     ) -> None:
         subject.enqueue("email", queue=queue, group_key=group, priority=3, delay=HOUR)
         subject.enqueue("email", queue=queue, group_key=group, priority=9, delay=MINUTE)
-        seen = subject.engine.look([queue])[0]
+        seen = subject.deliveries.look([queue])[0]
         assert (seen.due, seen.due_grouped, seen.wait) == (False, False, 60_000_000)
         subject.clock.advance(MINUTE)
-        seen = subject.engine.look([queue])[0]
+        seen = subject.deliveries.look([queue])[0]
         assert (seen.due, seen.due_grouped) == (group is None, group is not None)
         assert seen.wait == 59 * 60_000_000
 
     def test_the_sooner_of_both_sorts_comes_next(self, subject: Subject, queue: str) -> None:
         subject.enqueue("email", queue=queue, group_key="a", delay=SECOND)
         subject.enqueue("email", queue=queue, delay=MINUTE)
-        assert subject.engine.look([queue])[0].wait == 1_000_000
+        assert subject.deliveries.look([queue])[0].wait == 1_000_000
         subject.clock.advance(SECOND)
-        assert subject.engine.look([queue])[0].wait == 59_000_000
+        assert subject.deliveries.look([queue])[0].wait == 59_000_000
 
     def test_settings(self, subject: Subject, queue: str) -> None:
-        subject.set_limits(queue)
-        subject.pause(queue)
-        assert subject.engine.look([queue])[0].paused
-        subject.resume(queue)
-        subject.set_limits(queue, group_limit=Limit(rate="1/s"))
-        seen = subject.engine.look([queue])[0]
+        subject.queues.set_limits(queue)
+        subject.queues.pause(queue)
+        assert subject.deliveries.look([queue])[0].paused
+        subject.queues.resume(queue)
+        subject.queues.set_limits(queue, group_limit=Limit(rate="1/s"))
+        seen = subject.deliveries.look([queue])[0]
         assert (seen.paused, seen.controlled) == (False, True)
-        subject.set_limits(queue)
-        assert not subject.engine.look([queue])[0].controlled
+        subject.queues.set_limits(queue)
+        assert not subject.deliveries.look([queue])[0].controlled
 
 
 class TestQueueSettings:
@@ -308,19 +315,24 @@ class TestQueueSettings:
 
     def test_what_was_said_is_shown(self, subject: Subject, queue: str) -> None:
         limit, group_limit = Limit(concurrency=5), Limit(concurrency=1, rate="10/30s")
-        subject.set_limits(queue, limit=limit, group_limit=group_limit, ordered=True)
-        subject.pause(queue)
+        subject.queues.set_limits(queue, limit=limit, group_limit=group_limit, ordered=True)
+        subject.queues.pause(queue)
         found = subject.existing_queue(queue)
         assert (found.limit, found.group_limit, found.ordered) == (limit, group_limit, True)
         assert (found.paused, found.declared) == (True, False)
 
     def test_a_key_is_the_codes_to_declare(self, subject: Subject, queue: str) -> None:
         with pytest.raises(InvalidInput, match="declare it there"):
-            subject.set_limits(queue, group_limit=Limit(key="tenant_id", concurrency=1))
+            subject.queues.set_limits(queue, group_limit=Limit(key="tenant_id", concurrency=1))
         with pytest.raises(InvalidInput, match="only a group_limit"):
-            subject.set_limits(queue, limit=Limit(key="tenant_id", concurrency=1))
+            subject.queues.set_limits(queue, limit=Limit(key="tenant_id", concurrency=1))
 
     def test_a_name_that_no_queue_can_have_is_refused(self, subject: Subject) -> None:
-        for call in (subject.pause, subject.resume, subject.set_limits, subject.clear_limits):
+        for call in (
+            subject.queues.pause,
+            subject.queues.resume,
+            subject.queues.set_limits,
+            subject.queues.clear_limits,
+        ):
             with pytest.raises(InvalidInput, match="queue"):
                 call("a,b")

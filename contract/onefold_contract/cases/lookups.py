@@ -60,7 +60,7 @@ class TestGet:
         assert subject.existing_job(scheduled.id).status == "ready"
         job = subject.take_one("later")
         assert subject.existing_job(job.id).status == "running"
-        subject.engine.retry([job], after=HOUR)
+        subject.deliveries.retry([job], after=HOUR)
         assert subject.existing_job(job.id).status == "retrying"
 
 
@@ -77,7 +77,7 @@ class TestFind:
         for status in ("running", "retrying", "completed", "dead", "cancelled"):
             made[status] = subject.enqueue("email", queue=status).id
         subject.take_one("running")
-        subject.engine.retry([subject.take_one("retrying")], after=HOUR)
+        subject.deliveries.retry([subject.take_one("retrying")], after=HOUR)
         complete(subject, "completed")
         bury(subject, "dead")
         subject.cancel(made["cancelled"])
@@ -101,9 +101,9 @@ class TestFind:
 
     def test_by_reason_and_type_of_error(self, subject: Subject) -> None:
         first = subject.enqueue("email")
-        subject.engine.bury([subject.take_one()], reason="bounced", error=KeyError("x"))
+        subject.deliveries.bury([subject.take_one()], reason="bounced", error=KeyError("x"))
         second = subject.enqueue("email", max_attempts=1)
-        subject.engine.retry([subject.take_one()], error=ValueError("x"))
+        subject.deliveries.retry([subject.take_one()], error=ValueError("x"))
         assert ids(subject.find(reason="bounced")) == [first.id]
         assert ids(subject.find(reason="failed")) == [second.id]
         assert ids(subject.find(error_type="builtins.ValueError")) == [second.id]
@@ -121,7 +121,7 @@ class TestFind:
         subject.enqueue("email", unique_key="k", unique_for=2 * DAY)
         complete(subject)
         subject.clock.advance(DAY)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert ids(subject.find()) == []
 
 
@@ -202,7 +202,7 @@ class TestTenants:
         with pytest.raises(JobNotFound):
             stranger.replay(answer.id)
         with pytest.raises(JobNotFound):
-            stranger.duplicates(answer.id)
+            stranger.keys.duplicates(answer.id)
         assert stranger.delete(answer.id) is False
         assert acme.existing_job(answer.id) == before
 
@@ -217,7 +217,7 @@ class TestTenants:
         subject.tenant("acme").enqueue("email", unique_key="k")
         job = subject.take_one()
         assert subject.tenant("umbrella").delete(job.id) is False
-        assert not subject.engine.heartbeat([job], lease=MINUTE)[0].lost
+        assert not subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost
 
 
 class TestErase:
@@ -228,7 +228,7 @@ class TestErase:
         for owner in (acme, umbrella, subject):
             owner.enqueue("email", {"secret": 1}, unique_key="k", idempotency_key="K")
             owner.enqueue("email", {"secret": 2})
-        erased = subject.erase(tenant="acme")
+        erased = subject.keys.erase(tenant="acme")
         assert (erased.jobs, erased.claims) == (2, 1)
         assert stored(acme) == 0
         assert stored(umbrella) == stored(subject) == 2
@@ -239,7 +239,7 @@ class TestErase:
         held = subject.enqueue("email", unique_key="user:1")
         published = subject.enqueue("email", idempotency_key="user:1")
         other = subject.enqueue("email", unique_key="user:2")
-        erased = subject.erase(key="user:1")
+        erased = subject.keys.erase(key="user:1")
         assert (erased.jobs, erased.claims) == (2, 1)
         assert subject.get(held.id) is None
         assert subject.get(published.id) is None
@@ -251,7 +251,7 @@ class TestErase:
         acme = subject.tenant("acme")
         mine = acme.enqueue("email", unique_key="k")
         theirs = subject.enqueue("email", unique_key="k")
-        assert acme.erase(key="k").jobs == 1
+        assert acme.keys.erase(key="k").jobs == 1
         assert acme.get(mine.id) is None
         assert subject.get(theirs.id) is not None
 
@@ -260,28 +260,28 @@ class TestErase:
         subject.enqueue("email", unique_key="k")
         complete(subject)
         subject.clock.advance(DAY + SECOND)
-        subject.engine.prune()
-        assert subject.erase(key="k").jobs == 1
+        subject.deliveries.prune()
+        assert subject.keys.erase(key="k").jobs == 1
         again = subject.enqueue("email", unique_key="k")
         assert again.inserted
-        assert subject.duplicates(again.id).count == 0
+        assert subject.keys.duplicates(again.id).count == 0
 
     def test_the_worker_of_an_erased_job_has_lost_it(self, subject: Subject) -> None:
         subject.tenant("acme").enqueue("email")
         job = subject.take_one(lease=MINUTE)
-        subject.erase(tenant="acme")
-        assert subject.engine.finish([job])[0].status == "lost"
+        subject.keys.erase(tenant="acme")
+        assert subject.deliveries.finish([job])[0].status == "lost"
 
     @pytest.mark.parametrize("options", [{}, {"key": "k", "tenant": "acme"}])
     def test_it_must_be_told_exactly_what(self, subject: Subject, options: Any) -> None:
         subject.enqueue("email", unique_key="k")
         with pytest.raises(InvalidInput):
-            subject.erase(**options)
+            subject.keys.erase(**options)
         assert stored(subject) == 1
 
     def test_a_tenant_cannot_erase_another(self, subject: Subject) -> None:
         subject.tenant("umbrella").enqueue("email")
         with pytest.raises(InvalidInput) as caught:
-            subject.tenant("acme").erase(tenant="umbrella")
+            subject.tenant("acme").keys.erase(tenant="umbrella")
         assert caught.value.field == "tenant"
         assert stored(subject.tenant("umbrella")) == 1

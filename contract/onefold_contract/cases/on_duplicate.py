@@ -54,7 +54,7 @@ class TestRaise:
                 "email", unique_key="k", idempotency_key="publish", on_duplicate="raise"
             )
         assert stored(subject) == 1
-        assert subject.duplicates(first.id).count == 0
+        assert subject.keys.duplicates(first.id).count == 0
         assert subject.enqueue("email", idempotency_key="publish").inserted
 
 
@@ -129,7 +129,7 @@ class TestReplace:
 
     def test_a_retrying_holder_starts_a_new_generation(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", backoff=Fixed(HOUR))
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         before = subject.existing_job(first.id)
         assert (before.attempt, before.generation) == (1, 0)
 
@@ -141,7 +141,7 @@ class TestReplace:
 
     def test_a_retrying_holders_backoff_is_not_shortened(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", backoff=Fixed(HOUR))
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         due = subject.existing_job(first.id).run_at
         subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
         assert subject.existing_job(first.id).run_at == due
@@ -150,22 +150,22 @@ class TestReplace:
 
     def test_a_retrying_holder_can_be_put_off_for_longer(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k", backoff=Fixed(MINUTE))
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         subject.enqueue("email", unique_key="k", delay=HOUR, on_duplicate="replace")
         assert subject.existing_job(first.id).run_at == subject.clock.now + HOUR
 
     def test_a_new_generation_has_all_its_attempts(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k", max_attempts=2, backoff=AT_ONCE)
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         assert subject.existing_job(first.id).state == "queued"
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         assert subject.existing_job(first.id).state == "dead"
 
     def test_a_holder_whose_key_is_free_is_not_touched(self, subject: Subject) -> None:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", unique_while="queued")
-        subject.engine.hand_back([subject.take_one()])
+        subject.deliveries.hand_back([subject.take_one()])
         answer = subject.enqueue("email", {"to": 2}, unique_key="k", on_duplicate="replace")
         assert answer.inserted
         assert subject.existing_job(first.id).payload == {"to": 1}

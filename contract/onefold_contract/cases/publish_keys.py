@@ -52,7 +52,7 @@ class TestPublishKeys:
         first = publish(subject, retention=Retention(completed=HOUR))
         complete(subject)
         subject.clock.advance(HOUR)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.get(first.id) is None
         assert publish(subject) == Enqueued(first.id, duplicate=True, state=None)
 
@@ -171,10 +171,10 @@ class TestPublishKeysAndUniqueKeys:
         subject.enqueue("pay", {"order": 0}, unique_key="u")
         job = subject.take_one()
         publish(subject, unique_key="u", on_duplicate="rerun")
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         second = subject.take_one()
         publish(subject, unique_key="u", on_duplicate="rerun")
-        subject.engine.finish([second])
+        subject.deliveries.finish([second])
         assert stored(subject) == 2
 
 
@@ -206,7 +206,7 @@ class TestPublishKeysExpire:
         first = publish(subject)
         MOMENTS[moment](subject)
         subject.clock.advance(10 * DAY)
-        subject.engine.sweep()
+        subject.deliveries.sweep()
         assert publish(subject).id == first.id
 
     def test_it_is_forgotten_when_a_late_job_ends(self, subject: Subject) -> None:
@@ -219,8 +219,8 @@ class TestPublishKeysExpire:
         first = publish(subject, idempotency_for=3 * DAY)
         complete(subject)
         subject.clock.advance(3 * DAY - MICROSECOND)
-        subject.engine.prune()
-        subject.engine.sweep()
+        subject.deliveries.prune()
+        subject.deliveries.sweep()
         assert publish(subject).id == first.id
         subject.clock.advance(MICROSECOND)
         assert publish(subject).inserted
@@ -231,7 +231,7 @@ class TestPublishKeysExpire:
         publish(subject, key="waiting")
         subject.clock.advance(DAY)
         fresh = publish(subject, key="fresh", queue="other")
-        assert subject.engine.sweep() == 1
+        assert subject.deliveries.sweep() == 1
         assert publish(subject, key="fresh", queue="other").id == fresh.id
         assert publish(subject, key="waiting").duplicate
         assert publish(subject).inserted
@@ -241,7 +241,7 @@ class TestPublishKeysExpire:
         holder = subject.enqueue("pay", {"order": 1}, unique_key="u")
         publish(subject, unique_key="u")
         subject.clock.advance(2 * DAY)
-        subject.engine.sweep()
+        subject.deliveries.sweep()
         assert publish(subject).id == holder.id
 
 

@@ -68,7 +68,7 @@ class TestReplay:
     def test_a_replay_forgets_the_earlier_result(self, subject: Subject) -> None:
         first = subject.enqueue("email")
         job = subject.take_one()
-        subject.engine.finish([job], results={job.id: "done"})
+        subject.deliveries.finish([job], results={job.id: "done"})
         subject.replay(first.id, fresh=True)
         assert subject.existing_job(first.id).result is None
 
@@ -103,7 +103,7 @@ class TestReplay:
         first = subject.enqueue("email")
         bury(subject)
         subject.clock.advance(30 * DAY)
-        subject.engine.prune()
+        subject.deliveries.prune()
         with pytest.raises(JobNotFound):
             subject.replay(first.id)
 
@@ -120,18 +120,18 @@ class TestReplay:
         for _ in range(5):
             subject.take_one(lease=SECOND)
             subject.clock.advance(SECOND)
-            subject.engine.rescue()
+            subject.deliveries.rescue()
         assert subject.existing_job(first.id).reason == "poison"
         subject.replay(first.id)
         subject.take_one(lease=SECOND)
         subject.clock.advance(SECOND)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         assert subject.existing_job(first.id).state == "queued"
 
     def test_an_expired_job_can_run_again(self, subject: Subject) -> None:
         first = subject.enqueue("email", expires_at=subject.clock.now + HOUR)
         subject.clock.advance(HOUR)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         assert subject.existing_job(first.id).state == "dead"
         subject.replay(first.id)
         assert subject.take_one().id == first.id
@@ -141,7 +141,7 @@ class TestReplay:
         bury(subject)
         subject.replay(first.id)
         subject.clock.advance(31 * DAY)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.existing_job(first.id).state == "queued"
 
 
@@ -216,7 +216,7 @@ class TestReplayedKeys:
         first = subject.enqueue("email", {"n": 1}, unique_key="k", **options)
         taken = subject.take_one()
         subject.enqueue("email", {"n": 2}, unique_key="k", on_duplicate="rerun", **options)
-        subject.engine.bury([taken], reason="broken")
+        subject.deliveries.bury([taken], reason="broken")
         successor = subject.enqueue("email", {"n": 2}, unique_key="k")
         assert successor.duplicate
         assert successor.id != first.id
@@ -251,9 +251,9 @@ class TestReplayMany:
 
     def test_all_dead_letters_go_round_again(self, subject: Subject) -> None:
         ids = [subject.enqueue("email", {"n": n}).id for n in range(3)]
-        subject.engine.bury(subject.take(limit=3), reason="broken")
+        subject.deliveries.bury(subject.take(limit=3), reason="broken")
         subject.cancel(subject.enqueue("email").id)
-        answers = subject.replay_many()
+        answers = subject.dead.replay()
         assert sorted(answer.id for answer in answers) == sorted(ids)
         assert (answers.inserted, answers.skipped) == (3, 0)
         assert len(subject.find(status="queued")) == 3
@@ -262,8 +262,8 @@ class TestReplayMany:
     def test_a_repeat_finds_nothing_more_to_do(self, subject: Subject) -> None:
         subject.enqueue("email")
         bury(subject)
-        assert subject.replay_many().inserted == 1
-        assert len(subject.replay_many()) == 0
+        assert subject.dead.replay().inserted == 1
+        assert len(subject.dead.replay()) == 0
 
     def test_filters_say_which(self, subject: Subject) -> None:
         by_filter: dict[str, Any] = {
@@ -278,40 +278,40 @@ class TestReplayMany:
             "kind": subject.enqueue("letter").id,
             "unique_key": subject.enqueue("email", unique_key="k").id,
         }
-        subject.engine.bury(subject.take(["default", "slow"], limit=3), reason="broken")
+        subject.deliveries.bury(subject.take(["default", "slow"], limit=3), reason="broken")
         ids["reason"] = subject.enqueue("email").id
-        subject.engine.bury([subject.take_one()], reason="no such user")
+        subject.deliveries.bury([subject.take_one()], reason="no such user")
         ids["error_type"] = subject.enqueue("email").id
-        subject.engine.bury([subject.take_one()], error=KeyError("user"), reason="broken")
+        subject.deliveries.bury([subject.take_one()], error=KeyError("user"), reason="broken")
         for name, wanted in by_filter.items():
             options: Any = {name: wanted}
-            assert [answer.id for answer in subject.replay_many(**options)] == [ids[name]], name
+            assert [answer.id for answer in subject.dead.replay(**options)] == [ids[name]], name
 
     def test_time_filters_too(self, subject: Subject) -> None:
         early = subject.enqueue("email")
         subject.clock.advance(HOUR)
         subject.enqueue("email")
-        subject.engine.bury(subject.take(limit=2), reason="broken")
-        answers = subject.replay_many(created_before=early_end(subject))
+        subject.deliveries.bury(subject.take(limit=2), reason="broken")
+        answers = subject.dead.replay(created_before=early_end(subject))
         assert [answer.id for answer in answers] == [early.id]
 
     def test_cancelled_jobs_on_request(self, subject: Subject) -> None:
         first = subject.enqueue("email")
         subject.cancel(first.id)
-        assert [answer.id for answer in subject.replay_many(status="cancelled")] == [first.id]
+        assert [answer.id for answer in subject.dead.replay(status="cancelled")] == [first.id]
 
     def test_completed_jobs_only_afresh(self, subject: Subject) -> None:
         first = subject.enqueue("email")
         complete(subject)
-        assert len(subject.replay_many(status="completed")) == 0
-        answers = subject.replay_many(status="completed", fresh=True)
+        assert len(subject.dead.replay(status="completed")) == 0
+        answers = subject.dead.replay(status="completed", fresh=True)
         assert [answer.id for answer in answers] == [first.id]
 
     def test_a_limit_bounds_it(self, subject: Subject) -> None:
         for _ in range(3):
             subject.enqueue("email")
-        subject.engine.bury(subject.take(limit=3), reason="broken")
-        assert subject.replay_many(limit=2).inserted == 2
+        subject.deliveries.bury(subject.take(limit=3), reason="broken")
+        assert subject.dead.replay(limit=2).inserted == 2
         assert len(subject.find(status="dead")) == 1
 
     def test_a_limit_leaves_a_place_to_go_on_from(self, subject: Subject) -> None:
@@ -321,10 +321,10 @@ class TestReplayMany:
             bury(subject)
         subject.enqueue("email", unique_key="k")
         free = subject.enqueue("email", {"n": 1}, queue="slow")
-        subject.engine.bury(subject.take(["slow"]), reason="broken")
-        first = subject.replay_many(limit=2)
+        subject.deliveries.bury(subject.take(["slow"]), reason="broken")
+        first = subject.dead.replay(limit=2)
         assert (first.inserted, first.skipped) == (0, 2)
-        rest = subject.replay_many(limit=2, after=first.next)
+        rest = subject.dead.replay(limit=2, after=first.next)
         assert ([answer.id for answer in rest], rest.next) == ([free.id], None)
 
     def test_of_two_dead_letters_with_one_key_one_goes(self, subject: Subject) -> None:
@@ -333,7 +333,7 @@ class TestReplayMany:
         bury(subject)
         second = subject.enqueue("email", unique_key="k")
         bury(subject)
-        answers = subject.replay_many()
+        answers = subject.dead.replay()
         assert (answers.inserted, answers.skipped) == (1, 1)
         (gone,) = [answer.id for answer in answers if answer.inserted]
         assert [answer.id for answer in answers] == [gone, gone]
@@ -351,7 +351,7 @@ class TestReplayMany:
         bury(subject)
         subject.clock.advance(MINUTE)
 
-        answers = subject.replay_many()
+        answers = subject.dead.replay()
 
         assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
         assert subject.existing_job(younger.id).state == "dead"
@@ -366,7 +366,7 @@ class TestReplayMany:
         younger = subject.enqueue("email", unique_key="k")
         bury(subject)
 
-        answers = subject.replay_many()
+        answers = subject.dead.replay()
 
         assert list(answers) == [Enqueued(older.id), Enqueued(younger.id)]
         assert subject.enqueue("email", unique_key="k").id == younger.id
@@ -378,7 +378,7 @@ class TestReplayMany:
             bury(subject)
             subject.clock.advance(MINUTE)
 
-        assert list(subject.replay_many()) == [Enqueued(job_id) for job_id in ids]
+        assert list(subject.dead.replay()) == [Enqueued(job_id) for job_id in ids]
         assert subject.enqueue("email", unique_key="k").inserted
 
     def test_letters_are_told_how_the_holder_stands_in_their_turn(self, subject: Subject) -> None:
@@ -387,7 +387,7 @@ class TestReplayMany:
         holder = subject.enqueue("email", unique_key="k", unique_while="exists")
         bury(subject)
 
-        answers = subject.replay_many()
+        answers = subject.dead.replay()
 
         assert list(answers) == [
             Enqueued(holder.id, duplicate=True, state="dead"),
@@ -403,7 +403,7 @@ class TestReplayMany:
         expired = subject.enqueue("email", unique_key="k", expires_at=subject.clock.now + MINUTE)
         subject.clock.advance(MINUTE)
 
-        answers = subject.replay_many(status=["queued", "dead"])
+        answers = subject.dead.replay(status=["queued", "dead"])
 
         assert list(answers) == [Enqueued(older.id), Enqueued(older.id, duplicate=True)]
         assert subject.existing_job(expired.id).reason == "expired"
@@ -414,16 +414,16 @@ class TestReplayMany:
         newer = subject.enqueue("email", unique_key="k")
         other = subject.enqueue("email", queue="other")
         bury(subject, "other")
-        answers = {answer.id: answer.duplicate for answer in subject.replay_many()}
+        answers = {answer.id: answer.duplicate for answer in subject.dead.replay()}
         assert answers == {newer.id: True, other.id: False}
         assert subject.existing_job(first.id).state == "dead"
 
     def test_tenants_replay_only_their_own(self, subject: Subject) -> None:
         subject.tenant("acme").enqueue("email")
         bury(subject)
-        assert len(subject.replay_many()) == 0
-        assert len(subject.tenant("umbrella").replay_many()) == 0
-        assert subject.tenant("acme").replay_many().inserted == 1
+        assert len(subject.dead.replay()) == 0
+        assert len(subject.tenant("umbrella").dead.replay()) == 0
+        assert subject.tenant("acme").dead.replay().inserted == 1
 
 
 def early_end(subject: Subject) -> Any:

@@ -31,16 +31,16 @@ __all__ = ["TestEndings", "TestRerun", "TestSuccessors"]
 
 def _rescue(subject: Subject, _job: Job) -> object:
     subject.clock.advance(MINUTE)
-    return subject.engine.rescue()
+    return subject.deliveries.rescue()
 
 
 ENDINGS: Final[dict[str, Callable[[Subject, Job], object]]] = {
-    "finish": lambda subject, job: subject.engine.finish([job]),
-    "finish and take": lambda subject, job: subject.engine.finish_and_take(
+    "finish": lambda subject, job: subject.deliveries.finish([job]),
+    "finish and take": lambda subject, job: subject.deliveries.finish_and_take(
         [job], ["other"], worker="worker", lease=MINUTE
     ),
-    "bury": lambda subject, job: subject.engine.bury([job], reason="broken"),
-    "last failure": lambda subject, job: subject.engine.retry([job]),
+    "bury": lambda subject, job: subject.deliveries.bury([job], reason="broken"),
+    "last failure": lambda subject, job: subject.deliveries.retry([job]),
     "rescue": _rescue,
     "cancel": lambda subject, job: subject.cancel(job.id),
     "delete": lambda subject, job: subject.delete(job.id),
@@ -96,7 +96,7 @@ class TestRerun:
         self, subject: Subject
     ) -> None:
         first = trigger(subject, 1, backoff=Fixed(HOUR))
-        subject.engine.retry([subject.take_one()])
+        subject.deliveries.retry([subject.take_one()])
         assert trigger(subject, 2).replaced
         job = subject.existing_job(first.id)
         assert (job.payload, job.attempt, job.generation) == ({"n": 2}, 0, 1)
@@ -123,7 +123,7 @@ class TestRerun:
         trigger(subject, 1)
         job = subject.take_one()
         subject.enqueue("index", {"n": 2}, unique_key="k")
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         assert stored(subject) == 1
 
 
@@ -153,7 +153,7 @@ class TestEndings:
         trigger(subject, 2)
         ENDINGS[ending](subject, job)
         follower = successor(subject, first.id)
-        subject.engine.finish([subject.take_one()])
+        subject.deliveries.finish([subject.take_one()])
         assert successor(subject, first.id).id == follower.id
         assert subject.take() == []
 
@@ -163,10 +163,10 @@ class TestEndings:
         trigger(subject, 2)
         for _ in range(4):
             subject.clock.advance(SECOND)
-            subject.engine.rescue()
+            subject.deliveries.rescue()
             subject.take_one(lease=SECOND)
         subject.clock.advance(SECOND)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         assert subject.existing_job(first.id).reason == "poison"
         assert successor(subject, first.id).payload == {"n": 2}
 
@@ -174,9 +174,9 @@ class TestEndings:
         first = trigger(subject, 1, expires_at=subject.clock.now + HOUR, backoff=Fixed(DAY))
         job = subject.take_one()
         trigger(subject, 2)
-        subject.engine.retry([job])
+        subject.deliveries.retry([job])
         subject.clock.advance(HOUR)
-        subject.engine.rescue()
+        subject.deliveries.rescue()
         assert subject.existing_job(first.id).reason == "expired"
         assert successor(subject, first.id).payload == {"n": 2}
 
@@ -188,7 +188,7 @@ class TestEndings:
         first = trigger(subject, 1, retention=Retention(completed=SECOND * 0), **SCOPES[scope])
         job = subject.take_one()
         trigger(subject, 2)
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         assert subject.get(first.id) is None
         (follower,) = kept(subject, "k")
         assert subject.enqueue("index", {"n": 2}, unique_key="k").id == follower.id
@@ -197,9 +197,9 @@ class TestEndings:
         trigger(subject, 1)
         job = subject.take_one()
         trigger(subject, 2)
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         complete(subject)
-        (again,) = subject.engine.finish([job])
+        (again,) = subject.deliveries.finish([job])
         assert again.status == "already"
         assert stored(subject) == 2
 
@@ -216,11 +216,11 @@ class TestSuccessors:
         trigger(subject, 2)
         match way:
             case "retry":
-                subject.engine.retry([job])
+                subject.deliveries.retry([job])
             case "defer":
-                subject.engine.defer([job], after=SECOND * 0)
+                subject.deliveries.defer([job], after=SECOND * 0)
             case "hand back":
-                subject.engine.hand_back([job])
+                subject.deliveries.hand_back([job])
             case _:
                 _rescue(subject, job)
         assert stored(subject) == 1
@@ -234,7 +234,7 @@ class TestSuccessors:
         trigger(subject, 1, backoff=AT_ONCE)
         job = subject.take_one()
         trigger(subject, 2)
-        subject.engine.retry([job])
+        subject.deliveries.retry([job])
         trigger(subject, 3)
         assert complete(subject).payload == {"n": 3}
         assert stored(subject) == 1
@@ -243,7 +243,7 @@ class TestSuccessors:
         trigger(subject, 1, backoff=AT_ONCE)
         job = subject.take_one()
         trigger(subject, 2)
-        subject.engine.retry([job])
+        subject.deliveries.retry([job])
         subject.enqueue("index", {"n": 3}, unique_key="k", on_duplicate="replace")
         assert complete(subject).payload == {"n": 3}
         assert stored(subject) == 1
@@ -253,7 +253,7 @@ class TestSuccessors:
         first = trigger(subject, 1, unique_for=HOUR)
         job = subject.take_one()
         trigger(subject, 2, unique_while="queued")
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         complete(subject)
         follower = successor(subject, first.id)
 
@@ -269,7 +269,7 @@ class TestSuccessors:
         first = trigger(subject, 1, unique_while="exists")
         job = subject.take_one()
         trigger(subject, 2, unique_while=narrow)
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         complete(subject)
 
         answer = subject.enqueue("index", {"n": 3}, unique_key="k")
@@ -279,7 +279,7 @@ class TestSuccessors:
         trigger(subject, 1, unique_for=SECOND)
         job = subject.take_one()
         trigger(subject, 2, unique_for=HOUR)
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         complete(subject)
 
         subject.clock.advance(MINUTE)
@@ -290,7 +290,7 @@ class TestSuccessors:
         for n in (2, 3):
             job = subject.take_one()
             trigger(subject, n, unique_while="queued")
-            subject.engine.finish([job])
+            subject.deliveries.finish([job])
         complete(subject)
 
         assert subject.enqueue("index", {"n": 4}, unique_key="k").duplicate
@@ -299,10 +299,10 @@ class TestSuccessors:
         first = trigger(subject, 1)
         job = subject.take_one()
         trigger(subject, 2)
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         second = subject.take_one()
         assert trigger(subject, 3).id == second.id
-        subject.engine.finish([second])
+        subject.deliveries.finish([second])
         payloads = [job.payload["n"] for job in kept(subject, "k")]
         assert sorted(payloads) == [1, 2, 3]
         assert subject.existing_job(first.id).state == "completed"
@@ -314,7 +314,7 @@ class TestSuccessors:
         first = trigger(subject, 1)
         job = subject.take_one()
         trigger(subject, 2)
-        subject.engine.retry([job], after=HOUR)
+        subject.deliveries.retry([job], after=HOUR)
         ENDINGS[ending](subject, job)
         assert successor(subject, first.id).payload == {"n": 2}
 
@@ -326,7 +326,7 @@ class TestSuccessors:
         first = trigger(subject, 1, **SCOPES[scope])
         job = subject.take_one()
         trigger(subject, 2, **SCOPES[scope])
-        subject.engine.bury([job], reason="broken")
+        subject.deliveries.bury([job], reason="broken")
         follower = successor(subject, first.id)
         assert subject.replay(first.id) == Enqueued(follower.id, duplicate=True)
         assert subject.existing_job(first.id).state == "dead"
@@ -335,7 +335,7 @@ class TestSuccessors:
         first = trigger(subject, 1, unique_while="exists")
         job = subject.take_one()
         trigger(subject, 2, unique_while="exists")
-        subject.engine.bury([job], reason="broken")
+        subject.deliveries.bury([job], reason="broken")
         subject.delete(successor(subject, first.id).id)
         assert subject.replay(first.id) == Enqueued(first.id)
         complete(subject)
@@ -356,7 +356,7 @@ class TestSuccessors:
             unique_while="exists",
             retention=Retention(completed=MINUTE),
         )
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         follower = successor(subject, first.id)
         assert (follower.queue, follower.priority, follower.max_attempts) == ("slow", 7, 3)
         assert (follower.run_at, follower.expires_at) == (run_at, expires_at)
@@ -364,7 +364,7 @@ class TestSuccessors:
         complete(subject, "slow")
         assert subject.enqueue("index", unique_key="k").id == follower.id, "its scope is its own"
         subject.clock.advance(MINUTE)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.enqueue("index", unique_key="k").inserted, "and so is its retention"
 
     def test_its_delay_counts_from_the_trigger(self, subject: Subject) -> None:
@@ -373,7 +373,7 @@ class TestSuccessors:
         due = subject.clock.now + HOUR
         trigger(subject, 2, delay=HOUR)
         subject.clock.advance(MINUTE)
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         assert successor(subject, first.id).run_at == due
 
     def test_its_window_holds_from_the_moment_it_stands(self, subject: Subject) -> None:
@@ -381,7 +381,7 @@ class TestSuccessors:
         job = subject.take_one(lease=DAY)
         trigger(subject, 2, unique_for=HOUR)
         subject.clock.advance(MINUTE)
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         follower = successor(subject, first.id)
         complete(subject)
         subject.clock.advance(HOUR - MINUTE - SECOND)
@@ -394,7 +394,7 @@ class TestSuccessors:
             [NewJob("index", {"n": n}, unique_key="k") for n in (2, 3)], on_duplicate="rerun"
         )
         assert [answer.id for answer in answers] == [first.id] * 2
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         assert successor(subject, first.id).payload == {"n": 3}
 
     def test_tenants_have_successors_of_their_own(self, subject: Subject) -> None:
@@ -402,6 +402,6 @@ class TestSuccessors:
         first = trigger(acme, 1)
         job = subject.take_one()
         trigger(acme, 2)
-        subject.engine.finish([job])
+        subject.deliveries.finish([job])
         assert successor(acme, first.id).tenant == "acme"
         assert stored(subject) == 0

@@ -61,10 +61,10 @@ class TestRetention:
         answer = subject.enqueue("email")
         OUTCOMES[outcome](subject)
         subject.clock.advance(DEFAULTS[outcome] - MICROSECOND)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.existing_job(answer.id).state == outcome
         subject.clock.advance(MICROSECOND)
-        assert subject.engine.prune().deleted == 1
+        assert subject.deliveries.prune().deleted == 1
         assert subject.get(answer.id) is None
 
     @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -72,10 +72,10 @@ class TestRetention:
         answer = subject.enqueue("email", retention=retention(outcome, MINUTE))
         OUTCOMES[outcome](subject)
         subject.clock.advance(MINUTE - MICROSECOND)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.get(answer.id) is not None
         subject.clock.advance(MICROSECOND)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.get(answer.id) is None
 
     @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -89,7 +89,7 @@ class TestRetention:
         answer = subject.enqueue("email", retention=Retention(completed=NOTHING))
         bury(subject)
         subject.clock.advance(29 * DAY)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.existing_job(answer.id).state == "dead"
 
     def test_it_counts_from_the_end(self, subject: Subject) -> None:
@@ -97,7 +97,7 @@ class TestRetention:
         subject.clock.advance(3 * DAY)
         complete(subject)
         subject.clock.advance(DAY - SECOND)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.get(answer.id) is not None
 
     def test_unfinished_jobs_are_never_pruned(self, subject: Subject) -> None:
@@ -105,7 +105,7 @@ class TestRetention:
         subject.enqueue("email")
         running = subject.take_one()
         subject.clock.advance(1000 * DAY)
-        assert subject.engine.prune().total == 0
+        assert subject.deliveries.prune().total == 0
         assert subject.existing_job(waiting.id).state == "queued"
         assert subject.existing_job(running.id).state == "running"
 
@@ -117,7 +117,7 @@ class TestRetention:
         OUTCOMES[outcome](subject)
         subject.clock.advance(DEFAULTS[outcome])
         assert subject.enqueue("email", unique_key="k").id == first.id, "the record is still there"
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.enqueue("email", unique_key="k").inserted
 
     @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -144,7 +144,7 @@ class TestTombstones:
         first = subject.enqueue("email", {"to": 1}, unique_key="k", unique_for=2 * DAY)
         complete(subject)
         subject.clock.advance(DAY)
-        pruned = subject.engine.prune()
+        pruned = subject.deliveries.prune()
         assert (pruned.deleted, pruned.stripped) == (0, 1)
         assert subject.get(first.id) is None
         assert stored(subject) == 0
@@ -164,7 +164,7 @@ class TestTombstones:
     def test_it_falls_when_its_window_ends(self, subject: Subject) -> None:
         self._bury_deep(subject)
         subject.clock.advance(HOUR - MICROSECOND)
-        assert subject.engine.prune().total == 0
+        assert subject.deliveries.prune().total == 0
         assert subject.enqueue("email", unique_key="k").duplicate
         subject.clock.advance(MICROSECOND)
         assert subject.enqueue("email", unique_key="k").inserted
@@ -172,14 +172,14 @@ class TestTombstones:
     def test_a_prune_then_removes_it(self, subject: Subject) -> None:
         self._bury_deep(subject)
         subject.clock.advance(HOUR)
-        assert subject.engine.prune().deleted == 1
+        assert subject.deliveries.prune().deleted == 1
         assert subject.enqueue("email", unique_key="k").inserted
 
     def test_existence_with_a_window_holds_until_the_later_ends(self, subject: Subject) -> None:
         first = subject.enqueue("email", unique_key="k", unique_while="exists", unique_for=2 * DAY)
         complete(subject)
         subject.clock.advance(DAY)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.enqueue("email", unique_key="k").id == first.id, "by its window"
         subject.clock.advance(DAY)
         assert subject.enqueue("email", unique_key="k").inserted
@@ -188,10 +188,10 @@ class TestTombstones:
         first = subject.enqueue("email", unique_key="k", unique_while="exists", unique_for=HOUR)
         complete(subject)
         subject.clock.advance(DAY - SECOND)
-        subject.engine.prune()
+        subject.deliveries.prune()
         assert subject.enqueue("email", unique_key="k").id == first.id, "by its existence"
         subject.clock.advance(SECOND)
-        assert subject.engine.prune().deleted == 1
+        assert subject.deliveries.prune().deleted == 1
         assert subject.enqueue("email", unique_key="k").inserted
 
     def test_an_active_scope_does_not_survive_in_a_tombstone(self, subject: Subject) -> None:
@@ -211,7 +211,7 @@ class TestTombstones:
         first = self._bury_deep(subject)
         with pytest.raises(Gone):
             subject.replay(first.id, fresh=True)
-        assert len(subject.replay_many(status="completed", fresh=True)) == 0
+        assert len(subject.dead.replay(status="completed", fresh=True)) == 0
 
     def test_it_holds_nothing_of_the_job_but_its_key(self, subject: Subject) -> None:
         first = self._bury_deep(subject)
@@ -265,6 +265,6 @@ class TestDelete:
         subject.enqueue("email")
         job = subject.take_one()
         subject.delete(job.id)
-        (ended,) = subject.engine.finish([job])
+        (ended,) = subject.deliveries.finish([job])
         assert (ended.status, ended.state) == ("lost", None)
-        assert subject.engine.heartbeat([job], lease=MINUTE)[0].lost
+        assert subject.deliveries.heartbeat([job], lease=MINUTE)[0].lost

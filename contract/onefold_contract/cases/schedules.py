@@ -44,7 +44,7 @@ def the_job(subject: Subject, ticked: Ticked) -> Job:
 
 def the_schedule(subject: Subject) -> Schedule:
     """The only schedule."""
-    (schedule,) = subject.schedules()
+    (schedule,) = subject.schedules.find()
     return schedule
 
 
@@ -52,46 +52,48 @@ class TestTicks:
     """A tick gets one job when it is due, no matter which worker ticks."""
 
     def test_nothing_happens_before_the_tick(self, subject: Subject) -> None:
-        made = subject.schedule("hourly", HOURLY, kind="report")
+        made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR - MICROSECOND)
-        ticked = subject.engine.tick()
+        ticked = subject.deliveries.tick()
         assert ticked.ticks == ()
         assert ticked.next_at == made.next_tick == subject.clock.now + MICROSECOND
         assert ticked.wait == MICROSECOND
         assert stored(subject) == 0
 
     def test_a_tick_has_its_job_when_it_is_due(self, subject: Subject) -> None:
-        made = subject.schedule("hourly", HOURLY, payload={"to": 1}, queue="reports", kind="report")
+        made = subject.schedules.save(
+            "hourly", HOURLY, payload={"to": 1}, queue="reports", kind="report"
+        )
         subject.clock.advance(HOUR)
-        job = the_job(subject, subject.engine.tick())
+        job = the_job(subject, subject.deliveries.tick())
         assert (job.kind, job.payload, job.queue) == ("report", {"to": 1}, "reports")
         assert job.tick == job.run_at == made.next_tick
         assert job.metadata == {"schedule": "hourly"}
         assert subject.take_one("reports").id == job.id
 
     def test_it_has_no_second_one(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, kind="report")
+        subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR)
-        subject.engine.tick()
-        assert subject.engine.tick().ticks == ()
+        subject.deliveries.tick()
+        assert subject.deliveries.tick().ticks == ()
         assert stored(subject) == 1
 
     def test_the_answer_says_when_to_come_again(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, kind="report")
-        subject.schedule("daily", "0 0 * * *", kind="report")
-        assert subject.engine.tick().next_at == subject.clock.now + HOUR
+        subject.schedules.save("hourly", HOURLY, kind="report")
+        subject.schedules.save("daily", "0 0 * * *", kind="report")
+        assert subject.deliveries.tick().next_at == subject.clock.now + HOUR
         subject.clock.advance(HOUR)
-        assert subject.engine.tick().next_at == subject.clock.now + HOUR
+        assert subject.deliveries.tick().next_at == subject.clock.now + HOUR
 
     def test_without_schedules_there_is_nothing_to_come_for(self, subject: Subject) -> None:
-        ticked = subject.engine.tick()
+        ticked = subject.deliveries.tick()
         assert (ticked.ticks, ticked.broken) == ((), ())
         assert (ticked.next_at, ticked.wait) == (None, None)
 
     def test_the_schedule_remembers_its_last_tick(self, subject: Subject) -> None:
-        assert subject.schedule("hourly", HOURLY, kind="report").last_tick is None
+        assert subject.schedules.save("hourly", HOURLY, kind="report").last_tick is None
         subject.clock.advance(HOUR)
-        subject.engine.tick()
+        subject.deliveries.tick()
         schedule = the_schedule(subject)
         assert schedule.last_tick == subject.clock.now
         assert schedule.next_tick == subject.clock.now + HOUR
@@ -99,30 +101,30 @@ class TestTicks:
     def test_many_schedules_have_their_ticks_at_once(self, subject: Subject) -> None:
         names = [f"number {number:03}" for number in range(120)]
         for name in names:
-            subject.schedule(name, HOURLY, kind="report")
+            subject.schedules.save(name, HOURLY, kind="report")
         subject.clock.advance(HOUR)
-        ticked = subject.engine.tick()
+        ticked = subject.deliveries.tick()
         assert sorted(tick.schedule for tick in ticked.ticks) == names
-        assert subject.engine.tick().ticks == ()
+        assert subject.deliveries.tick().ticks == ()
 
     def test_a_claim_stands_for_the_tick(self, subject: Subject) -> None:
         """No other enqueue can use this key, and it is deleted after a week."""
-        subject.schedule("hourly", HOURLY, kind="report")
+        subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR)
-        subject.engine.tick()
-        subject.unschedule("hourly")
+        subject.deliveries.tick()
+        subject.schedules.delete("hourly")
         subject.clock.advance(7 * DAY - MICROSECOND)
-        assert subject.engine.sweep() == 0
+        assert subject.deliveries.sweep() == 0
         subject.clock.advance(MICROSECOND)
-        assert subject.engine.sweep() == 1
+        assert subject.deliveries.sweep() == 1
 
     def test_the_key_of_a_tick_is_its_time_in_utc(self) -> None:
         assert tick_name(0) == "1970-01-01T00:00:00Z"
 
     def test_zones_are_those_of_the_schedule(self, subject: Subject) -> None:
         subject.clock.set(datetime(2040, 6, 30, 12, tzinfo=UTC))
-        berlin = subject.schedule("berlin", "0 0 * * *", tz="Europe/Berlin", kind="report")
-        york = subject.schedule("york", "0 0 * * *", tz="America/New_York", kind="report")
+        berlin = subject.schedules.save("berlin", "0 0 * * *", tz="Europe/Berlin", kind="report")
+        york = subject.schedules.save("york", "0 0 * * *", tz="America/New_York", kind="report")
         assert berlin.next_tick == datetime(2040, 6, 30, 22, tzinfo=UTC)
         assert york.next_tick == datetime(2040, 7, 1, 4, tzinfo=UTC)
 
@@ -131,37 +133,37 @@ class TestCatchUp:
     """Ticks that were missed because no worker ran."""
 
     def test_latest_makes_up_for_the_newest(self, subject: Subject) -> None:
-        made = subject.schedule("hourly", HOURLY, kind="report")
+        made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(5 * HOUR + MINUTE)
-        assert moments(subject.engine.tick()) == [made.next_tick + 4 * HOUR]
+        assert moments(subject.deliveries.tick()) == [made.next_tick + 4 * HOUR]
         assert made.catch_up == "latest"
 
     def test_skip_leaves_missed_ticks_out(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, catch_up="skip", kind="report")
+        subject.schedules.save("hourly", HOURLY, catch_up="skip", kind="report")
         subject.clock.advance(5 * HOUR + MINUTE + MICROSECOND)
-        ticked = subject.engine.tick()
+        ticked = subject.deliveries.tick()
         assert ticked.ticks == ()
         assert ticked.next_at == subject.clock.now + HOUR - MINUTE - MICROSECOND
         assert the_schedule(subject).last_tick is None
 
     def test_skip_takes_a_tick_that_is_a_minute_late(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, catch_up="skip", kind="report")
+        subject.schedules.save("hourly", HOURLY, catch_up="skip", kind="report")
         subject.clock.advance(5 * HOUR + MINUTE)
-        assert moments(subject.engine.tick()) == [subject.clock.now - MINUTE]
+        assert moments(subject.deliveries.tick()) == [subject.clock.now - MINUTE]
 
     def test_all_makes_up_for_every_one_oldest_first(self, subject: Subject) -> None:
-        made = subject.schedule("hourly", HOURLY, catch_up="all", kind="report")
+        made = subject.schedules.save("hourly", HOURLY, catch_up="all", kind="report")
         subject.clock.advance(5 * HOUR)
-        ticked = subject.engine.tick()
+        ticked = subject.deliveries.tick()
         assert moments(ticked) == [made.next_tick + number * HOUR for number in range(5)]
         assert sorted(tick.enqueued.id for tick in ticked.ticks) == sorted(
             job.id for job in subject.find()
         )
 
     def test_they_run_in_their_order(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, catch_up="all", kind="report")
+        subject.schedules.save("hourly", HOURLY, catch_up="all", kind="report")
         subject.clock.advance(5 * HOUR)
-        subject.engine.tick()
+        subject.deliveries.tick()
         taken = subject.take(limit=5)
         by_shard: dict[int, list[Any]] = {}
         for job in taken:
@@ -170,21 +172,21 @@ class TestCatchUp:
         assert all(ticks == sorted(ticks) for ticks in by_shard.values())
 
     def test_all_has_a_bound_and_prefers_the_newest(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, catch_up="all", catch_up_most=3, kind="report")
+        subject.schedules.save("hourly", HOURLY, catch_up="all", catch_up_most=3, kind="report")
         subject.clock.advance(400 * DAY)
         now = subject.clock.now
-        assert moments(subject.engine.tick()) == [now - 2 * HOUR, now - HOUR, now]
-        assert subject.engine.tick().ticks == ()
+        assert moments(subject.deliveries.tick()) == [now - 2 * HOUR, now - HOUR, now]
+        assert subject.deliveries.tick().ticks == ()
 
     def test_by_default_a_hundred(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, catch_up="all", kind="report")
+        subject.schedules.save("hourly", HOURLY, catch_up="all", kind="report")
         subject.clock.advance(101 * HOUR)
-        assert len(subject.engine.tick().ticks) == 100
+        assert len(subject.deliveries.tick().ticks) == 100
 
     def test_a_unique_key_lets_one_job_stand_for_all(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, catch_up="all", unique_key="k", kind="report")
+        subject.schedules.save("hourly", HOURLY, catch_up="all", unique_key="k", kind="report")
         subject.clock.advance(3 * HOUR)
-        ticked = subject.engine.tick()
+        ticked = subject.deliveries.tick()
         assert [tick.enqueued.duplicate for tick in ticked.ticks] == [False, True, True]
         assert stored(subject) == 1
 
@@ -193,7 +195,7 @@ class TestScheduledJobs:
     """The options of the jobs of a schedule."""
 
     def test_options_reach_the_job(self, subject: Subject) -> None:
-        subject.schedule(
+        subject.schedules.save(
             "hourly",
             HOURLY,
             priority=-5,
@@ -207,62 +209,62 @@ class TestScheduledJobs:
             kind="report",
         )
         subject.clock.advance(HOUR)
-        job = the_job(subject, subject.engine.tick())
+        job = the_job(subject, subject.deliveries.tick())
         assert (job.priority, job.max_attempts, job.timeout) == (-5, 2, MINUTE)
         assert (job.group_key, job.tags, job.options.result) == ("g", ("a",), True)
         assert job.metadata == {"by": "me", "schedule": "hourly"}
         assert job.options.keep is not None
 
     def test_a_delay_counts_from_the_tick(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, delay=MINUTE, kind="report")
+        subject.schedules.save("hourly", HOURLY, delay=MINUTE, kind="report")
         subject.clock.advance(HOUR + SECOND)
-        job = the_job(subject, subject.engine.tick())
+        job = the_job(subject, subject.deliveries.tick())
         assert job.tick is not None
         assert job.run_at == job.tick + MINUTE
 
     def test_a_key_that_is_held_lets_the_next_tick_pass(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, unique_key="k", kind="report")
+        subject.schedules.save("hourly", HOURLY, unique_key="k", kind="report")
         subject.clock.advance(HOUR)
-        first = the_job(subject, subject.engine.tick())
+        first = the_job(subject, subject.deliveries.tick())
         subject.clock.advance(HOUR)
-        (tick,) = subject.engine.tick().ticks
+        (tick,) = subject.deliveries.tick().ticks
         assert tick.enqueued.duplicate
         assert tick.enqueued.id == first.id
-        subject.engine.finish([subject.take_one()])
+        subject.deliveries.finish([subject.take_one()])
         subject.clock.advance(HOUR)
-        assert subject.engine.tick().ticks[0].enqueued.inserted
+        assert subject.deliveries.tick().ticks[0].enqueued.inserted
 
     def test_the_key_is_that_of_any_other_job(self, subject: Subject) -> None:
         held = subject.enqueue("report", unique_key="k")
-        subject.schedule("hourly", HOURLY, unique_key="k", kind="report")
+        subject.schedules.save("hourly", HOURLY, unique_key="k", kind="report")
         subject.clock.advance(HOUR)
-        assert subject.engine.tick().ticks[0].enqueued.id == held.id
+        assert subject.deliveries.tick().ticks[0].enqueued.id == held.id
 
     def test_tenants_have_schedules_of_their_own(self, subject: Subject) -> None:
         acme, other = subject.tenant("acme"), subject.tenant("other")
-        acme.schedule("hourly", HOURLY, kind="report")
-        other.schedule("hourly", HOURLY, kind="report")
-        other.pause_schedule("hourly")
-        assert subject.schedules() == []
+        acme.schedules.save("hourly", HOURLY, kind="report")
+        other.schedules.save("hourly", HOURLY, kind="report")
+        other.schedules.pause("hourly")
+        assert subject.schedules.find() == []
         subject.clock.advance(HOUR)
-        (tick,) = subject.engine.tick().ticks
+        (tick,) = subject.deliveries.tick().ticks
         assert (tick.tenant, tick.schedule) == ("acme", "hourly")
         assert acme.existing_job(tick.enqueued.id).tenant == "acme"
         assert subject.get(tick.enqueued.id) is None
 
     def test_an_erased_tenant_has_none(self, subject: Subject) -> None:
         acme = subject.tenant("acme")
-        acme.schedule("hourly", HOURLY, kind="report")
-        assert subject.erase(tenant="acme").schedules == 1
-        assert acme.schedules() == []
-        assert subject.engine.tick().next_at is None
+        acme.schedules.save("hourly", HOURLY, kind="report")
+        assert subject.keys.erase(tenant="acme").schedules == 1
+        assert acme.schedules.find() == []
+        assert subject.deliveries.tick().next_at is None
 
 
 class TestChangedSchedules:
     """One call creates and changes a schedule."""
 
     def test_what_was_said_is_answered(self, subject: Subject) -> None:
-        made = subject.schedule(
+        made = subject.schedules.save(
             "hourly",
             HOURLY,
             payload=[1],
@@ -276,47 +278,47 @@ class TestChangedSchedules:
         assert (made.catch_up, made.catch_up_most) == ("all", 7)
         assert (made.paused, made.declared, made.tenant) == (False, False, "")
         assert made.updated_at == subject.clock.now
-        assert subject.schedules() == [made]
+        assert subject.schedules.find() == [made]
         assert "hourly" in repr(made)
 
     def test_they_are_listed_by_name(self, subject: Subject) -> None:
         for name in ("b", "c", "a"):
-            subject.schedule(name, HOURLY, kind="report")
-        assert [schedule.name for schedule in subject.schedules()] == ["a", "b", "c"]
+            subject.schedules.save(name, HOURLY, kind="report")
+        assert [schedule.name for schedule in subject.schedules.find()] == ["a", "b", "c"]
 
     def test_saying_the_same_again_forgets_no_tick(self, subject: Subject) -> None:
-        made = subject.schedule("hourly", HOURLY, kind="report")
+        made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR + MINUTE)
-        assert subject.schedule("hourly", HOURLY, kind="report") == made
-        assert moments(subject.engine.tick()) == [made.next_tick]
+        assert subject.schedules.save("hourly", HOURLY, kind="report") == made
+        assert moments(subject.deliveries.tick()) == [made.next_tick]
 
     def test_other_jobs_keep_the_next_tick(self, subject: Subject) -> None:
-        made = subject.schedule("hourly", HOURLY, kind="report")
+        made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR + MINUTE)
-        changed = subject.schedule("hourly", HOURLY, kind="other", payload={"to": 2})
+        changed = subject.schedules.save("hourly", HOURLY, kind="other", payload={"to": 2})
         assert changed.next_tick == made.next_tick
-        job = the_job(subject, subject.engine.tick())
+        job = the_job(subject, subject.deliveries.tick())
         assert (job.kind, job.payload) == ("other", {"to": 2})
 
     @pytest.mark.parametrize("change", [{"cron": "30 * * * *"}, {"tz": "Asia/Kolkata"}])
     def test_another_expression_or_zone_counts_from_now(
         self, subject: Subject, change: Any
     ) -> None:
-        subject.schedule("hourly", HOURLY, kind="report")
+        subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR + MINUTE)
         said: dict[str, Any] = {"cron": HOURLY, **change}
-        changed = subject.schedule("hourly", **said, kind="report")
+        changed = subject.schedules.save("hourly", **said, kind="report")
         assert changed.next_tick == subject.clock.now + 29 * MINUTE
-        assert subject.engine.tick().ticks == ()
+        assert subject.deliveries.tick().ticks == ()
 
     def test_one_that_is_removed_has_no_more_ticks(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, kind="report")
+        subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR)
-        subject.engine.tick()
-        assert subject.unschedule("hourly") is True
-        assert subject.unschedule("hourly") is False
+        subject.deliveries.tick()
+        assert subject.schedules.delete("hourly") is True
+        assert subject.schedules.delete("hourly") is False
         subject.clock.advance(HOUR)
-        assert subject.engine.tick().ticks == ()
+        assert subject.deliveries.tick().ticks == ()
         assert stored(subject) == 1, "its jobs stay"
 
 
@@ -324,40 +326,40 @@ class TestPausedSchedules:
     """A paused schedule has no ticks, and misses none."""
 
     def test_it_has_no_ticks(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, catch_up="all", kind="report")
-        assert subject.pause_schedule("hourly") is True
-        assert subject.pause_schedule("hourly") is False
+        subject.schedules.save("hourly", HOURLY, catch_up="all", kind="report")
+        assert subject.schedules.pause("hourly") is True
+        assert subject.schedules.pause("hourly") is False
         subject.clock.advance(3 * HOUR)
-        ticked = subject.engine.tick()
+        ticked = subject.deliveries.tick()
         assert (ticked.ticks, ticked.next_at) == ((), None)
         assert the_schedule(subject).paused
 
     def test_it_goes_on_from_when_it_is_resumed(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, catch_up="all", kind="report")
-        subject.pause_schedule("hourly")
+        subject.schedules.save("hourly", HOURLY, catch_up="all", kind="report")
+        subject.schedules.pause("hourly")
         subject.clock.advance(3 * HOUR + MINUTE)
-        assert subject.resume_schedule("hourly") is True
-        assert subject.resume_schedule("hourly") is False
-        assert subject.engine.tick().ticks == ()
+        assert subject.schedules.resume("hourly") is True
+        assert subject.schedules.resume("hourly") is False
+        assert subject.deliveries.tick().ticks == ()
         subject.clock.advance(HOUR)
-        assert moments(subject.engine.tick()) == [subject.clock.now - MINUTE]
+        assert moments(subject.deliveries.tick()) == [subject.clock.now - MINUTE]
 
     def test_a_resume_of_one_that_was_not_paused_forgets_nothing(self, subject: Subject) -> None:
-        made = subject.schedule("hourly", HOURLY, kind="report")
+        made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR + MINUTE)
-        assert subject.resume_schedule("hourly") is False
-        assert moments(subject.engine.tick()) == [made.next_tick]
+        assert subject.schedules.resume("hourly") is False
+        assert moments(subject.deliveries.tick()) == [made.next_tick]
 
     def test_a_change_does_not_wake_it(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, kind="report")
-        subject.pause_schedule("hourly")
-        assert subject.schedule("hourly", "30 * * * *", kind="report").paused
+        subject.schedules.save("hourly", HOURLY, kind="report")
+        subject.schedules.pause("hourly")
+        assert subject.schedules.save("hourly", "30 * * * *", kind="report").paused
 
-    @pytest.mark.parametrize("call", ["pause_schedule", "resume_schedule", "run_now"])
+    @pytest.mark.parametrize("call", ["pause", "resume", "run_now"])
     def test_one_that_is_not_there_is_an_error(self, subject: Subject, call: str) -> None:
-        subject.tenant("acme").schedule("hourly", HOURLY, kind="report")
+        subject.tenant("acme").schedules.save("hourly", HOURLY, kind="report")
         with pytest.raises(ScheduleNotFound) as caught:
-            getattr(subject, call)("hourly")
+            getattr(subject.schedules, call)("hourly")
         assert caught.value.name == "hourly"
         assert caught.value.status == 404
 
@@ -366,38 +368,38 @@ class TestRunNow:
     """`run_now` enqueues a job of the schedule at once."""
 
     def test_it_is_a_job_like_the_others(self, subject: Subject) -> None:
-        subject.schedule(
+        subject.schedules.save(
             "hourly", HOURLY, payload={"to": 1}, queue="reports", delay=DAY, kind="report"
         )
         subject.clock.advance(MINUTE)
-        answer = subject.run_now("hourly")
+        answer = subject.schedules.run_now("hourly")
         job = subject.take_one("reports")
         assert (job.id, job.kind, job.payload) == (answer.id, "report", {"to": 1})
         assert job.tick == subject.clock.now
         assert job.metadata == {"schedule": "hourly"}
 
     def test_it_takes_no_tick_away(self, subject: Subject) -> None:
-        made = subject.schedule("hourly", HOURLY, kind="report")
+        made = subject.schedules.save("hourly", HOURLY, kind="report")
         subject.clock.advance(HOUR)
-        subject.run_now("hourly")
-        assert moments(subject.engine.tick()) == [made.next_tick]
+        subject.schedules.run_now("hourly")
+        assert moments(subject.deliveries.tick()) == [made.next_tick]
         assert stored(subject) == 2
 
     def test_as_often_as_it_is_asked_for(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, kind="report")
-        assert subject.run_now("hourly").inserted
-        assert subject.run_now("hourly").inserted
+        subject.schedules.save("hourly", HOURLY, kind="report")
+        assert subject.schedules.run_now("hourly").inserted
+        assert subject.schedules.run_now("hourly").inserted
 
     def test_a_unique_key_counts_here_too(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, unique_key="k", kind="report")
-        first = subject.run_now("hourly")
-        again = subject.run_now("hourly")
+        subject.schedules.save("hourly", HOURLY, unique_key="k", kind="report")
+        first = subject.schedules.run_now("hourly")
+        again = subject.schedules.run_now("hourly")
         assert (again.id, again.duplicate) == (first.id, True)
 
     def test_a_pause_is_no_obstacle(self, subject: Subject) -> None:
-        subject.schedule("hourly", HOURLY, kind="report")
-        subject.pause_schedule("hourly")
-        assert subject.run_now("hourly").inserted
+        subject.schedules.save("hourly", HOURLY, kind="report")
+        subject.schedules.pause("hourly")
+        assert subject.schedules.run_now("hourly").inserted
 
 
 REFUSED: Final[dict[str, tuple[str, dict[str, Any]]]] = {
@@ -436,14 +438,16 @@ class TestRefusedSchedules:
         field, said = REFUSED[case]
         given: dict[str, Any] = {"name": "hourly", "cron": HOURLY, "kind": "report", **said}
         with pytest.raises(InvalidInput) as caught:
-            subject.schedule(**given)
+            subject.schedules.save(**given)
         assert caught.value.field == field
-        assert subject.schedules() == []
+        assert subject.schedules.find() == []
 
     @pytest.mark.parametrize("catch_up", ["skip", "latest"])
     def test_a_bound_needs_something_to_bound(self, subject: Subject, catch_up: Any) -> None:
         with pytest.raises(ConflictingOptions) as caught:
-            subject.schedule("hourly", HOURLY, catch_up=catch_up, catch_up_most=5, kind="report")
+            subject.schedules.save(
+                "hourly", HOURLY, catch_up=catch_up, catch_up_most=5, kind="report"
+            )
         assert caught.value.field == "catch_up_most"
 
     @pytest.mark.parametrize(
@@ -451,6 +455,6 @@ class TestRefusedSchedules:
     )
     def test_nicknames_are_understood(self, subject: Subject, nickname: str) -> None:
         subject.clock.set(datetime(2040, 12, 31, 23, 30, tzinfo=UTC))
-        made = subject.schedule("nick", nickname, kind="report")
+        made = subject.schedules.save("nick", nickname, kind="report")
         assert made.cron == nickname
         assert made.next_tick.minute == made.next_tick.hour == 0

@@ -118,7 +118,7 @@ class TestWindows:
         second = subject.enqueue("email", unique_key="k", unique_for=HOUR)
         taken = subject.take(limit=5)
         assert {job.id for job in taken} == {first.id, second.id}
-        assert [ended.status for ended in subject.engine.finish(taken)] == ["accepted"] * 2
+        assert [ended.status for ended in subject.deliveries.finish(taken)] == ["accepted"] * 2
 
 
 class TestHoldersScope:
@@ -146,13 +146,13 @@ class TestHoldersScope:
 
 def _rescue(subject: Subject, _job: Any) -> object:
     subject.clock.advance(HOUR)
-    return subject.engine.rescue()
+    return subject.deliveries.rescue()
 
 
 RETURNS: Final[dict[str, Callable[[Subject, Any], object]]] = {
-    "retry": lambda subject, job: subject.engine.retry([job]),
-    "defer": lambda subject, job: subject.engine.defer([job], after=SECOND),
-    "hand back": lambda subject, job: subject.engine.hand_back([job]),
+    "retry": lambda subject, job: subject.deliveries.retry([job]),
+    "defer": lambda subject, job: subject.deliveries.defer([job], after=SECOND),
+    "hand back": lambda subject, job: subject.deliveries.hand_back([job]),
     "rescue": _rescue,
 }
 
@@ -193,7 +193,7 @@ class TestKeysNeverReturn:
         job = subject.take_one(lease=DAY)
         subject.clock.advance(HOUR)
         second = subject.enqueue("email", unique_key="k", unique_for=HOUR)
-        subject.engine.retry([job])
+        subject.deliveries.retry([job])
         assert subject.enqueue("email", unique_key="k").id == second.id
 
     def test_a_dead_letter_frees_an_active_key(self, subject: Subject) -> None:

@@ -49,11 +49,11 @@ class TestServedQueues:
             headers={"X-Shop": "1"},
             paused_reason="the shop is closed",
         )
-        saved = subject.save_served_queue(queue, said)
+        saved = subject.queues.save(queue, said)
         assert saved.configuration == said
         assert saved.is_new
-        assert msgspec.structs.replace(saved, is_new=False) == subject.served_queue(queue)
-        assert not subject.save_served_queue(queue, said).is_new
+        assert msgspec.structs.replace(saved, is_new=False) == subject.queues.get(queue)
+        assert not subject.queues.save(queue, said).is_new
         assert (saved.name, saved.tenant, saved.queue) == (queue, "", queue)
         assert saved.created_at == saved.updated_at == subject.clock.now
 
@@ -61,135 +61,138 @@ class TestServedQueues:
         self, subject: Subject, queue: str
     ) -> None:
         said = QueueConfiguration(max_attempts=3, paused_reason="the shop is closed")
-        assert subject.save_served_queue(queue, said, paused=True).paused
+        assert subject.queues.save(queue, said, paused=True).paused
 
-        again = subject.save_served_queue(queue, QueueConfiguration(max_attempts=4))
+        again = subject.queues.save(queue, QueueConfiguration(max_attempts=4))
         assert (again.paused, again.configuration.paused_reason) == (True, said.paused_reason)
         for _ in range(2):
-            resumed = subject.resume_served_queue(queue)
-            assert resumed == subject.served_queue(queue)
+            resumed = subject.queues.resume(queue)
+            assert resumed == subject.queues.get(queue)
             assert resumed is not None
             assert (resumed.paused, resumed.configuration.paused_reason) == (False, None)
             assert resumed.configuration.max_attempts == 4
 
-        paused = subject.pause_served_queue(queue)
+        paused = subject.queues.pause(queue)
         assert paused is not None
         assert paused.paused
-        assert not subject.save_served_queue(queue, again.configuration, paused=False).paused
-        found = subject.served_queue(queue)
+        assert not subject.queues.save(queue, again.configuration, paused=False).paused
+        found = subject.queues.get(queue)
         assert found is not None
         assert found.configuration.paused_reason is None
 
     def test_a_queue_that_is_not_there_is_neither_paused_nor_resumed(
         self, subject: Subject, queue: str
     ) -> None:
-        assert subject.pause_served_queue(queue) is None
-        assert subject.resume_served_queue(queue) is None
-        assert subject.served_queue(queue) is None
+        for call in (subject.queues.pause, subject.queues.resume):
+            with pytest.raises(InvalidInput, match="is not known"):
+                call(queue)
+        for call in (subject.tenant("acme").queues.pause, subject.tenant("acme").queues.resume):
+            assert call(queue) is None
+        assert subject.queues.get(queue) is None
 
     def test_a_queue_is_stopped_and_says_why(self, subject: Subject, queue: str) -> None:
         said = QueueConfiguration(endpoint=ENDPOINT, secrets=(new_secret(),), max_attempts=3)
-        subject.save_served_queue(queue, said)
-        assert subject.engine.stop(queue, endpoint=ENDPOINT, why="gone")
-        found = subject.served_queue(queue)
+        subject.queues.save(queue, said)
+        assert subject.queues.stop(queue, endpoint=ENDPOINT, why="gone")
+        found = subject.queues.get(queue)
         assert found is not None
         assert found.paused
         assert found.configuration == msgspec.structs.replace(said, paused_reason="gone")
 
     def test_what_has_another_endpoint_is_not_stopped(self, subject: Subject, queue: str) -> None:
-        subject.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT))
-        before = subject.served_queue(queue)
+        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
+        before = subject.queues.get(queue)
         assert before is not None
-        assert not subject.engine.stop(queue, endpoint=f"{ENDPOINT}/old", why="gone")
-        assert subject.served_queue(queue) == before
-        assert not subject.engine.stop(f"{queue}-none", endpoint=ENDPOINT, why="gone")
+        assert not subject.queues.stop(queue, endpoint=f"{ENDPOINT}/old", why="gone")
+        assert subject.queues.get(queue) == before
+        assert not subject.queues.stop(f"{queue}-none", endpoint=ENDPOINT, why="gone")
 
     def test_a_queue_is_changed(self, subject: Subject, queue: str) -> None:
-        first = subject.save_served_queue(queue, QueueConfiguration(backoff=Fixed(SECOND)))
+        first = subject.queues.save(queue, QueueConfiguration(backoff=Fixed(SECOND)))
         subject.clock.advance(MINUTE)
-        second = subject.save_served_queue(queue, QueueConfiguration(max_attempts=2))
+        second = subject.queues.save(queue, QueueConfiguration(max_attempts=2))
         assert second.configuration == QueueConfiguration(max_attempts=2)
         assert second.created_at == first.created_at
         assert second.updated_at == first.updated_at + MINUTE
 
     def test_an_endpoint_has_a_secret_and_keeps_it(self, subject: Subject, queue: str) -> None:
-        assert subject.save_served_queue(queue, QueueConfiguration()).configuration.secrets == ()
+        assert subject.queues.save(queue, QueueConfiguration()).configuration.secrets == ()
         said = QueueConfiguration(endpoint=ENDPOINT)
-        (made,) = subject.save_served_queue(queue, said).configuration.secrets
+        (made,) = subject.queues.save(queue, said).configuration.secrets
         assert made.text.startswith("whsec_")
-        assert subject.save_served_queue(queue, said).configuration.secrets == (made,)
+        assert subject.queues.save(queue, said).configuration.secrets == (made,)
         other = msgspec.structs.replace(said, secrets=(new_secret(), made))
-        assert subject.save_served_queue(queue, other).configuration.secrets == other.secrets
+        assert subject.queues.save(queue, other).configuration.secrets == other.secrets
 
     def test_a_queue_that_nobody_made_is_not_there(self, subject: Subject, queue: str) -> None:
         fill(subject, queue, 1)
-        assert subject.served_queue(queue, counts=True) is None
-        assert subject.delete_served_queue(queue) is False
-        assert subject.served_queues(counts=True) == []
+        assert subject.queues.get(queue, counts=True) is None
+        assert subject.queues.delete(queue) is False
+        assert subject.queues.find_saved(counts=True) == []
 
     def test_its_limits_are_the_engines(self, subject: Subject, queue: str) -> None:
-        subject.save_served_queue(queue, QueueConfiguration(concurrency=2, rate="10/s"))
+        subject.queues.save(queue, QueueConfiguration(concurrency=2, rate="10/s"))
         assert subject.existing_queue(queue).limit == Limit(concurrency=2, rate="10/s")
         fill(subject, queue, 3)
         assert subject.take([queue], limit=9) == []
         assert len(subject.take_limited(queue, limit=9).jobs) == 2
-        subject.save_served_queue(queue, QueueConfiguration())
+        subject.queues.save(queue, QueueConfiguration())
         assert subject.existing_queue(queue).limit is None
         assert len(subject.take([queue], limit=9)) == 1
 
     def test_limits_of_groups_are_not_the_servers_to_take_off(
         self, subject: Subject, queue: str
     ) -> None:
-        subject.set_limits(queue, group_limit=Limit(concurrency=1))
-        subject.save_served_queue(queue, QueueConfiguration(concurrency=2))
+        subject.queues.set_limits(queue, group_limit=Limit(concurrency=1))
+        subject.queues.save(queue, QueueConfiguration(concurrency=2))
         found = subject.existing_queue(queue)
         assert (found.limit, found.group_limit) == (Limit(concurrency=2), Limit(concurrency=1))
-        subject.save_served_queue(queue, QueueConfiguration())
+        subject.queues.save(queue, QueueConfiguration())
         found = subject.existing_queue(queue)
         assert (found.limit, found.group_limit) == (None, Limit(concurrency=1))
-        assert subject.engine.look([queue])[0].controlled
+        assert subject.deliveries.look([queue])[0].controlled
         assert not found.declared
 
     def test_a_queue_without_limits_says_nothing_about_the_codes(
         self, subject: Subject, queue: str
     ) -> None:
-        subject.set_limits(queue, limit=Limit(concurrency=3))
-        subject.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT))
+        subject.queues.set_limits(queue, limit=Limit(concurrency=3))
+        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
         assert subject.existing_queue(queue).limit == Limit(concurrency=3)
 
     def test_a_hold_stays_while_limits_are_changed(self, subject: Subject, queue: str) -> None:
-        subject.save_served_queue(queue, QueueConfiguration(concurrency=2))
-        subject.engine.hold(queue, after=MINUTE, why="backpressure")
-        subject.save_served_queue(queue, QueueConfiguration())
+        subject.queues.save(queue, QueueConfiguration(concurrency=2))
+        subject.queues.hold(queue, after=MINUTE, why="backpressure")
+        subject.queues.save(queue, QueueConfiguration())
         fill(subject, queue, 2)
         assert subject.take([queue]) == []
         assert subject.take_limited(queue).jobs == []
 
     def test_it_tells_of_pauses_holds_and_failures(self, subject: Subject, queue: str) -> None:
         tenant = subject.tenant("acme")
-        tenant.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT))
+        tenant.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
         name = qualified("acme", queue)
-        subject.pause(name)
-        subject.engine.hold(name, after=MINUTE, why="circuit")
-        subject.engine.failed(name)
-        found = tenant.served_queue(queue)
+        subject.queues.pause(name)
+        subject.queues.hold(name, after=MINUTE, why="circuit")
+        subject.queues.count_failure(name)
+        found = tenant.queues.get(queue)
         assert found is not None
-        assert found in subject.engine.pushed_queues()
+        assert found in subject.queues.pushed()
         assert (found.paused, found.held_why, found.failures) == (True, "circuit", 1)
         assert found.held_until == subject.clock.now + MINUTE
 
     def test_another_endpoint_begins_afresh(self, subject: Subject, queue: str) -> None:
-        subject.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT))
-        subject.engine.failed(queue)
-        subject.engine.hold(queue, after=HOUR, why="backpressure")
-        subject.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT))
+        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
+        subject.queues.count_failure(queue)
+        subject.queues.hold(queue, after=HOUR, why="backpressure")
+        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT))
         assert subject.existing_queue(queue).held_until is not None
-        saved = subject.save_served_queue(queue, QueueConfiguration(endpoint=f"{ENDPOINT}/2"))
+        saved = subject.queues.save(queue, QueueConfiguration(endpoint=f"{ENDPOINT}/2"))
         assert (saved.held_until, saved.failures) == (None, 0)
 
     def test_it_counts_what_is_in_it(self, subject: Subject, queue: str) -> None:
         tenant = subject.tenant("acme")
-        tenant.save_served_queue(queue, QueueConfiguration())
+        tenant.queues.save(queue, QueueConfiguration())
         name = qualified("acme", queue)
         for delay in (timedelta(0), HOUR):
             for group in ("a", None):
@@ -197,43 +200,43 @@ class TestServedQueues:
         for _ in range(3):
             tenant.enqueue("email", queue=name, backoff=AT_ONCE)
         first, second, _ = subject.take([name], limit=3)
-        subject.engine.bury([first], reason="broken")
-        subject.engine.park(second, ack_timeout=5 * MINUTE)
-        found = tenant.served_queue(queue, counts=True)
+        subject.deliveries.bury([first], reason="broken")
+        subject.deliveries.park(second, ack_timeout=5 * MINUTE)
+        found = tenant.queues.get(queue, counts=True)
         assert found is not None
         counts = QueueCounts(ready=2, scheduled=2, running=2, awaiting=1, dead=1)
         assert found.counts == counts
-        assert [each.counts for each in tenant.served_queues(counts=True)] == [counts]
-        assert [each.counts for each in tenant.served_queues()] == [None]
+        assert [each.counts for each in tenant.queues.find_saved(counts=True)] == [counts]
+        assert [each.counts for each in tenant.queues.find_saved()] == [None]
 
     def test_they_are_listed_by_name_a_page_at_a_time(self, subject: Subject) -> None:
         names = [f"queue {number:02}" for number in range(7)]
         for name in reversed(names):
-            subject.save_served_queue(name, QueueConfiguration())
-        first = subject.served_queues(limit=3)
+            subject.queues.save(name, QueueConfiguration())
+        first = subject.queues.find_saved(limit=3)
         assert [queue.name for queue in first] == names[:3]
-        rest = subject.served_queues(after=first[-1].name)
+        rest = subject.queues.find_saved(after=first[-1].name)
         assert [queue.name for queue in rest] == names[3:]
         for limit in (0, 10_000, "1"):
             with pytest.raises(InvalidInput, match="limit"):
-                subject.served_queues(limit=limit)  # type: ignore[arg-type]
+                subject.queues.find_saved(limit=limit)  # type: ignore[arg-type]
 
     def test_queues_with_an_endpoint_are_known_to_the_courier(
         self, subject: Subject, queue: str
     ) -> None:
         pushed = QueueConfiguration(endpoint=ENDPOINT)
-        subject.save_served_queue(queue, pushed)
-        subject.save_served_queue(f"{queue} pulled", QueueConfiguration())
-        subject.tenant("acme").save_served_queue(queue, pushed)
-        found = [(each.tenant, each.name) for each in subject.engine.pushed_queues()]
+        subject.queues.save(queue, pushed)
+        subject.queues.save(f"{queue} pulled", QueueConfiguration())
+        subject.tenant("acme").queues.save(queue, pushed)
+        found = [(each.tenant, each.name) for each in subject.queues.pushed()]
         assert found == [("", queue), ("acme", queue)]
 
     def test_a_queue_is_removed_with_all_that_was_said(self, subject: Subject, queue: str) -> None:
-        subject.save_served_queue(queue, QueueConfiguration(endpoint=ENDPOINT, concurrency=1))
-        subject.pause(queue)
-        subject.engine.hold(queue, after=HOUR, why="backpressure")
-        assert subject.delete_served_queue(queue) is True
-        assert subject.served_queue(queue) is None
+        subject.queues.save(queue, QueueConfiguration(endpoint=ENDPOINT, concurrency=1))
+        subject.queues.pause(queue)
+        subject.queues.hold(queue, after=HOUR, why="backpressure")
+        assert subject.queues.delete(queue) is True
+        assert subject.queues.get(queue) is None
         fill(subject, queue, 2)
         assert len(subject.take([queue], limit=9)) == 2
 
@@ -241,42 +244,42 @@ class TestServedQueues:
     def test_a_queue_with_jobs_is_not_removed(
         self, subject: Subject, queue: str, state: str
     ) -> None:
-        subject.save_served_queue(queue, QueueConfiguration())
+        subject.queues.save(queue, QueueConfiguration())
         fill(subject, queue, 1, "a" if state == "grouped" else None)
         if state == "running":
             subject.take_one(queue)
         with pytest.raises(QueueNotEmpty, match="force"):
-            subject.delete_served_queue(queue)
-        assert subject.served_queue(queue) is not None
+            subject.queues.delete(queue)
+        assert subject.queues.get(queue) is not None
 
     def test_a_queue_is_removed_with_its_jobs_by_force(self, subject: Subject, queue: str) -> None:
-        subject.save_served_queue(queue, QueueConfiguration())
+        subject.queues.save(queue, QueueConfiguration())
         ids = [*fill(subject, queue, 5), *fill(subject, queue, 5, "a")]
         ids += fill(subject.tenant("other"), queue, 2)
         running, done = subject.take([queue], limit=2)
-        subject.engine.finish([done])
-        assert subject.delete_served_queue(queue, force=True) is True
-        assert subject.engine.finish([running])[0].status == "lost"
+        subject.deliveries.finish([done])
+        assert subject.queues.delete(queue, force=True) is True
+        assert subject.deliveries.finish([running])[0].status == "lost"
         left = [job.id for job in (*subject.find(), *subject.tenant("other").find())]
         assert left == [done.id]
         assert set(left) < set(ids)
 
     def test_ended_jobs_do_not_keep_a_queue(self, subject: Subject, queue: str) -> None:
-        subject.save_served_queue(queue, QueueConfiguration())
+        subject.queues.save(queue, QueueConfiguration())
         fill(subject, queue, 2)
         first, second = subject.take([queue], limit=2)
-        subject.engine.finish([first])
-        subject.engine.bury([second], reason="broken")
-        assert subject.delete_served_queue(queue) is True
+        subject.deliveries.finish([first])
+        subject.deliveries.bury([second], reason="broken")
+        assert subject.queues.delete(queue) is True
         assert subject.existing_job(second.id).state == "dead"
 
     def test_an_erased_tenant_has_no_queues(self, subject: Subject, queue: str) -> None:
         tenant = subject.tenant("acme")
-        tenant.save_served_queue(queue, QueueConfiguration())
-        subject.save_served_queue(queue, QueueConfiguration())
-        assert subject.erase(tenant="acme").queues == 1
-        assert tenant.served_queue(queue) is None
-        assert subject.served_queue(queue) is not None
+        tenant.queues.save(queue, QueueConfiguration())
+        subject.queues.save(queue, QueueConfiguration())
+        assert subject.keys.erase(tenant="acme").queues == 1
+        assert tenant.queues.get(queue) is None
+        assert subject.queues.get(queue) is not None
 
 
 class TestQualifiedNames:
@@ -286,42 +289,42 @@ class TestQualifiedNames:
         names: list[str] = []
         for number, tenant in enumerate(("", "acme", "acme.eu")):
             own = subject.tenant(tenant) if tenant else subject
-            own.save_served_queue(queue, QueueConfiguration(max_attempts=number + 1))
+            own.queues.save(queue, QueueConfiguration(max_attempts=number + 1))
             names.append(qualified(tenant, queue))
             own.enqueue("email", {"n": number}, queue=names[-1])
         assert len(set(names)) == 3
         for number, name in enumerate(names):
             assert subject.take_one(name).payload == {"n": number}
-        found = subject.tenant("acme").served_queue(queue)
+        found = subject.tenant("acme").queues.get(queue)
         assert found is not None
         assert found.configuration.max_attempts == 2
 
     def test_an_operator_can_name_them(self, subject: Subject, queue: str) -> None:
         name = qualified("acme", queue)
         subject.tenant("acme").enqueue("email", queue=name)
-        subject.pause(name)
-        assert subject.engine.look([name])[0].paused
+        subject.queues.pause(name)
+        assert subject.deliveries.look([name])[0].paused
         assert subject.take([name]) == []
-        subject.resume(name)
+        subject.queues.resume(name)
         assert len(subject.tenant("acme").find(queue=name)) == 1
         assert len(subject.take({name: 1})) == 1
 
     def test_a_tenant_cannot_give_such_names(self, subject: Subject) -> None:
         for tenant in (subject, subject.tenant("acme")):
             with pytest.raises(InvalidInput, match="queue"):
-                tenant.save_served_queue("{acme}payments", QueueConfiguration())
+                tenant.queues.save("{acme}payments", QueueConfiguration())
             with pytest.raises(InvalidInput, match="queue"):
-                tenant.served_queue("{acme}payments")
+                tenant.queues.get("{acme}payments")
 
     def test_a_queue_is_not_called_anything_else_with_braces(self, subject: Subject) -> None:
         for queue in ("{}payments", "{Acme}payments", "{acme}", "{acme}{b}c"):
             with pytest.raises(InvalidInput, match="queue"):
                 subject.enqueue("email", queue=queue)
             with pytest.raises(InvalidInput, match="queue"):
-                subject.pause(queue)
+                subject.queues.pause(queue)
 
     def test_a_tenant_whose_name_cannot_be_part_of_a_queues_has_none(
         self, subject: Subject
     ) -> None:
         with pytest.raises(InvalidInput, match="tenant"):
-            subject.tenant("Ümläut").save_served_queue("payments", QueueConfiguration())
+            subject.tenant("Ümläut").queues.save("payments", QueueConfiguration())

@@ -39,8 +39,8 @@ class TestTurns:
         visited: list[int] = []
         for _ in range(subject.shards):
             job = subject.take_one()
-            subject.engine.heartbeat([job], lease=MINUTE)
-            subject.engine.finish([job])
+            subject.deliveries.heartbeat([job], lease=MINUTE)
+            subject.deliveries.finish([job])
             visited.append(job.shard)
         assert sorted(visited) == list(range(subject.shards))
 
@@ -58,7 +58,7 @@ class TestTurns:
         running: list[Job] = []
         visited: list[int] = []
         for _ in range(subject.shards):
-            _, running = subject.engine.finish_and_take(running, worker="worker", lease=MINUTE)
+            _, running = subject.deliveries.finish_and_take(running, worker="worker", lease=MINUTE)
             visited += [job.shard for job in running]
         assert sorted(visited) == list(range(subject.shards))
 
@@ -69,7 +69,7 @@ class TestTurns:
         on_others = Counter(job.shard for job in jobs if job.shard != endless)
         for _ in range(subject.shards * max(on_others.values(), default=0)):
             job = subject.take_one()
-            subject.engine.finish([job])
+            subject.deliveries.finish([job])
             others.discard(job.id)
             if job.shard == endless:
                 # The same key, so the same shard; with a better priority than all that wait there.
@@ -151,7 +151,7 @@ class TestAllShards:
             for n in range(4 * subject.shards)
         }
         jobs = subject.take(limit=1000)
-        subject.engine.finish(jobs)
+        subject.deliveries.finish(jobs)
         again = subject.enqueue_many([NewJob("email", idempotency_key=key) for key in published])
         assert [answer.id for answer in again] == list(published.values())
         assert {answer.state for answer in again} == {"completed"}
@@ -173,23 +173,23 @@ class TestAllShards:
             for n in range(len(jobs))
         ]
         subject.clock.advance(2 * DAY)
-        assert subject.engine.sweep() == 0
-        subject.engine.finish(subject.take(["keyed"], limit=len(keyed)))
-        assert subject.engine.sweep() == len(keyed)
+        assert subject.deliveries.sweep() == 0
+        subject.deliveries.finish(subject.take(["keyed"], limit=len(keyed)))
+        assert subject.deliveries.sweep() == len(keyed)
 
     def test_every_delivery_is_finished_retried_and_rescued(self, subject: Subject) -> None:
         jobs = spread(subject, each=2, max_attempts=8)
         taken = subject.take(limit=len(jobs))
-        beats = subject.engine.heartbeat(taken, lease=HOUR)
+        beats = subject.deliveries.heartbeat(taken, lease=HOUR)
         assert [beat.lost for beat in beats] == [False] * len(jobs)
-        ended = subject.engine.retry(taken, after=SECOND)
+        ended = subject.deliveries.retry(taken, after=SECOND)
         assert [(item.id, item.status) for item in ended] == [(j.id, "accepted") for j in taken]
         subject.clock.advance(SECOND)
         assert len(subject.take(limit=len(jobs), lease=SECOND)) == len(jobs)
         subject.clock.advance(SECOND)
-        assert subject.engine.rescue().requeued == len(jobs)
+        assert subject.deliveries.rescue().requeued == len(jobs)
         subject.clock.advance(DAY)
-        finished = subject.engine.finish(subject.take(limit=len(jobs)))
+        finished = subject.deliveries.finish(subject.take(limit=len(jobs)))
         assert [item.status for item in finished] == ["accepted"] * len(jobs)
 
     def test_every_successor_is_stored_when_its_holder_ends(self, subject: Subject) -> None:
@@ -198,7 +198,7 @@ class TestAllShards:
         newer = [NewJob("email", {"n": 2}, unique_key=job.unique_key) for job in taken]
         answers = subject.enqueue_many(newer, on_duplicate="rerun")
         assert [answer.id for answer in answers] == [job.id for job in taken]
-        subject.engine.finish(taken)
+        subject.deliveries.finish(taken)
         successors = subject.take(limit=1000)
         assert {job.unique_key for job in successors} == {job.unique_key for job in jobs}
         assert [job.payload for job in successors] == [{"n": 2}] * len(jobs)
@@ -213,9 +213,9 @@ class TestAllShards:
 
     def test_every_dead_letter_goes_round_again(self, subject: Subject) -> None:
         jobs = spread(subject, each=2)
-        subject.engine.bury(subject.take(limit=len(jobs)), reason="broken")
-        first = subject.replay_many(status="dead", limit=1)
-        rest = subject.replay_many(status="dead")
+        subject.deliveries.bury(subject.take(limit=len(jobs)), reason="broken")
+        first = subject.dead.replay(status="dead", limit=1)
+        rest = subject.dead.replay(status="dead")
         assert (first.inserted, rest.inserted) == (1, len(jobs) - 1)
         assert len(subject.take(limit=1000)) == len(jobs)
 
@@ -236,10 +236,10 @@ class TestAllShards:
         jobs = spread(subject, each=2)
         for job in jobs:
             subject.enqueue("email", unique_key=job.unique_key)
-        assert subject.engine.fold() == len(jobs)
-        subject.engine.finish(subject.take(limit=len(jobs)))
+        assert subject.deliveries.fold() == len(jobs)
+        subject.deliveries.finish(subject.take(limit=len(jobs)))
         subject.clock.advance(2 * DAY)
-        assert subject.engine.prune().deleted == len(jobs)
+        assert subject.deliveries.prune().deleted == len(jobs)
         assert stored(subject) == 0
 
     def test_claims_of_every_shard_are_kept_apart_and_swept(self, subject: Subject) -> None:
@@ -247,12 +247,12 @@ class TestAllShards:
         for key in keys:
             answer = subject.claim("scope", key, retention=HOUR)
             assert isinstance(answer, Won)
-            subject.settle(answer.claim, key)
+            subject.keys.settle(answer.claim, key)
         for key in keys:
             replayed = subject.claim("scope", key)
             assert getattr(replayed, "result", None) == key
         subject.clock.advance(HOUR)
-        assert subject.engine.sweep() == len(keys)
+        assert subject.deliveries.sweep() == len(keys)
 
     def test_erase_forgets_a_tenant_everywhere(self, subject: Subject) -> None:
         acme = subject.tenant("acme")
@@ -260,6 +260,6 @@ class TestAllShards:
         jobs = spread(acme, each=2)
         for job in jobs:
             acme.enqueue("email", unique_key=job.unique_key, idempotency_key=job.unique_key)
-        erased = subject.erase(tenant="acme")
+        erased = subject.keys.erase(tenant="acme")
         assert (erased.jobs, erased.claims) == (len(jobs), len(jobs))
         assert (stored(acme), stored(subject)) == (0, others)

@@ -25,7 +25,7 @@ class TestSuppressed:
     def test_a_job_that_nobody_asked_for_twice_has_suppressed_nothing(
         self, subject: Subject
     ) -> None:
-        found = subject.duplicates(subject.enqueue("email", unique_key="k").id)
+        found = subject.keys.duplicates(subject.enqueue("email", unique_key="k").id)
         assert (found.count, found.first_at, found.last_at, found.recent) == (0, None, None, ())
 
     def test_each_duplicate_is_counted_with_its_time_and_request(self, subject: Subject) -> None:
@@ -34,7 +34,7 @@ class TestSuppressed:
         for request_id in ("a", None, "c"):
             moments.append(subject.clock.advance(SECOND))
             subject.enqueue("email", unique_key="k", request_id=request_id)
-        found = subject.duplicates(holder.id)
+        found = subject.keys.duplicates(holder.id)
         assert (found.count, found.first_at, found.last_at) == (3, moments[0], moments[2])
         assert found.recent == (
             Suppressed(moments[2], "c"),
@@ -47,7 +47,7 @@ class TestSuppressed:
         for n in range(30):
             subject.clock.advance(SECOND)
             subject.enqueue("email", unique_key="k", request_id=str(n))
-        found = subject.duplicates(holder.id)
+        found = subject.keys.duplicates(holder.id)
         assert found.count == 30
         assert [note.request_id for note in found.recent] == [str(n) for n in range(29, 9, -1)]
 
@@ -58,11 +58,11 @@ class TestSuppressed:
         for n in range(25):
             subject.clock.advance(SECOND)
             subject.enqueue("email", unique_key="k", request_id=str(n))
-        before, other_before = subject.duplicates(holder.id), subject.duplicates(other.id)
-        assert subject.engine.fold() >= 26
-        assert subject.engine.fold() == 0
-        assert subject.duplicates(holder.id) == before
-        assert subject.duplicates(other.id) == other_before
+        before, other_before = subject.keys.duplicates(holder.id), subject.keys.duplicates(other.id)
+        assert subject.deliveries.fold() >= 26
+        assert subject.deliveries.fold() == 0
+        assert subject.keys.duplicates(holder.id) == before
+        assert subject.keys.duplicates(other.id) == other_before
 
     def test_later_duplicates_are_added_to_folded_ones(self, subject: Subject) -> None:
         holder = subject.enqueue("email", unique_key="k")
@@ -71,8 +71,8 @@ class TestSuppressed:
                 moment = subject.clock.advance(SECOND)
                 subject.enqueue("email", unique_key="k", request_id=moment.isoformat())
             if fold:
-                subject.engine.fold()
-        found = subject.duplicates(holder.id)
+                subject.deliveries.fold()
+        found = subject.keys.duplicates(holder.id)
         assert (found.count, len(found.recent)) == (32, 20)
         times = [note.at for note in found.recent]
         assert times == sorted(times, reverse=True)
@@ -84,14 +84,14 @@ class TestSuppressed:
         answers = subject.enqueue_many(
             [NewJob("email", unique_key="k", request_id=str(n)) for n in range(3)]
         )
-        found = subject.duplicates(answers[0].id)
+        found = subject.keys.duplicates(answers[0].id)
         assert found.count == 2
         assert {note.request_id for note in found.recent} == {"1", "2"}
 
     def test_duplicates_by_publish_key_count(self, subject: Subject) -> None:
         holder = subject.enqueue("email", idempotency_key="publish")
         subject.enqueue("email", idempotency_key="publish", request_id="again")
-        assert subject.duplicates(holder.id).recent[0].request_id == "again"
+        assert subject.keys.duplicates(holder.id).recent[0].request_id == "again"
 
     def test_those_of_a_job_that_is_gone_leave_nothing_behind(self, subject: Subject) -> None:
         """Only its publish key refers to the job, so no chore would ever delete the records."""
@@ -99,34 +99,34 @@ class TestSuppressed:
             "email", idempotency_key="publish", retention=Retention(completed=SECOND * 0)
         )
         complete(subject)
-        subject.engine.fold()
+        subject.deliveries.fold()
         assert subject.enqueue("email", idempotency_key="publish").state is None
-        assert subject.engine.fold() == 0
+        assert subject.deliveries.fold() == 0
 
     def test_the_holder_itself_is_not_touched(self, subject: Subject) -> None:
         holder = subject.enqueue("email", unique_key="k")
         job = subject.take_one()
         for _ in range(3):
             subject.enqueue("email", unique_key="k")
-        subject.engine.fold()
+        subject.deliveries.fold()
         assert subject.existing_job(holder.id) == job
 
     def test_they_are_kept_while_the_record_is(self, subject: Subject) -> None:
         holder = subject.enqueue("email", unique_key="k")
         subject.enqueue("email", unique_key="k")
         complete(subject)
-        subject.engine.fold()
+        subject.deliveries.fold()
         subject.clock.advance(HOUR)
-        assert subject.duplicates(holder.id).count == 1
+        assert subject.keys.duplicates(holder.id).count == 1
         subject.clock.advance(DAY)
-        subject.engine.prune()
+        subject.deliveries.prune()
         with pytest.raises(JobNotFound):
-            subject.duplicates(holder.id)
+            subject.keys.duplicates(holder.id)
 
     def test_other_tenants_are_told_nothing(self, subject: Subject) -> None:
         holder = subject.tenant("acme").enqueue("email", unique_key="k")
         subject.tenant("acme").enqueue("email", unique_key="k")
-        assert subject.tenant("acme").duplicates(holder.id).count == 1
+        assert subject.tenant("acme").keys.duplicates(holder.id).count == 1
         for other in (subject, subject.tenant("umbrella")):
             with pytest.raises(JobNotFound):
-                other.duplicates(holder.id)
+                other.keys.duplicates(holder.id)

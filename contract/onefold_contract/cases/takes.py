@@ -132,7 +132,7 @@ class TestTakeOrder:
 
     def test_a_retried_job_keeps_its_place_by_its_time(self, subject: Subject) -> None:
         first = subject.enqueue("email")
-        subject.engine.retry([subject.take_one()], after=SECOND)
+        subject.deliveries.retry([subject.take_one()], after=SECOND)
         second = subject.enqueue("email")
         subject.clock.advance(MINUTE)
         third = subject.enqueue("email")

@@ -46,7 +46,7 @@ def create(
     ] = None,
 ) -> None:
     """Make a key for a tenant, and print it: it is shown this once, and stored nowhere."""
-    new = desk.onefold.create_api_key(
+    new = desk.onefold.api_keys.create(
         desk.tenant,
         scopes=key_scopes(scope),
         name=name,
@@ -66,7 +66,7 @@ def create(
 @at_desk
 def list_keys(desk: CliContext) -> None:
     """List the keys of one tenant, or of all, without secrets. The same as `onefold apikeys`."""
-    found = desk.onefold.api_keys(desk.tenant or None)
+    found = desk.onefold.api_keys.find(desk.tenant or None)
     desk.answer_table(
         [_value(key) for key in found],
         COLUMNS,
@@ -82,7 +82,7 @@ def revoke(
     key: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the whole key.")],
 ) -> None:
     """End a key at once and for good."""
-    revoked = desk.onefold.revoke_api_key(key)
+    revoked = desk.onefold.api_keys.revoke(key)
     desk.answer(
         {"revoked": revoked},
         "It is revoked: the next request with it is refused."

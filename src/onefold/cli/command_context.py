@@ -181,7 +181,7 @@ def chosen(context: typer.Context, database: str | None, schema: str, app: str |
 
 def _refuse_absent(onefold: Onefold) -> None:
     """A look at a database that is not there must not make it."""
-    database = onefold._conductor.database  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    database = onefold.context.database
     if isinstance(database, SqliteDatabase) and not database.path.exists():
         raise UsageError(
             f"There is no database {database.label}. `onefold migrate` makes it. To use another,"

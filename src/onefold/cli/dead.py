@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from onefold import ConflictingOptions, UsageError, WrongState
-from onefold.calls.jobs import FindOptions  # noqa: TC001 - read by typer
+from onefold.app.jobs import FindOptions  # noqa: TC001 - read by typer
 from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
 from onefold.cli.jobs import (
     AfterOption,
@@ -97,7 +97,7 @@ def replay(
             else f"Replayed {answer.id}.",
         )
     _check_many(desk, filters, "replay", everything=everything, yes=yes)
-    answers = desk.calls.replay_many(fresh=fresh, limit=limit, **_dead(filters))
+    answers = desk.calls.dead.replay(fresh=fresh, limit=limit, **_dead(filters))
     skipped = f"; {answers.skipped} whose key a newer job has were left" if answers.skipped else ""
     return desk.answer(
         {"replayed": answers.inserted, "skipped": answers.skipped},
@@ -123,7 +123,7 @@ def drop(
         dropped = int(desk.calls.delete(_found(desk, job_id).id))
     else:
         _check_many(desk, filters, "drop", everything=everything, yes=yes)
-        dropped = desk.calls.delete_many(limit=limit, **_dead(filters))
+        dropped = desk.calls.dead.delete(limit=limit, **_dead(filters))
     desk.answer({"dropped": dropped}, f"Dropped {dropped}.")
 
 

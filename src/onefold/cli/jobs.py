@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 import typer
 
 from onefold import JobNotFound
-from onefold.calls.jobs import FindOptions  # noqa: TC001 - read by typer
+from onefold.app.jobs import FindOptions  # noqa: TC001 - read by typer
 from onefold.cli import parsers
 from onefold.cli.command_context import CliContext, ListsByDefault, at_desk, print_table
 from onefold.cli.parsers import Expand, expanded
@@ -174,7 +174,7 @@ def found_job(desk: CliContext, job_id: str) -> Job:
 
 def show_job(desk: CliContext, job: Job) -> None:
     """All that is known of it."""
-    attempts, steps = desk.calls.attempts(job.id), desk.calls.steps(job.id)
+    attempts, steps = desk.calls.deliveries.attempts(job.id), desk.calls.deliveries.steps(job.id)
     value = {
         **job_value(job),
         "attempts": [attempt_value(attempt) for attempt in attempts],

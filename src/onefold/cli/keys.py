@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from onefold import ConflictingOptions, InvalidInput
-from onefold.calls.keys import KeyFilters  # noqa: TC001 - read by typer
+from onefold.app.keys import KeyFilters  # noqa: TC001 - read by typer
 from onefold.cli.command_context import CliContext, ListsByDefault, at_desk
 from onefold.cli.parsers import Expand, expanded
 from onefold.cli.render import json_text, when
@@ -82,7 +82,7 @@ def list_keys(
 
     The same as `onefold keys`.
     """
-    page = desk.calls.keys(limit=limit, after=after, **filters)
+    page = desk.calls.keys.find(limit=limit, after=after, **filters)
     desk.answer_table(
         {"keys": [_value(key) for key in page], "next": page.next},
         COLUMNS,
@@ -99,7 +99,7 @@ def show(
     desk: CliContext, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument
 ) -> None:
     """Show a key and what is stored with it, which may be a customer's."""
-    page = desk.calls.keys(surface=surface, scope=scope, key=key, results=True)
+    page = desk.calls.keys.find(surface=surface, scope=scope, key=key, results=True)
     if not page.keys:
         return desk.answer(None, "There is no such key.")
     (found,) = page
@@ -123,7 +123,7 @@ def release(
     step: StepOption = None,
 ) -> None:
     """Free a key, or a step, whoever has it: the next attempt runs."""
-    released = desk.calls.force_release(scope, key, surface=surface, step=step)
+    released = desk.calls.keys.force_release(scope, key, surface=surface, step=step)
     desk.answer(
         {"released": released},
         f"Released {step or key}." if released else f"There is none, or it is {_over(step)}.",
@@ -155,7 +155,7 @@ def settle(
 ) -> None:
     """Say that a key, or a step, is done, whoever has it, and with which result."""
     given = _given("" if step else surface, result, status, body, content_type)
-    settled = desk.calls.force_settle(scope, key, given, surface=surface, step=step)
+    settled = desk.calls.keys.force_settle(scope, key, given, surface=surface, step=step)
     desk.answer(
         {"settled": settled},
         f"Settled {step or key}." if settled else f"There is none, or it is {_over(step)}.",
@@ -166,7 +166,7 @@ def settle(
 @at_desk
 def sweep(desk: CliContext) -> None:
     """Forget keys whose time is over, of every tenant, as workers do."""
-    swept = desk.onefold.engine.sweep()
+    swept = desk.onefold.deliveries.sweep()
     desk.answer({"swept": swept}, f"Forgot {swept} whose time was over.")
 
 
@@ -192,7 +192,9 @@ def _over(step: str | None) -> str:
 def _steps(desk: CliContext, found: StoredKey) -> dict[str, str]:
     """The steps of the last attempt, by what they are called."""
     place = ClaimKey(found.tenant, *found.place)
-    rows = {read_name(row.key): row for row in desk.calls.keys(surface="step", scope=place.steps)}
+    rows = {
+        read_name(row.key): row for row in desk.calls.keys.find(surface="step", scope=place.steps)
+    }
     # Generations are ids of claims, which grow with time.
     last = max((name.generation for name in rows), default=0)
     return {

@@ -21,7 +21,7 @@ from onefold.worker.handlers import running
 from onefold.worker.job_log import TextFormatter
 
 if TYPE_CHECKING:
-    from onefold.calls.hooks import Hooks
+    from onefold.hooks import Hooks
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")

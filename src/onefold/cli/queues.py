@@ -26,7 +26,7 @@ COLUMNS = ("queue", "ready", "scheduled", "running", "state", "limit", "of each 
 @at_desk
 def list_queues(desk: CliContext) -> None:
     """List the queues that have settings or jobs to do. The same as `onefold queues`."""
-    found = desk.onefold.queues()
+    found = desk.onefold.queues.find()
     desk.answer_table(
         [_value(queue) for queue in found],
         COLUMNS,
@@ -39,7 +39,7 @@ def list_queues(desk: CliContext) -> None:
 @at_desk
 def pause(desk: CliContext, name: QueueName) -> None:
     """Give no more jobs of a queue to any worker. What is running goes on."""
-    desk.onefold.pause(name)
+    desk.onefold.queues.pause(name)
     desk.answer({"queue": name, "paused": True}, f"The queue {name} is paused.")
 
 
@@ -47,7 +47,7 @@ def pause(desk: CliContext, name: QueueName) -> None:
 @at_desk
 def resume(desk: CliContext, name: QueueName) -> None:
     """Let a paused queue go on."""
-    desk.onefold.resume(name)
+    desk.onefold.queues.resume(name)
     desk.answer({"queue": name, "paused": False}, f"The queue {name} goes on.")
 
 
@@ -82,15 +82,15 @@ def limit(
     if clear and limited:
         raise ConflictingOptions("clear", "takes all limits off: say it alone")
     if clear:
-        desk.onefold.clear_limits(name)
+        desk.onefold.queues.clear_limits(name)
         return desk.answer({"queue": name, "cleared": True}, f"The limits of {name} are off.")
     if not limited:
         raise InvalidInput(
             "limit",
             "needs --concurrency, --rate, --group-concurrency, --group-rate, --ordered or --clear",
         )
-    desk.onefold.set_limits(name, limit=whole, group_limit=group, ordered=ordered)
-    (now,) = (queue for queue in desk.onefold.queues() if queue.name == name)
+    desk.onefold.queues.set_limits(name, limit=whole, group_limit=group, ordered=ordered)
+    (now,) = (queue for queue in desk.onefold.queues.find() if queue.name == name)
     return desk.answer(_value(now), f"The queue {name} is limited: {_said(now)}.")
 
 

@@ -25,7 +25,7 @@ COLUMNS = ("schedule", "cron", "zone", "kind", "queue", "state", "next tick", "l
 @at_desk
 def list_schedules(desk: CliContext) -> None:
     """List all schedules, with their last and next tick. The same as `onefold schedules`."""
-    found = desk.calls.schedules()
+    found = desk.calls.schedules.find()
     desk.answer_table(
         [_value(schedule) for schedule in found],
         COLUMNS,
@@ -38,7 +38,7 @@ def list_schedules(desk: CliContext) -> None:
 @at_desk
 def pause(desk: CliContext, name: ScheduleName) -> None:
     """Let a schedule rest. Safe to repeat."""
-    changed = desk.calls.pause_schedule(name)
+    changed = desk.calls.schedules.pause(name)
     sentence = f"The schedule {name} {'is' if changed else 'was already'} paused."
     desk.answer({"schedule": name, "paused": True, "changed": changed}, sentence)
 
@@ -47,7 +47,7 @@ def pause(desk: CliContext, name: ScheduleName) -> None:
 @at_desk
 def resume(desk: CliContext, name: ScheduleName) -> None:
     """Let a paused schedule go on from now; what it slept through is not made up for."""
-    changed = desk.calls.resume_schedule(name)
+    changed = desk.calls.schedules.resume(name)
     sentence = f"The schedule {name} {'goes on' if changed else 'was not paused'}."
     desk.answer({"schedule": name, "paused": False, "changed": changed}, sentence)
 
@@ -56,7 +56,7 @@ def resume(desk: CliContext, name: ScheduleName) -> None:
 @at_desk
 def run(desk: CliContext, name: ScheduleName) -> None:
     """Enqueue a job of a schedule now, beside its ticks, paused or not."""
-    enqueued = desk.calls.run_now(name)
+    enqueued = desk.calls.schedules.run_now(name)
     stands = "stands for it already" if enqueued.duplicate else "is enqueued"
     desk.answer(
         {"schedule": name, "id": enqueued.id, "duplicate": enqueued.duplicate},

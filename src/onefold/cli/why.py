@@ -56,7 +56,7 @@ def why(
 ) -> None:
     """Say why a request with this key was taken for a duplicate: who has the key."""
     more: dict[str, Any] = {} if payload is None else {"payload": _read(payload)}
-    found = desk.calls.why(key, surface=surface, scope=scope, fingerprint=fingerprint, **more)
+    found = desk.calls.keys.why(key, surface=surface, scope=scope, fingerprint=fingerprint, **more)
     blocks = ["\n".join(_lines(holder)) for holder in found]
     desk.answer(
         msgspec.to_builtins(found, builtin_types=(datetime,)),

@@ -128,7 +128,7 @@ def worker(
     if quiet:
         job_log.setLevel(logging.WARNING)
     onefold = load_app(app)
-    onefold.hooks.in_processes = partial(
+    onefold.context.hooks.in_processes = partial(
         logs.configure_here, form=log_format, level=log_level, worker=settings.name
     )
     run_until_signal(

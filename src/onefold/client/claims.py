@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import msgspec
 
-from onefold.calls.claims import LEASE, ClaimOptions
 from onefold.client.connection import Connection, decode
 from onefold.client.remote_values import ChangeReply
 from onefold.client.requests import WireStruct, json_value, path, wire_body
+from onefold.effects.claims import LEASE, ClaimOptions
 from onefold.effects.step_codec import encoded
 from onefold.errors import Busy, InvalidInput, KeyReused, LeaseLost, OnefoldError, OutcomeUnknown
 from onefold.model import checks

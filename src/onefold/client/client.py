@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from onefold.calls.claims import SURFACE, ClaimOptions
-from onefold.calls.jobs import EMPTY
 from onefold.client import publish
 from onefold.client.calls import Awaited, Blocking, Calls, Mode, call
 from onefold.client.claims import HttpClaims
@@ -25,7 +23,9 @@ from onefold.client.once import AsyncRemoteOnce, RemoteOnce, once_settings
 from onefold.client.remote_values import ChangeReply, EnqueuedReply, RemotePage
 from onefold.client.requests import path, wire_body
 from onefold.client.steps import AsyncRemoteSteps, RemoteSteps
+from onefold.effects.claims import SURFACE, ClaimOptions
 from onefold.errors import JobNotFound
+from onefold.jobs.enqueue_options import EMPTY
 from onefold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onefold.calls.jobs import CallOptions, EnqueueOptions, FindOptions
+    from onefold.app.jobs import FindOptions
     from onefold.client.connection import ClientOptions, Connection
     from onefold.client.once import RemoteOnceOptions
     from onefold.client.remote_values import RemoteJob
+    from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
     from onefold.model.claim import ClaimAnswer
     from onefold.model.job import Enqueued, EnqueuedMany, Json, NewJob
     from onefold.runtime import Procedure

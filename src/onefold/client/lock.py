@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from onefold.calls.lock import MARGIN
+from onefold.effects.lock import MARGIN
 from onefold.errors import LeaseLost, OnefoldError, UsageError
 
 if TYPE_CHECKING:

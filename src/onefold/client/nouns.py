@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.calls.claims import LEASE, SURFACE, lock_key
-from onefold.calls.jobs import EMPTY, FindOptions
-from onefold.calls.keys import KeyFilters
+from onefold.app.jobs import FindOptions
+from onefold.app.keys import KeyFilters
 from onefold.client.calls import Calls, Mode, call
 from onefold.client.claims import HttpClaims
 from onefold.client.connection import decode
@@ -25,7 +24,10 @@ from onefold.client.remote_values import (
     RemoteSchedules,
 )
 from onefold.client.requests import WireStruct, json_value, path, wire_body
+from onefold.effects.claims import LEASE, SURFACE
+from onefold.effects.lock import lock_key
 from onefold.errors import InvalidInput, ScheduleNotFound
+from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
 from onefold.model.job import DEFAULT_QUEUE, Enqueued, EnqueuedMany, Json
 from onefold.model.stored_key import KeyPage, Why

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
-from onefold.calls.claims import SURFACE, ClaimOptions
-from onefold.calls.once import OnceClaim
 from onefold.client.claims import HttpClaims
+from onefold.effects.claims import SURFACE, ClaimOptions
+from onefold.effects.once import OnceClaim
 from onefold.errors import Busy, InvalidInput, KeyReused, OutcomeUnknown
 from onefold.model import checks
 from onefold.model.claim import Mismatch, Replay, Unknown, Won
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import TracebackType
 
-    from onefold.calls.once import BusyPolicy
     from onefold.client.connection import Connection
+    from onefold.effects.once import BusyPolicy
     from onefold.model.claim import ClaimAnswer
     from onefold.runtime import Procedure, Runtime
 

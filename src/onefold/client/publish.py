@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from onefold.calls.jobs import CallOptions, EnqueueOptions
 from onefold.client.connection import JSON, Connection, decode, new_key
 from onefold.client.remote_values import EnqueuedReplies, EnqueuedReply, RemoteJob
 from onefold.client.requests import ClientRequest, json_value, path, wire_body
 from onefold.errors import InvalidInput, JobNotFound, OnefoldError
+from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
 from onefold.model import checks
 from onefold.model.job import Enqueued, EnqueuedMany, NewJob
 from onefold.model.unique import Unique

@@ -19,8 +19,7 @@ from onefold.web.webhooks.provider import BadSignature
 from onefold.web.webhooks.standard import StandardWebhooks
 
 if TYPE_CHECKING:
-    from onefold.app import Tenant
-    from onefold.calls.within import Within
+    from onefold.app.onefold import Tenant, Within
     from onefold.client.client import AsyncClient, Client
     from onefold.model.job import Json
     from onefold.web.http import HttpRequest, HttpResponse

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from onefold.app import Tenant
+from onefold.app.onefold import Tenant
 from onefold.client import push_request
 from onefold.client.client import AsyncClient, Client
 from onefold.client.push_request import (

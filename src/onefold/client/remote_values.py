@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, TypedDict, cast
 
 import msgspec
 
-from onefold.calls.schedules import DeclaredOptions
 from onefold.client.requests import WireStruct
+from onefold.jobs.cron_decorator import DeclaredOptions
 from onefold.model.job import Enqueued, Json, StateWord, Status, UniqueWhile
 from onefold.model.lifecycle import Retention  # noqa: TC001 - read by msgspec
 from onefold.model.retry import Backoff  # noqa: TC001 - read by msgspec

@@ -92,7 +92,7 @@ def _flushing(
         if settings.alias != connection.alias or not isinstance(onefold, AliasOnefold):
             return statements
         # A note that is written afterwards would be of a key that the next test uses.
-        onefold.write_notes()
+        onefold.context.duplicate_log.flush()
         schema = settings.options.get("schema", "onefold")
         sql = Sql("sqlite" if connection.vendor == "sqlite" else "postgres", schema=schema)
         with connection.cursor() as cursor:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -23,14 +23,14 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
 
-from onefold.app import Onefold
-from onefold.calls.procedure import Conductor
+from onefold.app.onefold import Onefold
 from onefold.web.idempotency.keyed_routes import Unconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from onefold.databases import Clock, Database
+    from onefold.databases import Build, Database, Store
+    from onefold.databases.batching import Item
     from onefold.model.job import Job
 
 
@@ -178,6 +178,9 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 
+T = TypeVar("T")
+
+
 @lru_cache(maxsize=1)
 def get_onefold() -> Onefold:
     """The Onefold of this project; always the same, so that jobs may be declared with it."""
@@ -191,39 +194,33 @@ def onefold_of(settings: DjangoSettings) -> Onefold:
         if settings.alias is None
         else AliasOnefold(settings.alias, **settings.options)
     )
-    onefold.hooks.around.append(_with_fresh_connections)
+    onefold.context.hooks.around.append(_with_fresh_connections)
     return onefold
 
 
 class AliasOnefold(Onefold):
     """Onefold on a database that Django knows by an alias."""
 
-    def _conducts(self, url: str, opened: Callable[[str], Database], clock: Clock) -> Conductor:
-        self._following = Following(url, opened, clock)
-        return self._following
-
-    def write_notes(self) -> None:
-        """Write the notes of suppressed duplicates that wait in memory."""
-        self._following.suppressing.flush()
+    def _open(self, url: str, opened: Callable[[str], Database]) -> Store:
+        self._alias_store = AliasStore(url, opened)
+        return self._alias_store
 
     def disconnect(self) -> None:
         """Close every connection. The next call opens another one."""
-        self.write_notes()
-        self._following.disconnect()
+        self.context.duplicate_log.flush()
+        self._alias_store.disconnect()
 
 
-class Following(Conductor):
-    """Works on the database that an alias means at the time.
+class AliasStore:
+    """The database that an alias means at the time.
 
-    Jobs are declared when modules are imported; a test runner gives the alias a database of its own
-    afterwards, and each of its parallel processes another one. What was opened before must not be
-    used then: it is the database of the people who run the tests.
+    Jobs are declared when modules are imported. Afterwards a test runner gives the alias a database
+    of its own, and each of its parallel processes another one. The database that was opened before
+    must not be used then: it is the one of the people who run the tests.
     """
 
-    def __init__(self, alias: str, opened: Callable[[str], Database], clock: Clock) -> None:
+    def __init__(self, alias: str, opened: Callable[[str], Database]) -> None:
         """Nothing is opened yet; `opened` opens the database of a URL."""
-        # Nobody sees this None: who asks for the database asks below.
-        super().__init__(cast("Database", None), clock)
         self._alias = alias
         self._opened = opened
         self._databases: dict[tuple[Any, ...], Database] = {}
@@ -231,7 +228,7 @@ class Following(Conductor):
 
     @property
     def database(self) -> Database:
-        """Of the alias as it is now."""
+        """The database of the alias as it is now."""
         settings = connections.settings[self._alias]
         place = tuple(settings.get(name) for name in PARTS)
         found = self._databases.get(place)
@@ -240,6 +237,22 @@ class Following(Conductor):
                 found = self._databases.get(place) or self._opened(url_of(self._alias))
                 self._databases[place] = found
         return found
+
+    def transact(self, build: Build[T], *, write: bool = True) -> T:
+        """Run an operation in a transaction."""
+        return self.database.transact(build, write=write)
+
+    async def atransact(self, build: Build[T], *, write: bool = True) -> T:
+        """`transact`, awaited."""
+        return await self.database.atransact(build, write=write)
+
+    def batch(self, item: Item[Any, T]) -> T:
+        """Run an item of a plural operation, committed together with items of other callers."""
+        return self.database.batch(item)
+
+    async def abatch(self, item: Item[Any, T]) -> T:
+        """`batch`, awaited."""
+        return await self.database.abatch(item)
 
     def disconnect(self) -> None:
         """Close what is open."""

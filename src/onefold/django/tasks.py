@@ -20,6 +20,7 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
+from onefold.app.deliveries import Deliveries
 from onefold.django.instance import get_onefold, read_settings
 from onefold.effects.run import Run  # noqa: TC001 - a declared job reads its annotations
 from onefold.errors import InvalidInput
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 
     from django.tasks.backends.base import BaseTaskBackend
 
-    from onefold.app import Onefold
-    from onefold.calls.within import Within
-    from onefold.job import DeclaredJob
+    from onefold.app.onefold import Onefold, Within
+    from onefold.jobs.job_function import DeclaredJob
     from onefold.model.job import Attempt, Job
 
 
@@ -153,7 +153,7 @@ class OnefoldBackend(BaseTaskBackend):
         task = None if declared is None else getattr(declared.function, "task", None)
         if job is None or task is None:
             raise _tasks.exceptions.TaskResultDoesNotExist(result_id)
-        return self._result(task, job, _calls().attempts(job.id))
+        return self._result(task, job, Deliveries(_calls().context).attempts(job.id))
 
     def _declared(self, task: Any) -> DeclaredJob[..., Any]:
         """The job of a task; declared when it is first asked for."""

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from django.http.response import HttpResponseBase
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.web.http import Header
     from onefold.web.idempotency.body import Digested
     from onefold.web.idempotency.keyed_routes import KeyedRoute
@@ -187,7 +187,7 @@ def transaction_of(route: KeyedRoute, own: str | None) -> tuple[Runtime | None, 
     connection = connections[target.name]
     if not connection.in_atomic_block:
         return None, None
-    return Runtime(borrow(connection, registry.conductor.database)), OpenBlock(connection)
+    return Runtime(borrow(connection, registry.context.database)), OpenBlock(connection)
 
 
 F = TypeVar("F", bound="Callable[..., Any]")

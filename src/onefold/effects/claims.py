@@ -1,98 +1,167 @@
-"""`run.once` and `run.lock`: keys of a job's own, and locks that end with its lease."""
+"""Claims on the database: keys of the application, and keys of one job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import msgspec
 
-from onefold.calls.claims import LEASE, ClaimCalls, ClaimOptions
-from onefold.calls.lock import AsyncLock, Lock
-from onefold.calls.procedure import Conductor, Procedure, Transaction
-from onefold.errors import Busy, ConflictingOptions, LeaseLost
+from onefold.databases.batching import Item
+from onefold.effects.lock import Lock
+from onefold.errors import Busy, ConflictingOptions, DatabaseBusy, InvalidInput, LeaseLost
+from onefold.model import checks
 from onefold.model.claim import (
     JOINED_RETRY,
     ClaimAnswer,
     ClaimKey,
     Holding,
+    Takeover,
     Wanted,
     Won,
     claim_key,
+    refuse_leased_within,
     want,
 )
 from onefold.model.delivery import Delivery
 from onefold.model.ids import hash_of
+from onefold.model.outcome import checked_rules
 from onefold.operations import claims, deliveries
+from onefold.runtime import Procedure, Transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
-    from onefold.model.claim import Takeover
+    from onefold.app.context import Context
+    from onefold.model.claim import Claim
     from onefold.model.job import Job
     from onefold.model.outcome import ErrorRule
     from onefold.operations.statement import Operation, Sql
 
+LEASE: Final = timedelta(seconds=60)
+SURFACE: Final = "once"
 
-class JobClaims(ClaimCalls):
-    """Keys that are this job's alone, beside it on its shard.
+KEEPERS: Final = {
+    "publish": "enqueue()",
+    "lock": "lock()",
+    "cron": "schedules",
+    "step": "run.step()",
+}
+"""The surfaces whose rows have a meaning of their own, and what claims on them."""
 
-    Nobody else can want them, so what an earlier delivery has left is abandoned as soon as there is
-    a later one: it is met as its takeover says, and not waited for. The earlier one may still be
-    there, and not know it: it claims nothing any more.
+
+class ClaimOptions(TypedDict, total=False):
+    """How a key is claimed."""
+
+    fingerprint: str | None
+    """Digest of the request: the same key with another one is a Mismatch."""
+    lease: timedelta | None
+    """How long the work may take before others may step in; 60 s. Not within a transaction."""
+    takeover: Takeover | None
+    """What happens when the work vanishes: rerun, resume or refuse (the default)."""
+    retention: timedelta | None
+    """How long the outcome is remembered; by default until it is removed."""
+
+
+class DatabaseClaims:
+    """Claims keys of one tenant: under a lease, or inside of the caller's transaction."""
+
+    def __init__(self, context: Context) -> None:
+        """On the store of `context`."""
+        self.context = context
+
+    def key(self, scope: object, key: object, surface: str = SURFACE) -> ClaimKey:
+        """The full key."""
+        return claim_key(self.context.tenant, surface, scope, key)
+
+    def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
+        """Check what is wanted of a key."""
+        joined = self.context.borrowed is not None
+        lease, takeover = options.get("lease"), options.get("takeover")
+        if joined:
+            refuse_leased_within(lease=lease, takeover=takeover)
+        return want(
+            self.key(scope, key, open_surface(surface)),
+            fingerprint=options.get("fingerprint"),
+            lease=None if joined else LEASE if lease is None else lease,
+            takeover="refuse" if takeover is None else takeover,
+            retention=options.get("retention"),
+        )
+
+    def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
+        """Take the key, or say why not."""
+        try:
+            answer: ClaimAnswer = yield Transact(lambda sql: claims.claim(sql, wanted))
+        except DatabaseBusy:
+            if not wanted.joined:
+                raise
+            # SQLite: another transaction has the file, and may be working on this very key.
+            return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
+        return answer
+
+    def not_done(self, not_done: object, takeover: Takeover | None) -> tuple[ErrorRule, ...] | None:
+        """The exceptions that give a key back; None if all do."""
+        if not_done is None:
+            return None
+        if self.context.borrowed is not None:
+            raise ConflictingOptions("not_done", "is for a lease: what you roll back is not done")
+        if takeover not in (None, "refuse"):
+            raise ConflictingOptions("not_done", f"needs takeover='refuse', got {takeover!r}")
+        return checked_rules(not_done, "not_done")
+
+
+class JobClaims(DatabaseClaims):
+    """Keys of one job, stored beside it on its shard.
+
+    No other job can claim them, so what an earlier delivery has left is abandoned as soon as there
+    is a later one: its takeover decides at once, without waiting. An earlier delivery that is still
+    running, and does not know it, claims nothing any more.
     """
 
     def __init__(
-        self,
-        conductor: Conductor,
-        job: Job,
-        check: Callable[[], None],
-        lose: Callable[[], object],
+        self, context: Context, job: Job, check: Callable[[], None], lose: Callable[[], object]
     ) -> None:
-        """`check` raises where the run must not go on; `lose` is called where the job is gone."""
-        self._conductor = conductor
-        self._tenant = job.tenant
+        """`check` raises if the run must not go on; `lose` is called if the job is lost."""
+        super().__init__(context)
         self._job = job
         self._check = check
         self._lose = lose
         self._mine: set[str] = set()
-        """Who has claimed something in this run."""
+        """The owners of the claims of this run."""
 
-    def _key(self, scope: object, key: object, surface: str = "once") -> ClaimKey:
+    def key(self, scope: object, key: object, surface: str = SURFACE) -> ClaimKey:
         """Of the job's generation: after a fresh replay, everything is done anew."""
         del scope
-        plain = claim_key(self._tenant, surface, self._job.id, key)
-        checked = claim_key(self._tenant, surface, self._job.id, self._spelled(plain.key))
-        return msgspec.structs.replace(checked, home=hash_of(self._job.id))
+        job = self._job
+        plain = claim_key(job.tenant, surface, job.id, key)
+        checked = claim_key(job.tenant, surface, job.id, f"{job.generation}:{plain.key}")
+        return msgspec.structs.replace(checked, home=hash_of(job.id))
 
-    def _spelled(self, key: str) -> str:
-        return f"{self._job.generation}:{key}"
-
-    def _want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
+    def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
+        """Check what is wanted of a key."""
         if options.get("lease") is not None:
             raise ConflictingOptions("lease", "is the job's own, which its worker extends")
         takeover = options.get("takeover")
         wanted = want(
-            self._key(scope, key, surface),
+            self.key(scope, key, surface),
             fingerprint=options.get("fingerprint"),
             lease=LEASE,
             takeover="refuse" if takeover is None else takeover,
             retention=options.get("retention"),
         )
-        # Over at once: only a later delivery of this job can come upon it.
+        # Over at once: only a later delivery of this job can find it.
         return msgspec.structs.replace(wanted, lease=0)
 
-    def _not_done(
-        self, not_done: object, takeover: Takeover | None
-    ) -> tuple[ErrorRule, ...] | None:
+    def not_done(self, not_done: object, takeover: Takeover | None) -> tuple[ErrorRule, ...] | None:
         """Unless it may be repeated, any exception that is not declared leaves it unknown."""
         strict = not_done is None and takeover in (None, "refuse")
-        return super()._not_done(() if strict else not_done, takeover)
+        return super().not_done(() if strict else not_done, takeover)
 
-    def _claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
+    def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
+        """Take the key, or say why not; `LeaseLost` if the job is no longer ours."""
         self._check()
         try:
-            answer: ClaimAnswer = yield Transaction(lambda sql: self._claimed(sql, wanted))
+            answer: ClaimAnswer = yield Transact(lambda sql: self._claimed(sql, wanted))
         except LeaseLost:
             self._lose()
             raise
@@ -110,44 +179,35 @@ class JobClaims(ClaimCalls):
 
 
 class RunLock(Lock):
-    """A lock that is lost with the job, too."""
+    """A lock that is also lost with the job."""
 
     def __init__(
         self,
-        conductor: Conductor,
+        context: Context,
         key: ClaimKey,
         ttl: timedelta,
         wait: timedelta | None,
         *,
         is_lost: Callable[[], bool],
     ) -> None:
-        """`is_lost` says whether the job is still ours."""
-        super().__init__(conductor, key, ttl, wait)
+        """`is_lost` says whether the job is lost."""
+        super().__init__(context, key, ttl, wait)
         self._is_lost = is_lost
 
     @property
     def lost(self) -> bool:
-        """True where the lease of the lock, or the job, may be somebody else's by now."""
+        """True if the lock, or the job, may belong to another holder by now."""
         return self._is_lost() or super().lost
 
 
-class AsyncRunLock(AsyncLock):
-    """`RunLock` for `async with`."""
+def settle_item(claim: Claim, result: str | None) -> Item[claims.Settlement, None]:
+    """A settlement, committed together with those of other callers."""
+    return Item(claims.settle, claims.Settlement(claim, result), "settle", claim.key)
 
-    def __init__(
-        self,
-        conductor: Conductor,
-        key: ClaimKey,
-        ttl: timedelta,
-        wait: timedelta | None,
-        *,
-        is_lost: Callable[[], bool],
-    ) -> None:
-        """`is_lost` says whether the job is still ours."""
-        super().__init__(conductor, key, ttl, wait)
-        self._is_lost = is_lost
 
-    @property
-    def lost(self) -> bool:
-        """True where the lease of the lock, or the job, may be somebody else's by now."""
-        return self._is_lost() or super().lost
+def open_surface(surface: str) -> str:
+    """A surface that applications may claim on."""
+    keeper = KEEPERS.get(checks.name(surface, "surface"))
+    if keeper is not None:
+        raise InvalidInput("surface", f"{surface!r} is kept by {keeper}; take another")
+    return surface

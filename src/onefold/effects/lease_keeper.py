@@ -12,15 +12,16 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
-from onefold.calls.procedure import Transaction
 from onefold.model.timestamps import span
 from onefold.operations import claims
+from onefold.runtime import Transact
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from onefold.calls.procedure import Conductor, Procedure
+    from onefold.app.context import Context
     from onefold.model.claim import Claim
+    from onefold.runtime import Procedure
 
 PART: Final = 3
 """A lease is renewed when this part of it is over: two beats may fail."""
@@ -58,9 +59,9 @@ class KeptLease:
 class LeaseKeeper:
     """Renews whatever is in flight in this process."""
 
-    def __init__(self, conductor: Conductor) -> None:
+    def __init__(self, context: Context) -> None:
         """It does not beat before there is something to renew."""
-        self._conductor = conductor
+        self._context = context
         self._process = os.getpid()
         self._beats: set[KeptLease] = set()
         self._changed = threading.Condition()
@@ -71,7 +72,7 @@ class LeaseKeeper:
         """Renew a lease until it is let go."""
         if self._process != os.getpid():
             # A forked child has none of its parent's threads, and none of its requests.
-            self.__init__(self._conductor)
+            self.__init__(self._context)
         beat = KeptLease(claim, lease)
         with self._changed:
             self._beats.add(beat)
@@ -108,7 +109,7 @@ class LeaseKeeper:
     def _renew(self, beat: KeptLease) -> None:
         asked = time.monotonic()
         try:
-            until = self._conductor.run(_renewed(beat))
+            until = self._context.runtime.run(_renewed(beat))
         except Exception as error:  # noqa: BLE001 - a heart that stops loses all that is in flight
             log.warning("A lease could not be renewed, and is tried again: %s", error)
             beat.due = asked + beat.seconds / PART / PART
@@ -128,5 +129,5 @@ _IDLE: Final = 30.0
 
 def _renewed(beat: KeptLease) -> Procedure[Any]:
     renewal = partial(claims.renew, claim=beat.claim, lease=beat.lease)
-    until: object = yield Transaction(renewal)
+    until: object = yield Transact(renewal)
     return until

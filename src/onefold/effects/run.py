@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID, uuid4
 
-from onefold.calls.claims import lock_key
-from onefold.calls.engine import Engine
-from onefold.calls.within import Within
 from onefold.databases.handler_transaction import begun_here
-from onefold.effects.claims import AsyncRunLock, JobClaims, RunLock
+from onefold.effects.claims import JobClaims, RunLock
+from onefold.effects.lock import lock_key
+from onefold.effects.once import Once, once_settings
 from onefold.effects.run_transaction import RunTransaction
 from onefold.effects.step_codec import encoded
 from onefold.effects.step_log import StepLog, StepRequest
@@ -31,18 +30,22 @@ from onefold.model.claim import claim_key
 from onefold.model.delivery import Delivery
 from onefold.model.json_text import decode_payload
 from onefold.model.step import step_name
-from onefold.model.timestamps import from_micros
+from onefold.model.timestamps import from_micros, span
+from onefold.operations import deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
     from typing import Unpack
 
-    from onefold.calls.claims import AttemptOptions, OnceOptions
-    from onefold.calls.lock import AsyncLock, Lock
-    from onefold.calls.once import AsyncOnce, Once, OnceClaim
-    from onefold.calls.procedure import Conductor, Procedure
+    from onefold.app.context import Context
+    from onefold.app.onefold import Within
+    from onefold.effects.lock import Lock
+    from onefold.effects.once import AttemptOptions, OnceClaim, OnceOptions
+    from onefold.model.delivery import Heartbeat
     from onefold.model.job import Job
     from onefold.model.step import StepRow
+    from onefold.operations.statement import Operation, Sql
+    from onefold.runtime import Procedure
 
 _LOGGER: Final = logging.getLogger("onefold.run")
 _UNSET: Final[Any] = object()
@@ -53,7 +56,7 @@ class Run(Stepping):
 
     def __init__(
         self,
-        conductor: Conductor,
+        context: Context,
         job: Job,
         *,
         lease: timedelta,
@@ -67,7 +70,7 @@ class Run(Stepping):
         """When the handler is stopped; None where it may take as long as it likes."""
         self.result: Any = _UNSET
         """Set it inside `transaction()` to have it stored as the job's result."""
-        self._conductor = conductor
+        self._context = context
         self._lease = lease
         self._lost = False
         self._completing = False
@@ -88,11 +91,11 @@ class Run(Stepping):
 
     @cached_property
     def _steps(self) -> StepLog:
-        return StepLog(self._conductor, JobBook(self.job), self.lose)
+        return StepLog(self._context, JobBook(self.job), self.lose)
 
     @cached_property
     def _claims(self) -> JobClaims:
-        return JobClaims(self._conductor, self.job, self.check, self.lose)
+        return JobClaims(self._context, self.job, self.check, self.lose)
 
     @property
     def id(self) -> str:
@@ -175,7 +178,7 @@ class Run(Stepping):
                 f"The step {inside.label!r} is running, and would be completed with its job before"
                 " it has ended. Begin the transaction outside of the step."
             )
-        return RunTransaction(self._conductor, Delivery(self.job.id, self.job.fence), self, target)
+        return RunTransaction(self._context, Delivery(self.job.id, self.job.fence), self, target)
 
     def within(self) -> Within:
         """Onefold inside the transaction that is open here: `run.within().enqueue(…)`.
@@ -183,13 +186,13 @@ class Run(Stepping):
         For the block of `transaction()` and the function of `transact()`: what is enqueued so is
         committed with the handler's rows, or not at all.
         """
-        begun = begun_here(self._conductor.database)
+        begun = begun_here(self._context.database)
         if begun is None:
             raise UsageError(
                 "No transaction of this run is open here. Call run.within() inside of the block of"
                 " run.transaction(), or of the function of run.transact()."
             )
-        return Within(self._conductor.lent(begun.borrowed), self.job.tenant)
+        return self._context.for_tenant(self.job.tenant).within(begun.borrowed)
 
     def begin_completing(self) -> str | None:
         """The transaction is about to complete the job; answers with the result to store."""
@@ -222,31 +225,7 @@ class Run(Stepping):
         As `onefold.once`, for keys of this job's own. An exception leaves the outcome unknown,
         unless it is `NotDone` or declared by `not_done=`.
         """
-        once: Callable[..., Once[Any]] = self._claims.once
-        return once(self.job.id, key, **options)
-
-    @overload
-    def aonce(
-        self,
-        key: str | Callable[..., str],
-        *,
-        busy: Literal["raise"] = "raise",
-        **options: Unpack[AttemptOptions],
-    ) -> AsyncOnce[OnceClaim]: ...
-    @overload
-    def aonce(
-        self,
-        key: str | Callable[..., str],
-        *,
-        busy: Literal["skip"],
-        **options: Unpack[AttemptOptions],
-    ) -> AsyncOnce[OnceClaim | None]: ...
-    def aonce(
-        self, key: str | Callable[..., str], **options: Unpack[OnceOptions]
-    ) -> AsyncOnce[Any]:
-        """`once` for `async with` and for coroutine functions."""
-        aonce: Callable[..., AsyncOnce[Any]] = self._claims.aonce
-        return aonce(self.job.id, key, **options)
+        return Once(once_settings(self._claims, self.job.id, key, options))
 
     def lock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
@@ -254,62 +233,55 @@ class Run(Stepping):
         """`onefold.lock`, which counts as lost once the job is."""
         self.check()
         key = claim_key(self.job.tenant, "lock", "", lock_key(name))
-        return RunLock(self._conductor, key, ttl, wait, is_lost=lambda: self._lost)
-
-    def alock(
-        self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
-    ) -> AsyncLock:
-        """`lock` for `async with`."""
-        self.check()
-        key = claim_key(self.job.tenant, "lock", "", lock_key(name))
-        return AsyncRunLock(self._conductor, key, ttl, wait, is_lost=lambda: self._lost)
+        return RunLock(self._context, key, ttl, wait, is_lost=lambda: self._lost)
 
     def heartbeat(self) -> datetime:
         """Extend the job's lease now; answers until when. `LeaseLost` where it is not ours."""
         self.check()
-        delivery = Delivery(self.job.id, self.job.fence)
-        (beat,) = Engine(self._conductor).heartbeat([delivery], lease=self._lease)
-        return self._until(beat.lease_until)
+        return self._until(self._context.store.transact(self._beating))
 
     async def aheartbeat(self) -> datetime:
         """`heartbeat`, awaited."""
         self.check()
-        delivery = Delivery(self.job.id, self.job.fence)
-        (beat,) = await Engine(self._conductor).aheartbeat([delivery], lease=self._lease)
-        return self._until(beat.lease_until)
+        return self._until(await self._context.store.atransact(self._beating))
 
-    def _until(self, moment: datetime | None) -> datetime:
-        if moment is None:
+    def _beating(self, sql: Sql) -> Operation[list[Heartbeat]]:
+        delivery = Delivery(self.job.id, self.job.fence)
+        return deliveries.heartbeat(sql, [delivery], lease=span(self._lease, "lease"))
+
+    def _until(self, beats: list[Heartbeat]) -> datetime:
+        (beat,) = beats
+        if beat.lease_until is None:
             self.lose()
             raise LeaseLost(f"job {self.job.id}", fence=self.job.fence)
-        return moment
+        return beat.lease_until
 
     def now(self) -> datetime:
         """The time, recorded: a rerun is told the same."""
-        return self._conductor.run(self._now())
+        return self._context.runtime.run(self._now())
 
     async def anow(self) -> datetime:
         """`now`, awaited."""
-        return await self._conductor.arun(self._now())
+        return await self._context.runtime.arun(self._now())
 
     def uuid(self) -> UUID:
         """A random UUID, recorded: a rerun is given the same."""
-        return self._conductor.run(self._uuid())
+        return self._context.runtime.run(self._uuid())
 
     async def auuid(self) -> UUID:
         """`uuid`, awaited."""
-        return await self._conductor.arun(self._uuid())
+        return await self._context.runtime.arun(self._uuid())
 
     def random(self) -> float:
         """A random number from 0 to 1, recorded: a rerun is given the same."""
-        return self._conductor.run(self._random())
+        return self._context.runtime.run(self._random())
 
     async def arandom(self) -> float:
         """`random`, awaited."""
-        return await self._conductor.arun(self._random())
+        return await self._context.runtime.arun(self._random())
 
     def _now(self) -> Procedure[datetime]:
-        micros: int = yield from self._recorded("now()", self._conductor.now)
+        micros: int = yield from self._recorded("now()", self._context.now)
         return from_micros(micros)
 
     def _uuid(self) -> Procedure[UUID]:

@@ -11,20 +11,21 @@ from contextlib import (
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from onefold.calls import procedure
 from onefold.databases.handler_transaction import abegin, begin
 from onefold.errors import DatabaseError, DatabaseUnavailable, LeaseLost, UsageError
 from onefold.model.outcome import Defer
 from onefold.operations import deliveries
+from onefold.runtime import Transact
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
     from types import TracebackType
 
-    from onefold.calls.procedure import Conductor, Procedure
+    from onefold.app.context import Context
     from onefold.databases.handler_transaction import HandlerTransaction
     from onefold.model.delivery import Delivery, Ended
     from onefold.operations.statement import Operation, Sql
+    from onefold.runtime import Procedure
 
 
 SOON: Final = timedelta(seconds=1)
@@ -65,10 +66,10 @@ class RunTransaction:
     """
 
     def __init__(
-        self, conductor: Conductor, delivery: Delivery, run: Completing, target: object
+        self, context: Context, delivery: Delivery, run: Completing, target: object
     ) -> None:
         """Nothing is begun yet."""
-        self._conductor = conductor
+        self._context = context
         self._delivery = delivery
         self._run = run
         self._target = target
@@ -114,17 +115,17 @@ class RunTransaction:
 
     @contextmanager
     def _transact(self) -> Generator[Any]:
-        conductor, said, completed = self._conductor, False, False
+        context, said, completed = self._context, False, False
         begun: HandlerTransaction | None = None
         try:
-            with begin(self._target, conductor.database) as begun:
+            with begin(self._target, context.database) as begun:
                 yield begun.connection
                 result = self._run.begin_completing()
                 begun.execute(lambda sql: self._finish(sql, result))
                 said = True
             completed = True
         except Exception as error:
-            completed = said and conductor.run(self._is_completed())
+            completed = said and context.runtime.run(self._is_completed())
             if not completed:
                 defer_unused(begun, error)
                 raise
@@ -133,17 +134,17 @@ class RunTransaction:
 
     @asynccontextmanager
     async def _atransact(self) -> AsyncGenerator[Any]:
-        conductor, said, completed = self._conductor, False, False
+        context, said, completed = self._context, False, False
         begun: HandlerTransaction | None = None
         try:
-            async with await abegin(self._target, conductor.database) as begun:
+            async with await abegin(self._target, context.database) as begun:
                 yield begun.connection
                 result = self._run.begin_completing()
                 await begun.aexecute(lambda sql: self._finish(sql, result))
                 said = True
             completed = True
         except Exception as error:
-            completed = said and await conductor.arun(self._is_completed())
+            completed = said and await context.runtime.arun(self._is_completed())
             if not completed:
                 defer_unused(begun, error)
                 raise
@@ -153,7 +154,7 @@ class RunTransaction:
     def _is_completed(self) -> Procedure[bool]:
         """Whether a commit that failed has succeeded: its answer may be all that was lost."""
         try:
-            answer: bool = yield procedure.Transaction(
+            answer: bool = yield Transact(
                 lambda sql: deliveries.is_completed(sql, self._delivery), write=False
             )
         except DatabaseError:

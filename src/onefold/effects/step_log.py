@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onefold.calls.procedure import Conductor, Procedure, Transaction
 from onefold.errors import Busy, DatabaseError, KeyReused, LeaseLost, StepsChanged
 from onefold.model.claim import JOINED_RETRY, Holding, Takeover
 from onefold.model.ids import new_id
 from onefold.model.step import NOTHING, Failure, Notes, StepName, StepRow, read_name, step_name
 from onefold.operations import steps
+from onefold.runtime import Procedure, Transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onefold.app.context import Context
     from onefold.databases import Build
     from onefold.effects.step_store import Book
     from onefold.operations.statement import Operation, Sql
@@ -43,9 +44,9 @@ class StepRequest(msgspec.Struct, frozen=True):
 class StepLog:
     """The steps in one book, for one run."""
 
-    def __init__(self, conductor: Conductor, book: Book, lose: Callable[[], object]) -> None:
+    def __init__(self, context: Context, book: Book, lose: Callable[[], object]) -> None:
         """`lose` is called where the work turns out to be somebody else's."""
-        self.conductor = conductor
+        self.context = context
         self.book = book
         self._lose = lose
         self._mutex = threading.Lock()
@@ -175,7 +176,7 @@ class StepLog:
     def has_stored(self, row: StepRow) -> Procedure[bool]:
         """Whether a commit that failed has succeeded: its answer may be all that was lost."""
         try:
-            found: list[StepRow] = yield Transaction(
+            found: list[StepRow] = yield Transact(
                 lambda sql: self.book.find(sql, key=row.key), write=False
             )
         except DatabaseError:
@@ -192,7 +193,7 @@ class StepLog:
         """Write a step; answers with it as it then is."""
         wanted = self._wanted(asked, owner, state, notes, seen)
         try:
-            row: StepRow = yield Transaction(lambda sql: self.book.write(sql, wanted))
+            row: StepRow = yield Transact(lambda sql: self.book.write(sql, wanted))
         except LeaseLost:
             self._lose()
             raise
@@ -234,7 +235,7 @@ class StepLog:
     def _read(self) -> Procedure[None]:
         if self._is_read:
             return
-        found: list[StepRow] = yield Transaction(self.book.find, write=False)
+        found: list[StepRow] = yield Transact(self.book.find, write=False)
         self._adopt_all(found)
 
     def _adopt_all(self, found: list[StepRow]) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onefold.calls.procedure import Procedure, Transaction
 from onefold.effects.step_codec import encoded
 from onefold.errors import Busy, JobNotFound, KeyReused, LeaseLost, OutcomeUnknown, StepFailed
 from onefold.model.claim import JOINED_RETRY, Holding
@@ -25,6 +24,7 @@ from onefold.model.ids import new_id, parse_id
 from onefold.model.json_text import decode_payload
 from onefold.model.step import NOTHING, Failure, Notes, StepName, StepRow, read_name, step_name
 from onefold.operations import deliveries, jobs, steps
+from onefold.runtime import Procedure, Transact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +144,7 @@ def begin(asked: RemoteStep, *, takeover: Takeover, verified: bool) -> Procedure
             raise _failed(place.name, row.notes.failure)
         return StepStart(row, place.name, place.third_party_key)
 
-    begun: StepStart = yield Transaction(build)
+    begun: StepStart = yield Transact(build)
     return begun
 
 
@@ -163,7 +163,7 @@ def finish(asked: RemoteStep, result: Any) -> Procedure[StepStart]:
             raise place.lost()
         return StepStart(row, place.name, place.third_party_key)
 
-    begun: StepStart = yield Transaction(build)
+    begun: StepStart = yield Transact(build)
     return begun
 
 
@@ -194,7 +194,7 @@ def fail(
         place.mine((yield from place.write(sql, wanted)), wanted)
         return state
 
-    stored: Holding = yield Transaction(build)
+    stored: Holding = yield Transact(build)
     return stored
 
 

@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, cast, overload
 
-from onefold.calls.procedure import Pause, Procedure
 from onefold.databases.handler_transaction import abegin, begin
 from onefold.effects.run_transaction import defer_unused
 from onefold.effects.step_codec import (
@@ -38,6 +37,7 @@ from onefold.model import checks
 from onefold.model.outcome import Outcome, checked_rules
 from onefold.model.retry import DEFAULT_BACKOFF, Backoff, Exponential, Fixed
 from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
+from onefold.runtime import Pause, Procedure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
@@ -116,7 +116,7 @@ class Stepping(ABC):
         if self._is_inside():
             return function(*args, **kwargs)
         attempt = self._attempt(name, function, args, kwargs)
-        conductor = self._ledger.conductor
+        context = self._ledger.context
         with attempt.or_given_up():
             self._begin(attempt)
             while not attempt.is_over():
@@ -125,14 +125,14 @@ class Stepping(ABC):
                         value = function(*args, **kwargs)
                 except Exception as error:
                     if attempt.may_have_happened(error):
-                        conductor.run(attempt.doubted(error))
+                        context.runtime.run(attempt.doubted(error))
                         self.check()
                         self._find_out(attempt)
-                    if not (attempt.is_over() or conductor.run(attempt.failed(error))):
+                    if not (attempt.is_over() or context.runtime.run(attempt.failed(error))):
                         raise
                     self.check()
                 else:
-                    conductor.run(attempt.done(value))
+                    context.runtime.run(attempt.done(value))
         return cast("R", attempt.answer())
 
     def _is_inside(self) -> bool:
@@ -149,11 +149,11 @@ class Stepping(ABC):
         return True
 
     def _begin(self, attempt: StepAttempt) -> None:
-        conductor = self._ledger.conductor
-        conductor.run(attempt.look())
+        context = self._ledger.context
+        context.runtime.run(attempt.look())
         if attempt.is_unknown():
             self._find_out(attempt)
-        conductor.run(attempt.begin())
+        context.runtime.run(attempt.begin())
 
     def _find_out(self, attempt: StepAttempt) -> None:
         """Ask `verify`, and act on what it says."""
@@ -162,7 +162,7 @@ class Stepping(ABC):
             verdict = verify()
         if inspect.isawaitable(verdict):
             raise InvalidInput("verify", "must be awaited here; use it with astep")
-        self._ledger.conductor.run(attempt.verified(verdict))
+        self._ledger.context.runtime.run(attempt.verified(verdict))
 
     @overload
     async def astep(
@@ -185,7 +185,7 @@ class Stepping(ABC):
         if self._is_inside():
             return await _called(function, args, kwargs)
         attempt = self._attempt(name, function, args, kwargs)
-        conductor = self._ledger.conductor
+        context = self._ledger.context
         with attempt.or_given_up():
             await self._abegin(attempt)
             while not attempt.is_over():
@@ -194,29 +194,29 @@ class Stepping(ABC):
                         value = await _called(function, args, kwargs)
                 except Exception as error:
                     if attempt.may_have_happened(error):
-                        await conductor.arun(attempt.doubted(error))
+                        await context.runtime.arun(attempt.doubted(error))
                         self.check()
                         await self._afind_out(attempt)
-                    if not (attempt.is_over() or await conductor.arun(attempt.failed(error))):
+                    if not (attempt.is_over() or await context.runtime.arun(attempt.failed(error))):
                         raise
                     self.check()
                 else:
-                    await conductor.arun(attempt.done(value))
+                    await context.runtime.arun(attempt.done(value))
         return attempt.answer()
 
     async def _abegin(self, attempt: StepAttempt) -> None:
-        conductor = self._ledger.conductor
-        await conductor.arun(attempt.look())
+        context = self._ledger.context
+        await context.runtime.arun(attempt.look())
         if attempt.is_unknown():
             await self._afind_out(attempt)
-        await conductor.arun(attempt.begin())
+        await context.runtime.arun(attempt.begin())
 
     async def _afind_out(self, attempt: StepAttempt) -> None:
         """`_find_out`, awaited."""
         verify = attempt.verifying()
         with asking(attempt.name.label):
             verdict = await _called(verify, (), {})
-        await self._ledger.conductor.arun(attempt.verified(verdict))
+        await self._ledger.context.runtime.arun(attempt.verified(verdict))
 
     def transact(
         self,
@@ -232,8 +232,8 @@ class Stepping(ABC):
         other; the job goes on after each.
         """
         attempt = self._transaction(name, function, args, kwargs)
-        conductor = self._ledger.conductor
-        conductor.run(attempt.look())
+        context = self._ledger.context
+        context.runtime.run(attempt.look())
         attempt.refuse_unknown()
         if attempt.is_over():
             return cast("R", attempt.answer())
@@ -241,12 +241,12 @@ class Stepping(ABC):
         begun: HandlerTransaction | None = None
         with attempt.or_given_up():
             try:
-                with begin(on, conductor.database) as begun:
+                with begin(on, context.database) as begun:
                     with attempt.inside(undone=True):
                         value = function(begun.connection, *args, **kwargs)
                     row = begun.execute(attempt.recorded(value))
             except Exception as error:
-                if row is None or not conductor.run(self._ledger.has_stored(row)):
+                if row is None or not context.runtime.run(self._ledger.has_stored(row)):
                     defer_unused(begun, error)
                     raise
             attempt.adopt(row)
@@ -262,8 +262,8 @@ class Stepping(ABC):
     ) -> R:
         """`transact`, awaited."""
         attempt = self._transaction(name, function, args, kwargs)
-        conductor = self._ledger.conductor
-        await conductor.arun(attempt.look())
+        context = self._ledger.context
+        await context.runtime.arun(attempt.look())
         attempt.refuse_unknown()
         if attempt.is_over():
             return cast("R", attempt.answer())
@@ -271,12 +271,12 @@ class Stepping(ABC):
         begun: HandlerTransaction | None = None
         with attempt.or_given_up():
             try:
-                async with await abegin(on, conductor.database) as begun:
+                async with await abegin(on, context.database) as begun:
                     with attempt.inside(undone=True):
                         value = await function(begun.connection, *args, **kwargs)
                     row = await begun.aexecute(attempt.recorded(value))
             except Exception as error:
-                if row is None or not await conductor.arun(self._ledger.has_stored(row)):
+                if row is None or not await context.runtime.arun(self._ledger.has_stored(row)):
                     defer_unused(begun, error)
                     raise
             attempt.adopt(row)

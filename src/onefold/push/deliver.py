@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from datetime import datetime
 
-    from onefold.calls.engine import Engine
-    from onefold.declaration import Isolation
+    from onefold.app.deliveries import Deliveries
     from onefold.effects.run import Run
+    from onefold.jobs.job_function import Isolation
     from onefold.model.job import Job, Json
     from onefold.model.outcome import Outcome
     from onefold.push.endpoint_health import Breaker
@@ -173,7 +173,7 @@ class Pushing:
 
     def __init__(
         self,
-        engine: Engine,
+        deliveries: Deliveries,
         sender: Sender,
         breaker: Breaker,
         *,
@@ -184,7 +184,7 @@ class Pushing:
         """`gone` pauses the queue of an endpoint; `judged` receives whether an endpoint answers."""
         self.routes: Mapping[str, PushTarget] = {}
         """By queue name; the push worker replaces it."""
-        self._engine = engine
+        self._deliveries = deliveries
         self._sender = sender
         self._breaker = breaker
         self._now = now
@@ -272,7 +272,7 @@ class Pushing:
         pause = FIRST_PAUSE
         while True:
             try:
-                await self._engine.apark(
+                await self._deliveries.apark(
                     Delivery(job.id, job.fence),
                     ack_timeout=timedelta(seconds=configuration.ack_timeout),
                     dead=configuration.ack_timeout_action == "dead",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from datetime import datetime
 
-    from onefold.calls.engine import Engine
+    from onefold.app.queues import Queues
     from onefold.model.job import Job
     from onefold.model.queue import HeldWhy, Mode, ServedQueue
 
@@ -44,9 +44,9 @@ def hold_after(failures: int) -> timedelta:
 class Breaker:
     """What the pushes of this process say of their endpoints."""
 
-    def __init__(self, engine: Engine, now: Callable[[], datetime]) -> None:
+    def __init__(self, queues: Queues, now: Callable[[], datetime]) -> None:
         """Nothing is known yet."""
-        self._engine = engine
+        self._queues = queues
         self._now = now
         self._suspects: set[str] = set()
         """Queues that are held, or have failures, as far as we know."""
@@ -74,7 +74,7 @@ class Breaker:
         if queue in self._suspects and not was_before:
             self._suspects.discard(queue)
             only: HeldWhy | None = "circuit" if mode == "ack" else None
-            await _said(queue, self._engine.aopen(queue, by=job, only=only))
+            await _said(queue, self._queues.aopen(queue, by=job, only=only))
 
     async def down(self, queue: str) -> None:
         """It has not answered, or only to say that it cannot."""
@@ -84,7 +84,7 @@ class Breaker:
     async def pressed(self, queue: str, after: timedelta) -> None:
         """It wants to be left alone for so long."""
         self._suspects.add(queue)
-        await _said(queue, self._engine.ahold(queue, after=after, why="backpressure"))
+        await _said(queue, self._queues.ahold(queue, after=after, why="backpressure"))
 
     async def _count(self, queue: str) -> None:
         """What was under way when the queue was held fails of the same, and counts no more."""
@@ -92,14 +92,14 @@ class Breaker:
             until = self._held.get(queue)
             if until is not None and until > self._now():
                 return
-            failures = await self._engine.afailed(queue)
+            failures = await self._queues.acount_failure(queue)
             if hold := hold_after(failures):
                 log.warning(
                     "The endpoint of the queue %r has failed %d times in a row: it is left alone"
                     " for %g s, and one job goes first then.",
                     queue, failures, hold.total_seconds(),
                 )  # fmt: skip
-                self._held[queue] = await self._engine.ahold(queue, after=hold, why="circuit")
+                self._held[queue] = await self._queues.ahold(queue, after=hold, why="circuit")
 
 
 async def _said(queue: str, word: Awaitable[object]) -> None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from onefold.app import Onefold
-    from onefold.calls.procedure import Conductor
+    from onefold.app.context import Context
+    from onefold.app.onefold import Onefold
     from onefold.model.queue import QueueConfiguration, ServedQueue
     from onefold.push.sender import Lookup
 
@@ -166,7 +166,7 @@ class PushWorker:
         self._known: dict[str, ServedQueue] = {}
         self._answering: set[str] = set()
         """Queues whose endpoints have answered the last push."""
-        self._breaker = Breaker(onefold.engine, self._now)
+        self._breaker = Breaker(onefold.queues, self._now)
         self._told = asyncio.Event()
         self._pushing: Pushing
         self._worker: Worker
@@ -174,11 +174,11 @@ class PushWorker:
         self._stack = AsyncExitStack()
 
     @property
-    def _conductor(self) -> Conductor:
-        return self._onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    def _context(self) -> Context:
+        return self._onefold.context
 
     def _now(self) -> datetime:
-        return from_micros(self._conductor.now())
+        return from_micros(self._context.now())
 
     def changed(self) -> None:
         """Queues are others now: look at once. Only in the courier's event loop."""
@@ -192,7 +192,7 @@ class PushWorker:
             )
             self._stack.push_async_callback(sender.close)
             self._pushing = Pushing(
-                self._onefold.engine,
+                self._onefold.deliveries,
                 sender,
                 self._breaker,
                 now=self._now,
@@ -200,7 +200,7 @@ class PushWorker:
                 judged=self._judged,
             )
             await self._refresh()
-            self._worker = Worker(self._conductor, self._pushing, self._worker_settings(), _nothing)
+            self._worker = Worker(self._context, self._pushing, self._worker_settings(), _nothing)
             await self._stack.enter_async_context(self._worker)
             self._stack.push_async_callback(self._rest)
             self._tasks.append(asyncio.create_task(self._keep_fresh()))
@@ -227,7 +227,7 @@ class PushWorker:
         """Pause a queue whose endpoint is gone, unless it has another one by now."""
         endpoint = configuration.endpoint
         assert endpoint is not None
-        if await self._onefold.engine.astop(queue, endpoint=endpoint, why=GONE):
+        if await self._onefold.queues.astop(queue, endpoint=endpoint, why=GONE):
             log.warning(
                 "The endpoint of the queue %r answered 410 Gone: the queue is paused.", queue
             )
@@ -249,9 +249,11 @@ class PushWorker:
 
     async def _see_to_acks(self) -> None:
         """The chores do it, too, but only so often."""
-        engine = self._onefold.engine
         overdue = Overdue(
-            engine.anext_ack_timeout, self._worker.rescue, shortest=self._ack_timeout, now=self._now
+            self._onefold.deliveries.anext_ack_timeout,
+            self._worker.rescue,
+            shortest=self._ack_timeout,
+            now=self._now,
         )
         await overdue.run(self._settings.refresh)
 
@@ -287,7 +289,7 @@ class PushWorker:
 
     async def _refresh(self) -> bool:
         """Read which queues there are; True where some were not there before."""
-        queues = await self._onefold.engine.apushed_queues()
+        queues = await self._onefold.queues.apushed()
         found = {queue.queue: queue for queue in queues}
         self._breaker.learn(queues)
         self._pushing.routes = self._routes(found)

@@ -57,8 +57,8 @@ from onefold.server.unread_responses import Unread
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from onefold.app import Onefold, Tenant
-    from onefold.calls.procedure import Conductor
+    from onefold.app.context import Context
+    from onefold.app.onefold import Onefold, Tenant
     from onefold.push.push_worker import PushWorker
     from onefold.server.asgi_io import Receive, Scope, Send
     from onefold.server.request_context import Route
@@ -76,7 +76,7 @@ class Server:
         self.deadlines: Deadlines = Deadlines()
         self.unread: Unread = Unread(self.deadlines, settings.request_timeout.total_seconds())
         """What clients of HTTP/2 are still to read."""
-        self.feed: Feed = Feed(onefold.hooks)
+        self.feed: Feed = Feed(onefold.context.hooks)
         """What happens here, for those who listen."""
         self.courier: PushWorker | None = None
         """Who pushes jobs here; None before the start, or where others do."""
@@ -87,9 +87,9 @@ class Server:
         self._tenants: dict[str, Tenant] = {"": onefold}
 
     @property
-    def conductor(self) -> Conductor:
+    def context(self) -> Context:
         """For procedures of our own."""
-        return self.onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        return self.onefold.context
 
     def drain(self) -> None:
         """No new work; streams end."""

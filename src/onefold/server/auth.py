@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from onefold.calls.procedure import once_through
 from onefold.model.api_key import SCOPES, proven, read_text
 from onefold.model.wire import BadBody
 from onefold.operations import api_keys
@@ -29,7 +28,7 @@ from onefold.web.problems import Refused, make
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.model.api_key import ApiKey
     from onefold.server.asgi_io import Scope
     from onefold.server.request_context import RequestContext
@@ -117,7 +116,7 @@ class Authority:
         if "authorization" in headers and (shown := bearer(headers["authorization"])) is not None:
             caller = await self._caller(shown)
         if caller is None:
-            if not self._anonymous or await self._onefold.ahas_api_keys():
+            if not self._anonymous or await self._onefold.api_keys.aexist():
                 raise unauthenticated()
             refuse_strangers(headers, scope.get("client"))
             return ANONYMOUS
@@ -125,7 +124,7 @@ class Authority:
         return caller
 
     async def _caller(self, shown: str) -> Caller | None:
-        admission = await self._onefold.acheck_api_key(shown)
+        admission = await self._onefold.api_keys.acheck(shown)
         if admission.key is None:
             return None
         if admission.wait:
@@ -143,12 +142,13 @@ class Authority:
 async def still_counts(asking: RequestContext) -> bool:
     """Whether who was let in would be let in now: for answers that go on. Nothing is charged."""
     if asking.principal == ANONYMOUS.principal:
-        return not await asking.onefold.ahas_api_keys()
+        return not await asking.onefold.api_keys.aexist()
     shown = read_text(bearer(asking.headers.get("authorization")) or "")
     if shown is None:
         return False
-    look = once_through(lambda sql: api_keys.read(sql, [shown.id]), write=False)
-    (known,) = await asking.server.conductor.arun(look)
+    (known,) = await asking.server.context.store.atransact(
+        lambda sql: api_keys.read(sql, [shown.id]), write=False
+    )
     return proven(shown, known) is not None
 
 

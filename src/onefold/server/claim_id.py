@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from onefold.calls.claims import open_surface
+from onefold.effects.claims import open_surface
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.claim import Claim, claim_key
 from onefold.model.ids import length_prefixed, new_id, parse_id

@@ -39,8 +39,8 @@ from onefold.model.queue import shown
 from onefold.model.wire import iso, iso_or_none
 
 if TYPE_CHECKING:
-    from onefold.app import Tenant
-    from onefold.calls.hooks import Hooks
+    from onefold.app.onefold import Tenant
+    from onefold.hooks import Hooks
     from onefold.model.event import Event
     from onefold.model.job import Job
     from onefold.model.queue import ServedQueue
@@ -367,7 +367,7 @@ async def watch_queues(calls: Tenant, tell: Tell) -> None:
     while True:
         started = time.monotonic()
         try:
-            queues = await calls.aserved_queues(limit=MOST, counts=True)
+            queues = await calls.queues.afind_saved(limit=MOST, counts=True)
         except DatabaseError as error:
             log.warning("The queues could not be counted for those who listen: %s", error)
         else:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onefold.app import Onefold
+from onefold.app.onefold import Onefold
 from onefold.errors import InvalidInput, Needs, UsageError
 from onefold.server.app import ServerApp, ServerSettings
 from onefold.server.auth import is_loopback
@@ -79,7 +79,7 @@ async def prepare(order: ServeOptions) -> list[str]:
         if order.migrate:
             applied = await onefold.amigrate()
             lines += [f"Applied the migration {one.number}: {one.name}." for one in applied]
-        has_keys = await onefold.ahas_api_keys()
+        has_keys = await onefold.api_keys.aexist()
         make = f"onefold apikeys create {_where(onefold, order.schema)}"
         if not has_keys and not is_loopback(order.host):
             raise UsageError(
@@ -98,7 +98,7 @@ async def prepare(order: ServeOptions) -> list[str]:
 
 def _label(onefold: Onefold) -> str:
     """The database for people: its URL without a password."""
-    return onefold._conductor.database.label  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return onefold.context.database.label
 
 
 def _where(onefold: Onefold, schema: str) -> str:

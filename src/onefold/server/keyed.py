@@ -24,7 +24,7 @@ from onefold.web.problems import Refused
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.runtime import Procedure
     from onefold.server.request_context import RequestContext
     from onefold.web.http import HttpRequest

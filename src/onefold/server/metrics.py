@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry, Metric
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.model.queue import QueueSettings
     from onefold.server.request_context import RequestContext
 
@@ -111,7 +111,7 @@ async def _queues(asking: RequestContext) -> list[QueueSettings]:
     """What is in the queues now; nothing where the database does not say."""
     try:
         async with asyncio.timeout(PATIENCE):
-            return await asking.onefold.aqueues()
+            return await asking.onefold.queues.afind()
     except (OnefoldError, TimeoutError) as error:
         log.warning("The gauges of queues are left out of a scrape: %r", error)
         return []

@@ -18,7 +18,7 @@ from onefold.server.problems import QueueNotFound
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.model.queue import ServedQueue
 
 FRESH: Final = 1.0
@@ -90,7 +90,7 @@ class QueueCache:
         calls = self._onefold.tenant(tenant) if tenant else self._onefold
         try:
             async with asyncio.timeout(PATIENCE):
-                return await calls.aserved_queue(name)
+                return await calls.queues.aget(name)
         except TimeoutError as error:
             reason = f"it did not answer within {PATIENCE:g} seconds."
             raise DatabaseUnavailable("The database", reason) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from onefold.app import Onefold, Tenant
+    from onefold.app.onefold import Onefold, Tenant
     from onefold.server.app import Server
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.calls.callbacks import NACK
+from onefold.app.deliveries import NACK
 from onefold.model.ids import milliseconds_of
 from onefold.model.job import Status
 from onefold.model.json_text import is_object

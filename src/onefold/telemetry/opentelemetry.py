@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from onefold.app import Onefold
-    from onefold.calls.hooks import Enqueueing
+    from onefold.app.onefold import Onefold
+    from onefold.hooks import Enqueueing
     from onefold.model.job import Job
 
 Relation: TypeAlias = Literal["child", "link"]
@@ -67,7 +67,7 @@ def instrument(
     """
     if relation not in ("child", "link"):
         raise InvalidInput("relation", f"must be child or link, got {relation!r}")
-    hooks = onefold.hooks
+    hooks = onefold.context.hooks
     if hooks.carrier is not None:
         raise UsageError(f"{onefold!r} is instrumented already. Instrument it once.")
     spans = _Spans(

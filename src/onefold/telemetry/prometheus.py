@@ -35,7 +35,7 @@ from onefold.model.queue import without_tenant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
 
 MOST_LABELS: Final = 200
 """Pairs of kind and queue with their own series. All others share one."""

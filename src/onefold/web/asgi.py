@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
     from typing import Unpack
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.web.idempotency.body import Digested
     from onefold.web.idempotency.keyed_routes import KeyedRoute, Match, Unconfigured
     from onefold.web.idempotency.once_parameter import Once

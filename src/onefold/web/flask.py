@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from typing import Unpack
     from wsgiref.types import WSGIEnvironment
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured
     from onefold.web.idempotency.policy import PolicyOptions
     from onefold.web.webhooks.webhook import Webhook

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.web.asgi import Conversation, Scope
     from onefold.web.http import HttpResponse
     from onefold.web.idempotency.keyed_routes import KeyedRoute, Unconfigured

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias, Unpack
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from onefold.app import Onefold
+    from onefold.app.onefold import Onefold
     from onefold.web.idempotency.body import Digested
     from onefold.web.idempotency.keyed_routes import Match, Unconfigured
     from onefold.web.idempotency.policy import PolicyOptions, RoutePolicy

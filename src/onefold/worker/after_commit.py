@@ -16,7 +16,7 @@ from onefold.worker.job_log import Sample, job_fields, job_log, lasted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from onefold.calls.hooks import Hooks
+    from onefold.hooks import Hooks
     from onefold.model.event import JobOutcome
     from onefold.model.job import Job, StateWord
     from onefold.worker.delivery_outcome import DeliveryOutcome

@@ -1,4 +1,6 @@
-"""Chores: rescue, prune, sweep, fold. Any worker may do them, and one at a time does.
+"""Chores: rescue, prune, sweep, fold, tick; and the timer by which a worker does them.
+
+Any worker may do a chore, and one at a time does.
 
 A claim for the length of the interval says who: an efficiency, not a promise. Two at once would do
 no harm, but nobody at all would: a claim whose worker died does not outlast the interval either.
@@ -9,26 +11,45 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
+from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
-from onefold.errors import OnefoldError
-from onefold.model.event import LeasesExpired
-from onefold.model.timestamps import span
-from onefold.operations import maintenance
+from onefold.errors import InvalidInput, OnefoldError
+from onefold.model.event import DuplicatesSuppressed, JobsEnqueued, LeasesExpired
+from onefold.model.schedule import Ticked
+from onefold.model.timestamps import MICROSECOND, from_micros, span
+from onefold.operations import endings, maintenance, queues, schedules
+from onefold.runtime import Pause, Procedure, Transact
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from onefold.calls.engine import Engine
-    from onefold.calls.hooks import Hooks
-    from onefold.calls.procedure import Conductor
-    from onefold.operations.endings import RescuedJob
+    from onefold.app.context import Context
+    from onefold.databases import Build
+    from onefold.hooks import Hooks
+    from onefold.model.schedule import Broken, Tick
+    from onefold.operations.endings import Rescued, RescuedJob
+    from onefold.operations.maintenance import Pruned
+    from onefold.operations.schedules import Look, Looked
+    from onefold.operations.statement import Operation, Sql
+    from onefold.worker.deliveries import DeliveryCalls
     from onefold.worker.settings import WorkerSettings
+
+T = TypeVar("T")
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
+BATCH: Final = 1_000
+"""Jobs that a rescue moves in one transaction."""
+SMALL_BATCH: Final = 500
+"""Rows that a prune, a fold or a sweep touches in one transaction: others wait for it, on SQLite
+all that write."""
+LONGEST_PAUSE: Final = 0.05
+"""Seconds between two of these batches: a busy database must not keep a prune from its work."""
 TICK: Final = 15.0
 """Seconds after which schedules that somebody made meanwhile are seen."""
 JITTER: Final = 0.2
@@ -47,20 +68,22 @@ class Chore(NamedTuple):
 class Chores:
     """The round of one worker."""
 
-    def __init__(self, conductor: Conductor, engine: Engine, settings: WorkerSettings) -> None:
+    def __init__(
+        self, context: Context, deliveries: DeliveryCalls, settings: WorkerSettings
+    ) -> None:
         """Nothing is due yet."""
-        self._conductor = conductor
-        self._engine = engine
-        self._hooks: Hooks = conductor.hooks
+        self._store = context.store
+        self._deliveries = deliveries
+        self._hooks: Hooks = context.hooks
         self._stopped = asyncio.Event()
         self.buried: Callable[[RescuedJob], None] = lambda _: None
         """Told of each job that a rescue has buried."""
         rescue_every = min(settings.lease / 4, timedelta(seconds=15))
         self.chores: list[Chore] = [
             Chore("rescue", rescue_every, self.rescue),
-            Chore("fold", timedelta(seconds=60), engine.afold),
-            Chore("prune", timedelta(seconds=60), engine.aprune),
-            Chore("sweep", timedelta(seconds=60), engine.asweep),
+            Chore("fold", timedelta(seconds=60), deliveries.afold),
+            Chore("prune", timedelta(seconds=60), deliveries.aprune),
+            Chore("sweep", timedelta(seconds=60), deliveries.asweep),
         ]
 
     async def run(self) -> None:
@@ -74,7 +97,7 @@ class Chores:
         """Every worker looks when a tick is due, and the tick's claim says whose job it is."""
         while not self._stopped.is_set():
             try:
-                ticked = await self._engine.atick()
+                ticked = await self._deliveries.atick()
             except OnefoldError as error:
                 log.warning("Schedules could not be looked at: %s", error)
                 pause = TICK
@@ -104,7 +127,7 @@ class Chores:
     async def once(self, chore: Chore) -> bool:
         """Do it, unless somebody has done it within its interval; True where it was done."""
         every = span(chore.every * SHARE, "every")
-        ours: bool = await self._conductor.database.atransact(
+        ours: bool = await self._store.atransact(
             lambda sql: maintenance.begin_chore(sql, chore.name, every=every)
         )
         if ours:
@@ -113,7 +136,7 @@ class Chores:
 
     async def rescue(self) -> None:
         """See to all deliveries whose time is over."""
-        rescued = await self._engine.arescue()
+        rescued = await self._deliveries.arescue()
         if not rescued.total:
             return
         silent = rescued.unacknowledged
@@ -137,3 +160,164 @@ class Chores:
         )  # fmt: skip
         if self._hooks.wanted:
             self._hooks.tell(LeasesExpired(requeued + buried, buried))
+
+
+def _shards() -> Procedure[range]:
+    """How many shards there are is known once the database has been asked for anything."""
+
+    def build(sql: Sql) -> Operation[range]:
+        yield from ()
+        return range(sql.shards)
+
+    shards: range = yield Transact(build, write=False)
+    return shards
+
+
+ShardBatch: TypeAlias = "Callable[[Sql, int], Operation[T]]"
+"""One batch of a chore, on one shard."""
+
+
+def _batches(batch: ShardBatch[T], moved: Callable[[T], int]) -> Procedure[list[T]]:
+    """A chore on every shard, a batch a transaction, until a batch is not full."""
+    results: list[T] = []
+    for shard in (yield from _shards()):
+        while True:
+            result, pause = yield from _one_batch(partial(_on_shard, batch, shard))
+            results.append(result)
+            if moved(result) < SMALL_BATCH:
+                break
+            yield pause
+    return results
+
+
+def _one_batch(build: Build[T]) -> Procedure[tuple[T, Pause]]:
+    """The result, and the pause before the next: as long as this one took is for others' work."""
+    started = time.monotonic()
+    result: T = yield Transact(build)
+    return result, Pause(min(time.monotonic() - started, LONGEST_PAUSE))
+
+
+def _on_shard(batch: ShardBatch[T], shard: int, sql: Sql) -> Operation[T]:
+    return batch(sql, shard)
+
+
+def rescue(limit: int | None) -> Procedure[Rescued]:
+    """Requeue or bury jobs whose lease is over; bury those that have expired."""
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")
+    size = BATCH if limit is None else min(limit, BATCH)
+    done: list[Rescued] = []
+    for shard in (yield from _shards()):
+        while limit is None or sum(rescued.total for rescued in done) < limit:
+            build = partial(endings.rescue, shard=shard, limit=size)
+            rescued: Rescued = yield Transact(build)
+            done.append(rescued)
+            if rescued.total < size:
+                break
+    return endings.Rescued(
+        sum(r.requeued for r in done),
+        sum(r.buried for r in done),
+        sum(r.expired for r in done),
+        tuple(job for rescued in done for job in rescued.jobs),
+    )
+
+
+def prune() -> Procedure[Pruned]:
+    """Remove ended jobs whose retention is over."""
+
+    def batch(sql: Sql, shard: int) -> Operation[Pruned]:
+        return maintenance.prune(sql, shard=shard, limit=SMALL_BATCH)
+
+    done = yield from _batches(batch, lambda pruned: pruned.total)
+    return maintenance.Pruned(sum(p.deleted for p in done), sum(p.stripped for p in done))
+
+
+def fold() -> Procedure[int]:
+    """Add up the notes of suppressed duplicates."""
+
+    def batch(sql: Sql, shard: int) -> Operation[int]:
+        return maintenance.fold_duplicates(sql, shard=shard, limit=SMALL_BATCH)
+
+    return sum((yield from _batches(batch, lambda folded: folded)))
+
+
+def sweep() -> Procedure[int]:
+    """Remove claims whose retention is over, and unused rates."""
+    deleted = 0
+    for shard in (yield from _shards()):
+        start: int | None = 0
+        while start is not None:
+            swept, pause = yield from _one_batch(_sweep_batch(shard, start))
+            deleted += swept.deleted
+            start = swept.next
+            if start is not None:
+                yield pause
+    yield from _batches(_forget_rates, lambda forgotten: forgotten)
+    return deleted
+
+
+def _forget_rates(sql: Sql, shard: int) -> Operation[int]:
+    return queues.forget_rates(sql, shard=shard, limit=SMALL_BATCH)
+
+
+def _sweep_batch(shard: int, start: int) -> Build[maintenance.Swept]:
+    return lambda sql: maintenance.sweep(sql, shard=shard, limit=SMALL_BATCH, start=start)
+
+
+class Ticker:
+    """Gives ticks that are due their jobs. Any process may, at any time: a tick gets one job."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        """`hooks` are told of the jobs."""
+        self._hooks = hooks
+        self._told: set[Broken] = set()
+
+    def tick(self) -> Procedure[Ticked]:
+        """Look at all schedules once."""
+        look: Look = yield Transact(schedules.look, write=False)
+        ticks: list[Tick] = []
+        broken: list[Broken] = []
+        for shard in look.due:
+            cursor: tuple[str, str] | None = ("", "")
+            while cursor is not None:
+                looked: Looked = yield Transact(partial(_tick, shard=shard, cursor=cursor))
+                ticks += looked.ticks
+                broken += looked.broken
+                cursor = looked.cursor
+        if look.due:
+            look = yield Transact(schedules.look, write=False)
+        self._warn(broken)
+        self._tell(ticks)
+        if look.next_at is None:
+            return Ticked(tuple(ticks), broken=tuple(broken))
+        wait = (look.next_at - look.now) * MICROSECOND
+        return Ticked(tuple(ticks), from_micros(look.next_at), wait, tuple(broken))
+
+    def _warn(self, broken: Sequence[Broken]) -> None:
+        """Once: the look is repeated, and another process may be able to read it."""
+        for each in broken:
+            if each not in self._told:
+                self._told.add(each)
+                log.warning(
+                    "The schedule %r cannot be read here and waits: %s", each.schedule, each.reason
+                )
+
+    def _tell(self, ticks: Sequence[Tick]) -> None:
+        hooks = self._hooks
+        if not hooks.wanted:
+            return
+        counts = Counter(
+            (
+                DuplicatesSuppressed if tick.enqueued.duplicate else JobsEnqueued,
+                tick.kind,
+                tick.queue,
+                tick.tenant,
+            )
+            for tick in ticks
+        )
+        for (event, kind, queue, tenant), count in counts.items():
+            hooks.tell(event(kind, queue, count, tenant))
+
+
+def _tick(sql: Sql, *, shard: int, cursor: tuple[str, str]) -> Operation[Looked]:
+    return schedules.tick(sql, shard, cursor)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from onefold.worker.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.calls.procedure import Conductor
+    from onefold.app.context import Context
     from onefold.worker.producer import HeldDelivery
     from onefold.worker.settings import WorkerSettings
 
@@ -36,18 +36,18 @@ class Executor:
     """Starts what it is given and tells `ended` when it is over: always in the event loop."""
 
     def __init__(
-        self, conductor: Conductor, settings: WorkerSettings, ended: Callable[[HeldDelivery], None]
+        self, context: Context, settings: WorkerSettings, ended: Callable[[HeldDelivery], None]
     ) -> None:
         """Made in the event loop that it will run in."""
-        self._conductor = conductor
-        self._hooks = conductor.hooks
+        self._context = context
+        self._hooks = context.hooks
         self._settings = settings
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         # Every handler begins in a copy of this: what one sets, the next must not see.
-        self._context: Context = copy_context()
+        self._handler_context = copy_context()
         self._threads = Threads("onefold-handler", settings.concurrency)
-        self._processes = Processes(self._loop, conductor.hooks)
+        self._processes = Processes(self._loop, context.hooks)
         self._done: deque[tuple[HeldDelivery, DeliveryOutcome | None]] = deque()
 
     def start(self, held: HeldDelivery) -> None:
@@ -91,7 +91,7 @@ class Executor:
 
     def _run(self, held: HeldDelivery, timeout: timedelta | None) -> Run:
         return Run(
-            self._conductor,
+            self._context,
             held.job,
             lease=self._settings.lease,
             worker=self._settings.name,
@@ -110,7 +110,7 @@ class Executor:
         self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         work = self._attend(held, args, kwargs)
-        task = self._loop.create_task(work, context=self._context.copy())
+        task = self._loop.create_task(work, context=self._handler_context.copy())
         # Whoever holds the delivery holds the task, too: the loop alone would forget it.
         held.stop = task.cancel
         task.add_done_callback(partial(self._attended, held))
@@ -148,9 +148,9 @@ class Executor:
             # Not written down here: the loop may have given this thread up, and said so.
             self._done.append((held, self._call(held, args, kwargs)))
             # Not in the context of this job: what others have ended is collected with it.
-            self._loop.call_soon_threadsafe(self._collect, context=self._context.copy())
+            self._loop.call_soon_threadsafe(self._collect, context=self._handler_context.copy())
 
-        task = self._threads.submit(work, self._context.copy())
+        task = self._threads.submit(work, self._handler_context.copy())
         held.stop = task.interrupt
 
     def _call(

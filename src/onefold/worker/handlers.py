@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from datetime import timedelta
 
-    from onefold.calls.hooks import Hooks
-    from onefold.declaration import Isolation
     from onefold.effects.run import Run
+    from onefold.hooks import Hooks
+    from onefold.jobs.job_function import Isolation
     from onefold.model.job import Job, Json
     from onefold.worker.delivery_outcome import DeliveryOutcome
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable, Iterable
 
-    from onefold.calls.engine import Engine
     from onefold.model.delivery import Delivery
+    from onefold.worker.deliveries import DeliveryCalls
     from onefold.worker.settings import WorkerSettings
 
 log: logging.Logger = logging.getLogger("onefold.worker")
@@ -27,13 +27,13 @@ class Heartbeats:
 
     def __init__(
         self,
-        engine: Engine,
+        deliveries: DeliveryCalls,
         settings: WorkerSettings,
         held: Callable[[], Iterable[Delivery]],
         lost: Callable[[list[Delivery]], None],
     ) -> None:
         """`held` is asked in the heart's thread, `lost` is called in the event loop."""
-        self._engine = engine
+        self._calls = deliveries
         self._settings = settings
         self._held = held
         self._lost = lost
@@ -72,5 +72,5 @@ class Heartbeats:
 
     def _beat(self) -> list[Delivery]:
         deliveries = list(self._held())
-        beats = self._engine.heartbeat(deliveries, lease=self._settings.lease)
+        beats = self._calls.heartbeat(deliveries, lease=self._settings.lease)
         return [delivery for delivery, beat in zip(deliveries, beats, strict=True) if beat.lost]

@@ -23,7 +23,7 @@ import msgspec
 
 from onefold.effects.run import Run
 from onefold.errors import InvalidInput, ProcessDied
-from onefold.job import DeclaredJob
+from onefold.jobs.job_function import DeclaredJob
 from onefold.model.job import Job
 from onefold.model.lifecycle import Event
 from onefold.worker import delivery_outcome
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from onefold.calls.hooks import Hooks
+    from onefold.hooks import Hooks
 
 
 class ChildTask(msgspec.Struct, frozen=True):
@@ -99,13 +99,13 @@ def obey(
     """Find the handler and call it."""
     job = Job.from_row(order.job)
     declared = find(order.module, order.name)
-    hooks = declared.conductor.hooks
+    hooks = declared.context.hooks
     if prepare is not None and hooks.in_processes is None:
         hooks.in_processes = prepare
         prepare(hooks)
     begin()
     deadline = None if order.timeout is None else datetime.now().astimezone() + order.timeout
-    run = Run(declared.conductor, job, lease=order.lease, worker=order.worker, deadline=deadline)
+    run = Run(declared.context, job, lease=order.lease, worker=order.worker, deadline=deadline)
     try:
         args, kwargs = declared.bind(job, run)
     except InvalidInput as error:

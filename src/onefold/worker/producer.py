@@ -38,12 +38,11 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from typing import Any
 
-    from onefold.calls.engine import Engine
-    from onefold.calls.flights import Flights
     from onefold.effects.run import Run
     from onefold.model.delivery import Ended, TakeOrder
     from onefold.model.job import Job, StateWord
     from onefold.worker.after_commit import Afterwards
+    from onefold.worker.deliveries import DeliveryCalls, UncheckedDeliveries
     from onefold.worker.delivery_outcome import DeliveryOutcome
     from onefold.worker.executor import Executor
     from onefold.worker.handlers import BoundHandler, Handlers
@@ -120,15 +119,15 @@ class Producer:
 
     def __init__(
         self,
-        engine: Engine,
-        flights: Flights,
+        calls: DeliveryCalls,
+        unchecked: UncheckedDeliveries,
         registry: Handlers,
         settings: WorkerSettings,
         afterwards: Afterwards,
     ) -> None:
         """Nothing is held yet; `executor` is given before the run."""
-        self._engine = engine
-        self._flights = flights
+        self._calls = calls
+        self._unchecked = unchecked
         self._registry = registry
         self._settings = settings
         self._afterwards = afterwards
@@ -243,7 +242,7 @@ class Producer:
 
     async def _open(self, job: Job) -> None:
         try:
-            await self._engine.aopen(job.queue, by=job)
+            await self._unchecked.open_queue(job)
         except DatabaseError as error:
             # It goes on giving one job at a time, and the next that goes well opens it.
             log.warning("The queue %r could not be opened: %s", job.queue, error)
@@ -397,7 +396,7 @@ class Producer:
         try:
             with self._saying(others):
                 endings = [held.verdict.ending(held.delivery) for held in others if held.verdict]
-                self._settle(others, await self._engine.aend(endings))
+                self._settle(others, await self._calls.aend(endings))
                 self.lookout.came_back()
         finally:
             self._is_reporting = False
@@ -439,7 +438,7 @@ class Producer:
         tries: list[str] = []
         try:
             with self._doubting(tries):
-                taken = await self._engine.atake_controlled(
+                taken = await self._calls.atake_limited(
                     queue, limit=room, worker=settings.name, lease=settings.lease,
                     unknown=tuple(self._unknown), tries=tries,
                 )  # fmt: skip
@@ -458,7 +457,7 @@ class Producer:
             held.verdict.finish(held.delivery, held.job) for held in finished if held.verdict
         ]
         with self._doubting([] if order is None else order.tries):
-            ended, taken = await self._flights.fly(finishes, order)
+            ended, taken = await self._unchecked.finish_and_take(finishes, order)
         if order is not None:
             self.lookout.taken(order, taken)
         self._turns.sort(key={job.queue for job in taken}.__contains__)
@@ -489,7 +488,7 @@ class Producer:
         """
         takes = list(self._doubts)
         try:
-            returned = await self._flights.return_taken(takes)
+            returned = await self._unchecked.return_taken(takes)
         except DatabaseError as error:
             self._ground(error)
         else:
@@ -509,7 +508,7 @@ class Producer:
             finishes = [
                 held.verdict.finish(held.delivery, held.job) for held in again if held.verdict
             ]
-            self._settle(again, await self._flights.land(finishes), waits=True)
+            self._settle(again, await self._unchecked.finish(finishes), waits=True)
 
     def _settle(
         self, reported: Sequence[HeldDelivery], ended: Sequence[Ended], *, waits: bool = False
@@ -559,7 +558,7 @@ class Producer:
         self._track(self._hand_over(job))
 
     async def _hand_over(self, job: Job) -> None:
-        await self._engine.ahand_back([job])
+        await self._calls.ahand_back([job])
 
     def _drop(self, held: HeldDelivery) -> None:
         if self.held.pop(held.delivery, None) is not None:

@@ -30,11 +30,11 @@ from onefold.model.timestamps import span
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from onefold.calls.engine import Engine
     from onefold.databases import Bell
     from onefold.model.job import Job
     from onefold.model.queue import Outlook
     from onefold.operations.queues import TakenUnderControl
+    from onefold.worker.deliveries import DeliveryCalls
     from onefold.worker.settings import WorkerSettings
 
 
@@ -56,10 +56,14 @@ class QueueMonitor:
     """What may be had, as far as this worker knows."""
 
     def __init__(
-        self, engine: Engine, settings: WorkerSettings, bell: Bell, wake: Callable[[], None]
+        self,
+        deliveries: DeliveryCalls,
+        settings: WorkerSettings,
+        bell: Bell,
+        wake: Callable[[], None],
     ) -> None:
         """`wake` is called when there may be something to take."""
-        self._engine = engine
+        self._deliveries = deliveries
         self._settings = settings
         self._bell = bell
         self._wake = wake
@@ -164,7 +168,7 @@ class QueueMonitor:
             self._last_look = _now()
             queues = list(self._settings.queues)
             try:
-                outlooks = await self._engine.alook(queues) if queues else []
+                outlooks = await self._deliveries.alook(queues) if queues else []
             except DatabaseError as error:
                 log.warning("Could not look for jobs: %s", error)
                 self._look_in(UNHEARD)

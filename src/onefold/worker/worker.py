@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onefold.calls.engine import Engine
-from onefold.calls.flights import Flights
 from onefold.errors import UsageError
 from onefold.model.job import DEFAULT_QUEUE
 from onefold.operations import jobs
 from onefold.worker.after_commit import Afterwards
 from onefold.worker.chores import Chores
+from onefold.worker.deliveries import DeliveryCalls, UncheckedDeliveries
 from onefold.worker.executor import Executor
 from onefold.worker.heartbeats import Heartbeats
 from onefold.worker.producer import Producer
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from onefold.calls.procedure import Conductor
+    from onefold.app.context import Context
     from onefold.model.job import Job
     from onefold.worker.handlers import Handlers
     from onefold.worker.settings import WorkerSettings
@@ -43,9 +42,9 @@ SHOWN: Final = 20
 """Queues that are named: a courier may have thousands."""
 
 
-def report(conductor: Conductor, registry: Handlers, settings: WorkerSettings) -> list[str]:
+def report(context: Context, registry: Handlers, settings: WorkerSettings) -> list[str]:
     """The lines of the report."""
-    database = conductor.database
+    database = context.database
     sql = database.sql
     where = f"schema {sql.schema}, " if sql.dialect == "postgres" else ""
     shards = f"{sql.shards} shard{'s' if sql.shards > 1 else ''}"
@@ -104,7 +103,7 @@ class Worker:
 
     def __init__(
         self,
-        conductor: Conductor,
+        context: Context,
         registry: Handlers,
         settings: WorkerSettings,
         declare: Callable[[], Awaitable[None]],
@@ -116,7 +115,7 @@ class Worker:
         Queues may come and go in `settings.queues` while it runs: `look` tells it so.
         """
         self.settings: WorkerSettings = settings
-        self._conductor = conductor
+        self._context = context
         self._registry = registry
         self._declare = declare
         self._declared = declared
@@ -134,24 +133,28 @@ class Worker:
         if self._started.is_set():
             raise UsageError("This worker has run already. Make a new one for another run.")
         self._started.set()
-        engine = Engine(self._conductor)
-        afterwards = Afterwards(self._conductor.hooks, self._read)
-        bell = await self._conductor.database.abell()
+        deliveries = DeliveryCalls(self._context)
+        afterwards = Afterwards(self._context.hooks, self._read)
+        bell = await self._context.database.abell()
         await self._declare()
         warnings = self._serve_declared()
         producer = Producer(
-            engine, Flights(self._conductor), self._registry, self.settings, afterwards
+            deliveries,
+            UncheckedDeliveries(self._context.store),
+            self._registry,
+            self.settings,
+            afterwards,
         )
-        producer.executor = executor = Executor(self._conductor, self.settings, producer.over)
-        producer.lookout = lookout = QueueMonitor(engine, self.settings, bell, producer.wake)
+        producer.executor = executor = Executor(self._context, self.settings, producer.over)
+        producer.lookout = lookout = QueueMonitor(deliveries, self.settings, bell, producer.wake)
         self._lookout = lookout
-        heart = Heartbeats(engine, self.settings, producer.deliveries, producer.lose)
-        self._round = chores = self._chores(engine, afterwards)
+        heart = Heartbeats(deliveries, self.settings, producer.deliveries, producer.lose)
+        self._round = chores = self._chores(deliveries, afterwards)
         listening = asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring)))
         background = [asyncio.create_task(_keep_on("the lookout", lookout.run))]
         if self.settings.chores:
             background.append(asyncio.create_task(_keep_on("the chores", chores.run)))
-        for line in report(self._conductor, self._registry, self.settings):
+        for line in report(self._context, self._registry, self.settings):
             log.info(line)
         for line in warnings:
             log.warning(line)
@@ -171,8 +174,8 @@ class Worker:
             await asyncio.gather(listening, *background, return_exceptions=True)
             log.info("The worker %s has stopped.", self.settings.name)
 
-    def _chores(self, engine: Engine, afterwards: Afterwards) -> Chores:
-        chores = Chores(self._conductor, engine, self.settings)
+    def _chores(self, deliveries: DeliveryCalls, afterwards: Afterwards) -> Chores:
+        chores = Chores(self._context, deliveries, self.settings)
         chores.buried = lambda job: afterwards.dead(
             job.tenant, job.id, self._registry.get(job.kind)
         )
@@ -243,7 +246,7 @@ class Worker:
             await self._round.rescue()
 
     async def _read(self, tenant: str, job_id: str) -> Job | None:
-        found: dict[str, Job] = await self._conductor.database.atransact(
+        found: dict[str, Job] = await self._context.store.atransact(
             lambda sql: jobs.get(sql, tenant, [job_id]), write=False
         )
         return found.get(job_id)

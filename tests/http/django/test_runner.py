@@ -51,12 +51,12 @@ onefold = get_onefold()
 
 
 def use_everything():
-    assert len(onefold.find()) == len(onefold.schedules()) == 0
+    assert len(onefold.find()) == len(onefold.schedules.find()) == 0
     assert Payment.objects.count() == 0
     enqueued = [pay.enqueue(7), pay_later.enqueue(8)]
     onefold.enqueue("email", unique_key="a key")
     assert onefold.enqueue("email", unique_key="a key").duplicate
-    onefold.schedule("daily", "0 0 * * *", kind="email")
+    onefold.schedules.save("daily", "0 0 * * *", kind="email")
     with onefold.once("import", "a key") as claim:
         assert claim.won
         claim.result = 1
@@ -100,7 +100,7 @@ class Cleared(TransactionTestCase):
 
 class RolledBack(TestCase):
     def test_1(self):
-        assert len(onefold.find()) == len(onefold.schedules()) == 0
+        assert len(onefold.find()) == len(onefold.schedules.find()) == 0
         with transaction.atomic():
             onefold.within(connection).enqueue("email", unique_key="a key")
 
@@ -149,13 +149,13 @@ def test_flush_empties_the_tables_and_keeps_the_installation(
     with Onefold(store.url, schema=schema) as onefold:
         onefold.migrate()
         onefold.enqueue("email", unique_key="a key", idempotency_key="a key")
-        onefold.schedule("daily", "0 0 * * *", kind="email")
+        onefold.schedules.save("daily", "0 0 * * *", kind="email")
         before = identity(store, schema)
 
         with override_settings(ONEFOLD={"SCHEMA": schema}):
             call_command("flush", interactive=False)
 
-        assert len(onefold.find()) == len(onefold.schedules()) == 0
+        assert len(onefold.find()) == len(onefold.schedules.find()) == 0
         assert onefold.enqueue("email", unique_key="a key", idempotency_key="a key").inserted
         assert onefold.migrate() == []
         assert identity(store, schema) == before
@@ -183,7 +183,7 @@ def test_flush_before_the_first_migrate_finds_nothing_to_empty(store: Store) -> 
 def identity(store: Store, schema: str) -> Identity:
     """Of the installation, as a new process reads it."""
     with Onefold(store.url, schema=schema) as onefold:
-        return onefold._conductor.database.identity()
+        return onefold.context.database.identity()
 
 
 def leftovers(project: Project, store: Store) -> list[str]:

@@ -154,9 +154,9 @@ def test_a_failure_is_tried_again_and_told_of(project_onefold: Onefold) -> None:
 def test_a_push_that_was_put_off_is_no_failure(project_onefold: Onefold) -> None:
     result: Any = add.enqueue(1)
     minute = timedelta(minutes=1)
-    (job,) = project_onefold.engine.take(worker="courier", lease=minute)
-    project_onefold.engine.park(job, ack_timeout=minute, exchange='{"status":202}')
-    project_onefold.defer_job(job.id, after=minute)
+    (job,) = project_onefold.deliveries.take(worker="courier", lease=minute)
+    project_onefold.deliveries.park(job, ack_timeout=minute, exchange='{"status":202}')
+    project_onefold.deliveries.defer_job(job.id, after=minute)
 
     result.refresh()
 

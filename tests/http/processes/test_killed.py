@@ -85,7 +85,7 @@ def test_h145_an_operator_says_that_it_was_done_and_what_is_to_be_answered(site:
     answer = json.loads(to_stored(HttpResponse(201, headers, b'{"id": 7}'), Kept()))
 
     with site.place.open() as onefold:
-        assert onefold.force_settle(WHO, "k", answer, surface="http")
+        assert onefold.keys.force_settle(WHO, "k", answer, surface="http")
 
     said = server.post("/refuse", "k")
     assert (said.status, said.body, said.is_replay) == (201, b'{"id": 7}', True)
@@ -97,7 +97,7 @@ def test_h145_or_only_that_it_was_done(site: Site) -> None:
     server.insist("/refuse", "k")
 
     with site.place.open() as onefold:
-        assert onefold.force_settle(WHO, "k", surface="http")
+        assert onefold.keys.force_settle(WHO, "k", surface="http")
 
     assert server.post("/refuse", "k").problem == "response_not_kept"
     assert site.ledger.count("began") == 1
@@ -108,7 +108,7 @@ def test_h145_or_that_it_was_not(site: Site) -> None:
     server.insist("/refuse", "k")
 
     with site.place.open() as onefold:
-        assert onefold.force_release(WHO, "k", surface="http")
+        assert onefold.keys.force_release(WHO, "k", surface="http")
 
     said = server.post("/refuse", "k")
     assert said.receipt

@@ -47,7 +47,7 @@ def test_h148_a_beat_that_fails_for_whatever_reason_is_tried_again(site: Site) -
         won = onefold.claim(WHO, "k", surface="http", lease=LEASE, takeover="rerun")
         assert isinstance(won, Won)
         ends, _ = site.lease("k")
-        started, heart = True, LeaseKeeper(onefold._conductor)
+        started, heart = True, LeaseKeeper(onefold.context)
         beat = heart.keep(won.claim, LEASE)
         until(lambda: site.lease("k")[0] > ends, "for the lease to be renewed")
         heart.let_go(beat)

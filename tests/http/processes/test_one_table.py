@@ -87,7 +87,7 @@ async def by_hand(place: Place, onefold: Onefold) -> None:
     answers = [await onefold.aenqueue("mail", {"to": "bob"}, idempotency_key="k") for _ in range(2)]
     assert [answer.duplicate for answer in answers] == [False, True]
     for _ in range(2):
-        async with onefold.aonce("report", "2026-11") as claim:
+        async with onefold.once("report", "2026-11") as claim:
             if claim.won:
                 claim.result = "sent"
                 with place.transaction() as connection:
@@ -124,6 +124,6 @@ def test_so_one_call_forgets_them_all(place: Place) -> None:
             onefold.tenant("acme").claim("scope", "k", surface=surface)
             onefold.tenant("other").claim("scope", "k", surface=surface)
 
-        onefold.erase(tenant="acme")
+        onefold.keys.erase(tenant="acme")
 
     assert place.rows("select distinct tenant from {claim}") == [("other",)]

@@ -53,7 +53,7 @@ def shown(text: str, scheme: str = "Bearer") -> dict[str, str]:
 def made(place: Place, tenant: str = "acme", **options: Any) -> str:
     options.setdefault("scopes", ["publish"])
     with place.open() as onefold:
-        return onefold.create_api_key(tenant, **options).text
+        return onefold.api_keys.create(tenant, **options).text
 
 
 def test_a_key_says_who_asks_and_for_whom(place: Place) -> None:
@@ -69,9 +69,9 @@ def test_a_key_says_who_asks_and_for_whom(place: Place) -> None:
 def test_whatever_is_wrong_with_a_key_the_answer_is_the_same(place: Place) -> None:
     key = made(place)
     with place.open() as onefold:
-        revoked = onefold.create_api_key("acme", scopes=["admin"])
-        onefold.revoke_api_key(revoked.key.id)
-        expired = onefold.create_api_key(scopes=["admin"], expires_in=timedelta(microseconds=1))
+        revoked = onefold.api_keys.create("acme", scopes=["admin"])
+        onefold.api_keys.revoke(revoked.key.id)
+        expired = onefold.api_keys.create(scopes=["admin"], expires_in=timedelta(microseconds=1))
 
     wrong: list[dict[str, str]] = [
         {},
@@ -174,11 +174,11 @@ def test_the_first_key_closes_the_door(place: Place) -> None:
                 except Refused as refused:
                     seen.append(refused.problem.status)
                 if turn == 0:
-                    made_now = await onefold.acreate_api_key(scopes=["admin"])
+                    made_now = await onefold.api_keys.acreate(scopes=["admin"])
                     seen.append(
                         await authority.admit("admin", shown(made_now.text), {"method": "POST"})
                     )
-                    await onefold.arevoke_api_key(made_now.key.id)
+                    await onefold.api_keys.arevoke(made_now.key.id)
             await onefold.aclose()
             return seen
 
@@ -193,8 +193,8 @@ def test_the_first_key_closes_the_door(place: Place) -> None:
 def test_a_key_that_was_made_elsewhere_just_now_is_never_nobodys(place: Place) -> None:
     """Its jobs would be stored for nobody in particular."""
     with place.open() as onefold, place.open() as elsewhere:
-        assert onefold.has_api_keys() is False
-        key = elsewhere.create_api_key("acme", scopes=["publish"])
+        assert onefold.api_keys.exist() is False
+        key = elsewhere.api_keys.create("acme", scopes=["publish"])
 
         caller = ask(onefold, shown(key.text), anonymous=True)
 

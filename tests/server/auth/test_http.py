@@ -19,7 +19,7 @@ def bearer(key: str) -> dict[str, Any]:
 
 
 async def made(api: Api, *scopes: Any, **options: Any) -> str:
-    return (await api.onefold.acreate_api_key("acme", scopes=scopes, **options)).text
+    return (await api.onefold.api_keys.acreate("acme", scopes=scopes, **options)).text
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_wrong_keys_cannot_be_told_apart(api: Api) -> None:
     key = await made(api, "publish")
     forged = key[:-1] + ("0" if key[-1] != "0" else "1")
     wrong = ["x", forged, f"of_{'a' * 16}_{key.rpartition('_')[2]}", await made(api, "admin")]
-    await api.onefold.arevoke_api_key(wrong[-1])
+    await api.onefold.api_keys.arevoke(wrong[-1])
 
     refused = [await api("POST", JOBS, JOB, **bearer(text)) for text in wrong]
 
@@ -54,7 +54,7 @@ async def test_a_key_publishes_and_a_revoked_one_does_not(api: Api) -> None:
     assert (await api("PUT", "/v1/queues/payments", {}, **bearer(admin))).status == 201
 
     published = await api("POST", JOBS, JOB, **bearer(key))
-    await api.onefold.arevoke_api_key(key)
+    await api.onefold.api_keys.arevoke(key)
     refused = await api("POST", JOBS, JOB, **bearer(key))
 
     assert published.status == 201

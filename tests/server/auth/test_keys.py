@@ -21,21 +21,21 @@ def secret_of(text: str) -> str:
 
 def test_a_key_is_made_shown_and_checked(place: Place) -> None:
     with place.open() as onefold:
-        new = onefold.create_api_key(
+        new = onefold.api_keys.create(
             "acme",
             scopes=["work", "publish"],
             name="web",
             rate="10/m",
             expires_in=timedelta(days=90),
         )
-        plain = onefold.create_api_key(scopes=["admin"])
+        plain = onefold.api_keys.create(scopes=["admin"])
 
-        assert onefold.api_keys() == [new.key, plain.key]
-        assert onefold.api_keys("acme") == [new.key]
-        assert onefold.api_keys("") == [plain.key]
-        assert onefold.api_keys("others") == []
-        assert onefold.check_api_key(new.text) == Admission(new.key)
-        assert onefold.check_api_key(plain.text) == Admission(plain.key)
+        assert onefold.api_keys.find() == [new.key, plain.key]
+        assert onefold.api_keys.find("acme") == [new.key]
+        assert onefold.api_keys.find("") == [plain.key]
+        assert onefold.api_keys.find("others") == []
+        assert onefold.api_keys.check(new.text) == Admission(new.key)
+        assert onefold.api_keys.check(plain.text) == Admission(plain.key)
     assert new.key.tenant == "acme"
     assert new.key.scopes == ("publish", "work")
     assert new.key.rate == Rate(10, timedelta(minutes=1))
@@ -47,8 +47,8 @@ def test_a_key_is_made_shown_and_checked(place: Place) -> None:
 
 def test_the_secret_is_nowhere_in_the_database(place: Place) -> None:
     with place.open() as onefold:
-        new = onefold.create_api_key("acme", scopes=["admin"])
-        onefold.check_api_key(new.text)
+        new = onefold.api_keys.create("acme", scopes=["admin"])
+        onefold.api_keys.check(new.text)
 
     rows = place.rows("select * from {api_key}", api_key=place.table("api_key"))
 
@@ -59,58 +59,58 @@ def test_the_secret_is_nowhere_in_the_database(place: Place) -> None:
 
 def test_a_key_with_a_wrong_secret_does_not_count_and_is_not_charged(place: Place) -> None:
     with place.open() as onefold:
-        new = onefold.create_api_key(scopes=["work"], rate="1/h")
-        other = onefold.create_api_key(scopes=["work"])
+        new = onefold.api_keys.create(scopes=["work"], rate="1/h")
+        other = onefold.api_keys.create(scopes=["work"])
         forged = f"of_{new.key.id}_{secret_of(other.text)}"
 
         for wrong in (forged, f"of_{'a' * 16}_{secret_of(new.text)}", "", "Basic", new.text + "x"):
-            assert onefold.check_api_key(wrong) == NO
+            assert onefold.api_keys.check(wrong) == NO
 
-        assert onefold.check_api_key(new.text) == Admission(new.key)
+        assert onefold.api_keys.check(new.text) == Admission(new.key)
 
 
 def test_a_revocation_counts_at_once_and_in_every_process(place: Place) -> None:
     with place.open() as onefold, place.open() as elsewhere:
-        new = onefold.create_api_key(scopes=["publish"])
-        assert elsewhere.check_api_key(new.text).key == new.key
+        new = onefold.api_keys.create(scopes=["publish"])
+        assert elsewhere.api_keys.check(new.text).key == new.key
 
-        assert onefold.revoke_api_key(new.key.id) is True
+        assert onefold.api_keys.revoke(new.key.id) is True
 
-        assert elsewhere.check_api_key(new.text) == NO
-        assert onefold.revoke_api_key(new.key.id) is False
-        assert onefold.revoke_api_key("a" * 16) is False
-        (listed,) = onefold.api_keys()
+        assert elsewhere.api_keys.check(new.text) == NO
+        assert onefold.api_keys.revoke(new.key.id) is False
+        assert onefold.api_keys.revoke("a" * 16) is False
+        (listed,) = onefold.api_keys.find()
         assert listed.revoked_at is not None
 
 
 def test_a_leaked_key_can_be_revoked_by_its_text(place: Place) -> None:
     with place.open() as onefold:
-        new = onefold.create_api_key(scopes=["publish"])
+        new = onefold.api_keys.create(scopes=["publish"])
 
-        assert onefold.revoke_api_key(new.text) is True
-        assert onefold.check_api_key(new.text) == NO
+        assert onefold.api_keys.revoke(new.text) is True
+        assert onefold.api_keys.check(new.text) == NO
 
 
 def test_a_key_expires_by_the_clock_of_the_database(place: Place) -> None:
     clock = Clock(START)
     with place.open(clock=clock) as onefold:
-        new = onefold.create_api_key(scopes=["publish"], expires_in=timedelta(hours=1))
+        new = onefold.api_keys.create(scopes=["publish"], expires_in=timedelta(hours=1))
 
         clock.advance(timedelta(minutes=59))
-        assert onefold.check_api_key(new.text).key is not None
+        assert onefold.api_keys.check(new.text).key is not None
         clock.advance(timedelta(minutes=1))
-        assert onefold.check_api_key(new.text) == NO
+        assert onefold.api_keys.check(new.text) == NO
 
 
 def test_a_rate_holds_over_all_processes_and_refills(place: Place) -> None:
     clock = Clock(START)
     with place.open(clock=clock) as onefold, place.open(clock=clock) as elsewhere:
-        new = onefold.create_api_key(scopes=["publish"], rate="3/m")
+        new = onefold.api_keys.create(scopes=["publish"], rate="3/m")
         both = [onefold, elsewhere]
 
-        waits = [both[turn % 2].check_api_key(new.text).wait for turn in range(5)]
+        waits = [both[turn % 2].api_keys.check(new.text).wait for turn in range(5)]
         clock.advance(timedelta(seconds=20))
-        later = [one.check_api_key(new.text).wait for one in both]
+        later = [one.api_keys.check(new.text).wait for one in both]
 
     nothing, interval = timedelta(0), timedelta(seconds=20)
     assert waits == [nothing, nothing, nothing, interval, interval]
@@ -118,14 +118,14 @@ def test_a_rate_holds_over_all_processes_and_refills(place: Place) -> None:
 
 
 async def check_all(onefold: Onefold, texts: list[str]) -> list[Admission]:
-    return list(await asyncio.gather(*(onefold.acheck_api_key(text) for text in texts)))
+    return list(await asyncio.gather(*(onefold.api_keys.acheck(text) for text in texts)))
 
 
 def test_a_crowd_is_granted_exactly_the_rate(place: Place) -> None:
     clock = Clock(START)
     with place.open(clock=clock) as onefold, place.open(clock=clock) as elsewhere:
-        new = onefold.create_api_key(scopes=["publish"], rate="30/m")
-        free = onefold.create_api_key("acme", scopes=["publish"])
+        new = onefold.api_keys.create(scopes=["publish"], rate="30/m")
+        free = onefold.api_keys.create("acme", scopes=["publish"])
 
         async def crowd() -> list[Admission]:
             texts = [new.text, free.text] * 40
@@ -147,8 +147,8 @@ def test_those_who_ask_together_share_a_statement(
 ) -> None:
     """And so one who asks after a revocation is never told what was read before it."""
     with place.open() as onefold:
-        new = onefold.create_api_key(scopes=["publish"])
-        database: Any = onefold._conductor.database
+        new = onefold.api_keys.create(scopes=["publish"])
+        database: Any = onefold.context.database
         reads = 0
         plainly = database.atransact
 
@@ -161,7 +161,7 @@ def test_those_who_ask_together_share_a_statement(
 
         async def ask() -> list[Admission]:
             answers = await check_all(onefold, [new.text] * 50)
-            await onefold.arevoke_api_key(new.key.id)
+            await onefold.api_keys.arevoke(new.key.id)
             answers += await check_all(onefold, [new.text] * 50)
             await onefold.aclose()
             return answers
@@ -174,33 +174,33 @@ def test_those_who_ask_together_share_a_statement(
 
 def test_whether_there_are_keys_is_known_at_once_where_one_is_made(place: Place) -> None:
     with place.open() as onefold, place.open() as elsewhere:
-        assert onefold.has_api_keys() is False
+        assert onefold.api_keys.exist() is False
 
-        new = elsewhere.create_api_key(scopes=["admin"])
-        assert elsewhere.has_api_keys() is True
+        new = elsewhere.api_keys.create(scopes=["admin"])
+        assert elsewhere.api_keys.exist() is True
 
-        onefold.create_api_key(scopes=["admin"])
-        assert onefold.has_api_keys() is True
+        onefold.api_keys.create(scopes=["admin"])
+        assert onefold.api_keys.exist() is True
 
-        elsewhere.revoke_api_key(new.key.id)
-        assert elsewhere.has_api_keys() is True
+        elsewhere.api_keys.revoke(new.key.id)
+        assert elsewhere.api_keys.exist() is True
     with place.open() as later:
-        assert later.has_api_keys() is True
+        assert later.api_keys.exist() is True
 
 
 def test_that_there_is_no_key_is_believed_for_a_second(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("onefold.calls.api_keys.time.monotonic", lambda: now)
+    monkeypatch.setattr("onefold.app.api_keys.time.monotonic", lambda: now)
     with place.open() as onefold, place.open() as elsewhere:
-        assert onefold.has_api_keys() is False
-        elsewhere.create_api_key(scopes=["admin"])
+        assert onefold.api_keys.exist() is False
+        elsewhere.api_keys.create(scopes=["admin"])
 
         now += 0.9
-        believed = onefold.has_api_keys()
+        believed = onefold.api_keys.exist()
         now += 0.2
-        known = onefold.has_api_keys()
+        known = onefold.api_keys.exist()
 
     assert (believed, known) == (False, True)
 
@@ -220,8 +220,8 @@ def test_a_key_that_makes_no_sense_is_refused(
 ) -> None:
     with place.open() as onefold:
         with pytest.raises(InvalidInput, match=sentence):
-            onefold.create_api_key(**options)
-        assert onefold.api_keys() == []
+            onefold.api_keys.create(**options)
+        assert onefold.api_keys.find() == []
 
 
 def test_nothing_about_a_secret_is_logged_or_raised(
@@ -229,11 +229,11 @@ def test_nothing_about_a_secret_is_logged_or_raised(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with place.open() as onefold:
-        new = onefold.create_api_key(scopes=["publish"], rate="1/h")
+        new = onefold.api_keys.create(scopes=["publish"], rate="1/h")
         for _ in range(2):
-            onefold.check_api_key(new.text)
+            onefold.api_keys.check(new.text)
         with pytest.raises(InvalidInput) as refused:
-            onefold.revoke_api_key(f"{new.text} ")
+            onefold.api_keys.revoke(f"{new.text} ")
 
     assert secret_of(new.text) not in caplog.text
     assert secret_of(new.text) not in repr(refused.value) + str(refused.value)

@@ -21,7 +21,7 @@ def nothing_is_stored(store: Store) -> Any:
     yield
     with store.open() as onefold:
         assert list(onefold.find()) == []
-        assert list(onefold.keys(surface="publish").keys) == []
+        assert list(onefold.keys.find(surface="publish").keys) == []
 
 
 async def refused(api: Api, raw: bytes, code: str = "malformed_body", path: str = JOBS) -> Any:

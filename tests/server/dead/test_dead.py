@@ -17,7 +17,7 @@ async def bury(api: Api, count: int = 1, *, reason: str = "no use", **members: A
     for _ in range(count):
         ids.append((await api.publish(**members))["id"])
         job = await api.take()
-        await api.onefold.engine.abury([job], reason=reason)
+        await api.onefold.deliveries.abury([job], reason=reason)
     return ids
 
 
@@ -87,7 +87,7 @@ async def test_one_goes_round_again_under_its_own_id(api: Api) -> None:
 async def test_a_completed_job_only_afresh(api: Api) -> None:
     await api.queue()
     job_id = (await api.publish())["id"]
-    await api.onefold.engine.afinish([await api.take()])
+    await api.onefold.deliveries.afinish([await api.take()])
 
     (await api("POST", f"/v1/jobs/{job_id}/replay")).problem(409, "wrong_state")
 
@@ -189,7 +189,7 @@ async def test_another_tenant_s_letters_are_out_of_sight(api: Api) -> None:
     await api.queue()
     acme = api.onefold.tenant("acme")
     other = await acme.aenqueue("payments", {}, queue="payments")
-    await api.onefold.engine.abury([await api.take()], reason="no use")
+    await api.onefold.deliveries.abury([await api.take()], reason="no use")
 
     assert await letters(api) == []
     (await api("POST", f"/v1/jobs/{other.id}/replay")).problem(404, "job_not_found")

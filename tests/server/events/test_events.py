@@ -156,7 +156,7 @@ async def test_silence_is_kept_alive_by_comments(api: Api, monkeypatch: pytest.M
 
 
 async def test_who_does_not_keep_up_is_dropped_and_told_so(api: Api) -> None:
-    api.app.server.feed = Feed(api.onefold.hooks, buffer=5, remembered=5)
+    api.app.server.feed = Feed(api.onefold.context.hooks, buffer=5, remembered=5)
     feed = api.app.server.feed
     await api.queue()
     async with Stream(api, stalled=True) as stream:
@@ -197,7 +197,7 @@ async def test_who_leaves_is_forgotten(api: Api) -> None:
 
 
 async def test_there_is_room_for_so_many(api: Api) -> None:
-    api.app.server.feed = Feed(api.onefold.hooks, most=1)
+    api.app.server.feed = Feed(api.onefold.context.hooks, most=1)
     async with Stream(api) as stream:
         await listening(api, stream)
 
@@ -213,13 +213,13 @@ async def test_a_revoked_key_hears_nothing_more(
     """A stream that was opened with it ends with the next event, before that is told."""
     monkeypatch.setattr(events, "CHECK", 0.0)
     api = Api(store.open(clock=clock), anonymous=False)
-    new = await api.onefold.acreate_api_key("acme", scopes=["work"])
+    new = await api.onefold.api_keys.acreate("acme", scopes=["work"])
     acme = api.onefold.tenant("acme")
     async with Stream(api, "event=jobs.enqueued", authorization=f"Bearer {new.text}") as stream:
         await listening(api, stream)
         await acme.aenqueue("mail")
         heard = await stream.event()
-        await api.onefold.arevoke_api_key(new.key.id)
+        await api.onefold.api_keys.arevoke(new.key.id)
         await acme.aenqueue("mail")
         told = await stream.event()
         rest = await stream.piece()
@@ -233,7 +233,7 @@ async def test_the_first_key_ends_the_streams_of_those_without(
     monkeypatch.setattr(events, "CHECK", 0.0)
     async with Stream(api, "event=jobs.enqueued") as stream:
         await listening(api, stream)
-        await api.onefold.acreate_api_key("acme", scopes=["work"])
+        await api.onefold.api_keys.acreate("acme", scopes=["work"])
         await api.onefold.aenqueue("mail")
         told = await stream.event()
 

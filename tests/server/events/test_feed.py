@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
-from onefold.calls.hooks import Hooks
 from onefold.events import JobsEnqueued, LeasesExpired
+from onefold.hooks import Hooks
 from onefold.server.events import Feed, Message, Subscription
 
 

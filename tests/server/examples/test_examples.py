@@ -58,7 +58,7 @@ async def test_the_examples_are_accepted_one_after_the_other(api: Api, clock: Cl
 async def _take(api: Api, clock: Clock, job_id: str) -> Any:
     """Lease the job, and whatever else is due."""
     clock.advance(timedelta(hours=1))
-    taken = await api.onefold.engine.atake_controlled(
+    taken = await api.onefold.deliveries.atake_limited(
         "payments", limit=9, worker="courier", lease=timedelta(hours=9)
     )
     return next(job for job in taken.jobs if job.id == job_id)

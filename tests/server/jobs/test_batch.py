@@ -134,7 +134,7 @@ async def test_one_bad_item_stores_nothing_and_is_named(api: Api, bad: Any, plac
     assert told["field"] == place
     assert place in told["detail"]
     assert len(await api.onefold.afind()) == 0
-    assert not (await api.onefold.akeys(surface="publish")).keys
+    assert not (await api.onefold.keys.afind(surface="publish")).keys
 
 
 async def test_a_duplicate_that_is_to_be_refused_takes_the_whole_batch_back(api: Api) -> None:
@@ -151,7 +151,7 @@ async def test_a_duplicate_that_is_to_be_refused_takes_the_whole_batch_back(api:
     told = reply.problem(409, "already_enqueued")
     assert (told["item"], told["holderId"]) == (2, held["id"])
     assert [job.id for job in await api.onefold.afind()] == [held["id"]]
-    assert not (await api.onefold.akeys(surface="publish")).keys
+    assert not (await api.onefold.keys.afind(surface="publish")).keys
 
 
 async def test_a_mismatch_that_is_to_be_refused_takes_the_whole_batch_back(api: Api) -> None:

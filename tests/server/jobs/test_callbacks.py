@@ -111,7 +111,7 @@ async def test_a_defer_of_one_job_lets_the_others_through(api: Api) -> None:
 
 async def _taken(api: Api) -> int:
     """As workers take: a queue that is held, or was, is taken under its own rules."""
-    taken = await api.onefold.engine.atake_controlled("payments", worker="w", lease=MINUTE)
+    taken = await api.onefold.deliveries.atake_limited("payments", worker="w", lease=MINUTE)
     return len(taken.jobs)
 
 
@@ -119,7 +119,7 @@ async def parked(api: Api) -> Job:
     """A job that was pushed in ack mode, and answered with 202."""
     job = await delivered(api, idempotencyKey="k")
     exchange = {"fence": job.fence, "status": 202, "duration": 0.25, "excerpt": "later"}
-    ended = await api.onefold.engine.apark(
+    ended = await api.onefold.deliveries.apark(
         job, ack_timeout=5 * MINUTE, exchange=json.dumps(exchange)
     )
     assert ended.status == "accepted"
@@ -162,7 +162,7 @@ async def test_the_history_has_what_was_answered_before_a_defer_after_the_next_p
     clock.advance(MINUTE)
     again = await api.take()
     exchange = {"fence": again.fence, "status": 200, "duration": 0.5, "excerpt": "now"}
-    await api.onefold.engine.apark(again, ack_timeout=MINUTE, exchange=json.dumps(exchange))
+    await api.onefold.deliveries.apark(again, ack_timeout=MINUTE, exchange=json.dumps(exchange))
     await said(api, again, "ack")
 
     deferred, done = (await api.job(job.id))["history"]
@@ -175,7 +175,7 @@ async def test_the_history_has_what_was_answered_before_a_defer_after_the_next_p
 async def test_without_an_ack_in_time_the_delivery_has_failed(api: Api, clock: Clock) -> None:
     job = await parked(api)
     clock.advance(6 * MINUTE)
-    await api.onefold.engine.arescue()
+    await api.onefold.deliveries.arescue()
 
     shown = await api.job(job.id)
 
@@ -201,7 +201,7 @@ async def test_a_stale_fence_is_409_and_changes_nothing(
 ) -> None:
     first = await delivered(api)
     clock.advance(2 * MINUTE)
-    await api.onefold.engine.arescue()
+    await api.onefold.deliveries.arescue()
     clock.advance(timedelta(hours=2))
     second = await api.take()
     assert (first.fence, second.fence) == (1, 2)
@@ -222,7 +222,7 @@ async def test_a_late_ack_without_a_fence_speaks_for_the_current_delivery(
 ) -> None:
     first = await delivered(api)
     clock.advance(2 * MINUTE)
-    await api.onefold.engine.arescue()
+    await api.onefold.deliveries.arescue()
     clock.advance(timedelta(hours=2))
     await api.take()
 

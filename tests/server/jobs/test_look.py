@@ -54,7 +54,7 @@ async def test_a_new_job_is_shown_whole(api: Api, clock: Clock) -> None:
 async def test_the_history_has_each_delivery_that_ended(api: Api, clock: Clock) -> None:
     await api.queue()
     said = await api.publish()
-    engine = api.onefold.engine
+    engine = api.onefold.deliveries
 
     first = await api.take()
     clock.advance(SECOND)
@@ -107,7 +107,9 @@ async def test_a_push_that_finished_its_job_is_told_in_the_history_alone(api: Ap
     await api.queue()
     said = await api.publish()
     exchange = {"fence": 1, "status": 204, "duration": 0.5, "excerpt": "thanks"}
-    await api.onefold.engine.afinish([await api.take()], results={said["id"]: {"pushed": exchange}})
+    await api.onefold.deliveries.afinish(
+        [await api.take()], results={said["id"]: {"pushed": exchange}}
+    )
 
     job = await api.job(said["id"])
 
@@ -123,7 +125,7 @@ async def test_a_push_that_finished_its_job_is_told_in_the_history_alone(api: Ap
 async def test_a_result_that_only_looks_like_a_push_is_a_result(api: Api, result: Any) -> None:
     await api.queue()
     said = await api.publish()
-    await api.onefold.engine.afinish([await api.take()], results={said["id"]: result})
+    await api.onefold.deliveries.afinish([await api.take()], results={said["id"]: result})
 
     job = await api.job(said["id"])
 
@@ -134,7 +136,7 @@ async def test_a_result_that_only_looks_like_a_push_is_a_result(api: Api, result
 async def test_a_failure_is_told_in_a_word_and_whole(api: Api) -> None:
     await api.queue(maxAttempts=1)
     said = await api.publish()
-    await api.onefold.engine.aretry([await api.take()], error={"type": "E", "message": "boom"})
+    await api.onefold.deliveries.aretry([await api.take()], error={"type": "E", "message": "boom"})
 
     job = await api.job(said["id"])
 
@@ -148,7 +150,7 @@ async def test_a_failure_is_told_in_a_word_and_whole(api: Api) -> None:
 async def test_between_two_attempts_a_job_is_retrying(api: Api) -> None:
     await api.queue()
     said = await api.publish()
-    await api.onefold.engine.aretry([await api.take()], after=SECOND)
+    await api.onefold.deliveries.aretry([await api.take()], after=SECOND)
 
     job = await api.job(said["id"])
 
@@ -254,7 +256,7 @@ async def test_a_cancelled_job_will_not_run(api: Api) -> None:
 async def test_a_completed_job_cannot_be_cancelled(api: Api) -> None:
     await api.queue()
     said = await api.publish()
-    await api.onefold.engine.afinish([await api.take()])
+    await api.onefold.deliveries.afinish([await api.take()])
 
     reply = await api("POST", f"/v1/jobs/{said['id']}/cancel")
 

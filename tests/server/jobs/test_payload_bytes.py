@@ -71,7 +71,7 @@ async def test_so_does_a_rerun(api: Api) -> None:
     running = await api.take()
 
     await publish(api, PAYLOAD, uniqueKey="u", onDuplicate="rerun")
-    await api.onefold.engine.afinish([running])
+    await api.onefold.deliveries.afinish([running])
 
     assert (await api.take()).payload_text.encode() == PAYLOAD
 
@@ -79,7 +79,7 @@ async def test_so_does_a_rerun(api: Api) -> None:
 async def test_so_does_a_replay(api: Api) -> None:
     await api.queue(maxAttempts=1)
     job_id = (await publish(api, PAYLOAD)).json["id"]
-    await api.onefold.engine.abury([await api.take()], reason="bad")
+    await api.onefold.deliveries.abury([await api.take()], reason="bad")
 
     assert (await api("POST", f"/v1/jobs/{job_id}/replay", {})).status == 200
 
@@ -92,7 +92,7 @@ async def test_so_does_a_schedule(api: Api, clock: Clock) -> None:
     assert shown(await api("PUT", "/v1/schedules/often", raw=raw))
 
     clock.advance(timedelta(minutes=1))
-    await api.onefold.engine.atick()
+    await api.onefold.deliveries.atick()
 
     assert (await api.take()).payload_text.encode() == PAYLOAD
 

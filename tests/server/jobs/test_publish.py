@@ -186,7 +186,7 @@ async def test_a_known_key_tells_how_its_job_stands(api: Api) -> None:
     await look()
     job = await api.take()
     await look()
-    await api.onefold.engine.afinish([job])
+    await api.onefold.deliveries.afinish([job])
     await look()
     await api.onefold.areplay(said["id"], fresh=True)
     await api.onefold.acancel(said["id"])
@@ -212,7 +212,7 @@ async def test_the_request_id_is_kept_with_a_suppressed_duplicate(api: Api) -> N
     )
 
     assert reply.headers["x-request-id"] == "req-7"
-    suppressed = await api.onefold.aduplicates(said["id"])
+    suppressed = await api.onefold.keys.aduplicates(said["id"])
     assert [one.request_id for one in suppressed.recent] == ["req-7"]
 
 

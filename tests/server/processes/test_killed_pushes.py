@@ -224,4 +224,4 @@ def _end_leases(place: Place) -> None:
         table = place.table("job")
         connection.execute(f"update {table} set lease_until = 1 where state = 1")
     with place.open() as onefold:
-        onefold.engine.rescue()
+        onefold.deliveries.rescue()

@@ -92,7 +92,7 @@ def test_the_command_that_makes_a_key_can_be_copied(place: Place, serve: Serve) 
     )
 
     with place.open() as onefold:
-        (key,) = onefold.api_keys()
+        (key,) = onefold.api_keys.find()
     assert (key.tenant, key.id in run.stdout) == ("acme", True)
 
 
@@ -206,7 +206,7 @@ def test_a_public_address_is_refused_while_there_is_no_key(
     assert "onefold apikeys create" in server.said()
 
     with place.open() as onefold:
-        key = onefold.create_api_key(tenant="acme", scopes=["admin"])
+        key = onefold.api_keys.create(tenant="acme", scopes=["admin"])
     open_server = serve(place, "--host", "0.0.0.0")
     assert open_server.ask("GET", "/v1/queues").status == 401
     allowed = open_server.ask("GET", "/v1/queues", authorization=f"Bearer {key.text}")
@@ -351,7 +351,7 @@ def test_a_stop_writes_down_what_was_still_to_be_noted(place: Place, serve: Serv
     assert server.wait() == 0
     assert answers[0].body == answers[1].body
     with place.open() as onefold:
-        (holder,) = onefold.why("k").holders
+        (holder,) = onefold.keys.why("k").holders
     assert holder.suppressed.count == 1
 
 

@@ -27,14 +27,14 @@ def saying(attempts: int) -> QueueConfiguration:
 
 async def opened(store: Store) -> tuple[Onefold, QueueCache, Time]:
     onefold, time = store.open(), Time()
-    await onefold.asave_served_queue("q", saying(1))
+    await onefold.queues.asave("q", saying(1))
     return onefold, QueueCache(onefold, clock=time), time
 
 
 async def test_what_others_change_is_seen_within_a_second(store: Store) -> None:
     onefold, cache, time = await opened(store)
     assert (await cache.get("", "q")).max_attempts == 1
-    await onefold.asave_served_queue("q", saying(2))
+    await onefold.queues.asave("q", saying(2))
 
     time.now = 0.9
     assert (await cache.get("", "q")).max_attempts == 1
@@ -45,7 +45,7 @@ async def test_what_others_change_is_seen_within_a_second(store: Store) -> None:
 async def test_what_is_changed_here_is_seen_at_once(store: Store) -> None:
     onefold, cache, _ = await opened(store)
     await cache.get("", "q")
-    await onefold.asave_served_queue("q", saying(2))
+    await onefold.queues.asave("q", saying(2))
 
     cache.forget("", "q")
 
@@ -56,7 +56,7 @@ async def test_an_answer_that_a_change_overtook_is_not_kept(store: Store) -> Non
     onefold, cache, _ = await opened(store)
     asked = asyncio.create_task(cache.get("", "q"))
     await asyncio.sleep(0)
-    await onefold.asave_served_queue("q", saying(2))
+    await onefold.queues.asave("q", saying(2))
     cache.forget("", "q")
     await asked
 
@@ -68,14 +68,14 @@ async def test_that_there_is_no_queue_is_asked_anew_each_time(store: Store) -> N
     with pytest.raises(QueueNotFound):
         await cache.get("", "new")
 
-    await onefold.asave_served_queue("new", saying(3))
+    await onefold.queues.asave("new", saying(3))
 
     assert (await cache.get("", "new")).max_attempts == 3
 
 
 async def test_tenants_do_not_share_a_name(store: Store) -> None:
     onefold, cache, _ = await opened(store)
-    await onefold.tenant("acme").asave_served_queue("q", saying(7))
+    await onefold.tenant("acme").queues.asave("q", saying(7))
 
     assert (await cache.get("acme", "q")).max_attempts == 7
     assert (await cache.get("", "q")).max_attempts == 1

@@ -72,12 +72,12 @@ async def test_a_put_replaces_the_whole_queue_but_its_secret(api: Api) -> None:
 async def test_limits_reach_the_engine(api: Api) -> None:
     await api.queue(rateLimit="10/s", concurrency=2)
 
-    (found,) = await api.onefold.aqueues()
+    (found,) = await api.onefold.queues.afind()
     assert found.name == "payments"
     assert found.limit == Limit(concurrency=2, rate="10/s")
 
     await api.queue()
-    assert (await api.onefold.aqueues())[0].limit is None
+    assert (await api.onefold.queues.afind())[0].limit is None
 
 
 async def test_pause_and_resume(api: Api) -> None:
@@ -87,7 +87,7 @@ async def test_pause_and_resume(api: Api) -> None:
     paused = await api("POST", "/v1/queues/payments/pause")
 
     assert (paused.status, paused.json["paused"]) == (200, True)
-    take = api.onefold.engine.atake
+    take = api.onefold.deliveries.atake
     assert await take(["payments"], limit=1, worker="w", lease=timedelta(seconds=60)) == []
     assert (await api("PUT", "/v1/queues/payments", {})).json["paused"], "a PUT leaves it"
     resumed = await api("POST", "/v1/queues/payments/resume")
@@ -107,7 +107,7 @@ async def test_jobs_are_counted(api: Api) -> None:
         await api.publish()
     await api.publish(delay=60)
     job = await api.take()
-    await api.onefold.engine.abury([job], reason="no")
+    await api.onefold.deliveries.abury([job], reason="no")
     await api.take()
 
     counts = (await api("GET", "/v1/queues/payments")).json["counts"]
@@ -263,4 +263,4 @@ async def test_tenants_have_queues_of_their_own(api: Api) -> None:
     onefold: Onefold = api.onefold
     await api.queue()
 
-    assert await onefold.tenant("acme").aserved_queue("payments") is None
+    assert await onefold.tenant("acme").queues.aget("payments") is None

@@ -9,7 +9,7 @@ LEASE = timedelta(minutes=1)
 
 
 async def key_of(onefold: Onefold, tenant: str) -> str:
-    made = await onefold.acreate_api_key(tenant, scopes=["admin"])
+    made = await onefold.api_keys.acreate(tenant, scopes=["admin"])
     return f"Bearer {made.text}"
 
 
@@ -25,8 +25,8 @@ async def test_queues_letters_and_schedules_are_shown_by_the_names_they_were_giv
     told = (await api("PUT", "/v1/schedules/nightly", schedule, authorization=acme)).json
     assert (told["queue"], told["kind"]) == ("payments", "payments")
     await api("POST", "/v1/queues/payments/jobs", {"payload": {}}, authorization=acme)
-    taken = await api.onefold.engine.atake_controlled("{acme}payments", worker="w", lease=LEASE)
-    await api.onefold.engine.abury(taken.jobs, reason="no use")
+    taken = await api.onefold.deliveries.atake_limited("{acme}payments", worker="w", lease=LEASE)
+    await api.onefold.deliveries.abury(taken.jobs, reason="no use")
 
     (letter,) = (await api("GET", "/v1/queues/payments/dead", authorization=acme)).json["items"]
     (queue,) = (await api("GET", "/v1/queues", authorization=acme)).json["items"]

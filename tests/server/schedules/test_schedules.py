@@ -66,7 +66,7 @@ async def test_its_ticks_are_jobs_of_the_queue(api: Api, clock: Clock) -> None:
     await api("PUT", PATH, {**BODY, "payload": {"region": "eu"}})
 
     clock.advance(timedelta(hours=2))
-    await api.onefold.engine.atick()
+    await api.onefold.deliveries.atick()
 
     (job,) = (await api.onefold.afind(queue="reports")).jobs
     assert (job.kind, job.payload, job.max_attempts) == ("reports", {"region": "eu"}, 3)
@@ -148,7 +148,7 @@ async def test_a_server_that_cannot_read_cron_says_what_to_install(
 
 async def test_tenants_do_not_see_each_other_s(api: Api) -> None:
     await api.queue("reports")
-    await api.onefold.tenant("acme").aschedule("nightly", "0 2 * * *", kind="report")
+    await api.onefold.tenant("acme").schedules.asave("nightly", "0 2 * * *", kind="report")
 
     assert (await api("GET", "/v1/schedules")).json["items"] == []
     (await api("GET", PATH)).problem(404, "schedule_not_found")

@@ -176,7 +176,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
     path = tmp_path_factory.mktemp("schema") / "onefold.db"
     onefold = Onefold(f"sqlite:///{path}")
     onefold.migrate()
-    onefold.save_served_queue("payments", QueueConfiguration())
+    onefold.queues.save("payments", QueueConfiguration())
     job = onefold.enqueue("charge", queue="payments")
     app = create_app(onefold, ServerSettings(anonymous=True, push=False, access_log=False))
     schema = schemathesis.openapi.from_asgi("/v1/openapi.json", app)

@@ -14,7 +14,7 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def key(api: Api) -> str:
-    return api.onefold.create_api_key("acme", scopes=["publish", "work"]).text
+    return api.onefold.api_keys.create("acme", scopes=["publish", "work"]).text
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def simpleq(api: Api, key: str) -> SimpleQ:
 
 
 async def make_queue(api: Api, name: str = "payments") -> None:
-    admin = api.onefold.create_api_key("acme", scopes=["admin"]).text
+    admin = api.onefold.api_keys.create("acme", scopes=["admin"]).text
     reply = await api("PUT", f"/v1/queues/{name}", {}, authorization=f"Bearer {admin}")
     assert reply.status == 201, reply.body
 
@@ -36,7 +36,7 @@ async def delivered(api: Api, simpleq: SimpleQ) -> str:
 
 
 async def take(api: Api) -> int:
-    taken = await api.onefold.engine.atake_controlled("{acme}payments", worker="w", lease=MINUTE)
+    taken = await api.onefold.deliveries.atake_limited("{acme}payments", worker="w", lease=MINUTE)
     return len(taken.jobs)
 
 
@@ -150,7 +150,7 @@ async def test_a_bad_request_tells_its_fields(api: Api, simpleq: SimpleQ) -> Non
 async def test_a_wrong_key_is_401_and_a_lesser_one_403(api: Api, simpleq: SimpleQ) -> None:
     job_id = await delivered(api, simpleq)
     stranger = SimpleQ(api, "sq_live_nobody")
-    publisher = SimpleQ(api, api.onefold.create_api_key("acme", scopes=["publish"]).text)
+    publisher = SimpleQ(api, api.onefold.api_keys.create("acme", scopes=["publish"]).text)
 
     with pytest.raises(SimpleQError) as unknown:
         await stranger.get_job(job_id)
@@ -162,7 +162,7 @@ async def test_a_wrong_key_is_401_and_a_lesser_one_403(api: Api, simpleq: Simple
 
 async def test_too_many_requests_are_told_when_to_come_again(api: Api) -> None:
     await make_queue(api)
-    hasty = SimpleQ(api, api.onefold.create_api_key("acme", scopes=["publish"], rate="1/h").text)
+    hasty = SimpleQ(api, api.onefold.api_keys.create("acme", scopes=["publish"], rate="1/h").text)
 
     await hasty.publish("payments", {})
     with pytest.raises(SimpleQError) as caught:

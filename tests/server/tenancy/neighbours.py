@@ -97,7 +97,7 @@ class Neighbour:
     async def take(self, limit: int = 1) -> list[Any]:
         """As a worker of this tenant's queue."""
         queue = qualified(self.tenant, "payments")
-        engine = self.api.onefold.engine
+        engine = self.api.onefold.deliveries
         return await engine.atake([queue], limit=limit, worker="worker", lease=MINUTE)
 
 
@@ -113,7 +113,7 @@ class Neighbours:
     def called(self, tenant: str, **options: Any) -> Neighbour:
         """A tenant with a new key."""
         options.setdefault("scopes", ["admin"])
-        return Neighbour(self.api, tenant, self._maker.create_api_key(tenant, **options).text)
+        return Neighbour(self.api, tenant, self._maker.api_keys.create(tenant, **options).text)
 
     def belongings(self, tenant: str) -> dict[str, list[str]]:
         """Every row that is a tenant's, as it is stored."""

@@ -46,7 +46,7 @@ async def test_a_key_is_won_and_settled_and_its_result_given_again(api: Api) -> 
 
 
 async def test_in_process_and_over_http_it_is_the_same_key(api: Api) -> None:
-    async with api.onefold.aonce("import", "k") as here:
+    async with api.onefold.once("import", "k") as here:
         here.result = "done"
 
     assert (await claim(api)).json["result"] == "done"
@@ -148,11 +148,11 @@ async def test_a_claim_that_is_sent_again_is_won_again(api: Api) -> None:
 
 async def test_even_where_nobody_remembers_the_first_answer(api: Api) -> None:
     first = await claim(api, headers={"idempotency_key": "try-1"})
-    await api.onefold.aerase(key="try-1", surface="http")
+    await api.onefold.keys.aerase(key="try-1", surface="http")
 
     again = await claim(api, headers={"idempotency_key": "try-1"})
     await say(api, again.json, "settle", {"result": 1})
-    await api.onefold.aerase(key="try-1", surface="http")
+    await api.onefold.keys.aerase(key="try-1", surface="http")
     over = await claim(api, headers={"idempotency_key": "try-1"})
 
     assert again.json["fence"] == first.json["fence"]
@@ -253,7 +253,7 @@ async def test_who_was_kept_away_is_noted_with_the_id_of_the_request(api: Api) -
     await won(api)
     await claim(api, headers={"x_request_id": "req-7"})
 
-    (holder,) = (await api.onefold.awhy("k")).holders
+    (holder,) = (await api.onefold.keys.awhy("k")).holders
 
     assert holder.suppressed.count == 1
     assert holder.suppressed.recent[0].request_id == "req-7"

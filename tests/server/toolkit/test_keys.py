@@ -20,7 +20,7 @@ async def claim(api: Api, key: str, surface: str = "once", scope: str = "import"
 
 
 async def test_keys_are_listed_page_by_page_without_what_is_stored(api: Api) -> None:
-    await api.onefold.asettle((await claim(api, "k-1")).claim, {"secret": 1})
+    await api.onefold.keys.asettle((await claim(api, "k-1")).claim, {"secret": 1})
     await claim(api, "k-2")
     await claim(api, "k-3", "form")
 
@@ -111,7 +111,7 @@ async def test_an_operator_frees_a_key(api: Api) -> None:
     nowhere = await api("POST", "/v1/keys/once/k/release")
 
     assert [reply.json["released"] for reply in (freed, again, nowhere)] == [True, False, False]
-    assert not await api.onefold.arelease(held.claim)
+    assert not await api.onefold.keys.arelease(held.claim)
     assert isinstance(await api.onefold.aclaim("import", "k"), Won)
 
 
@@ -190,9 +190,9 @@ async def test_an_answer_that_cannot_be_read_is_not_carried_out_again(api: Api) 
     """Somebody has settled the key of a request with what is no answer."""
     await api.queue("q")
     await api("POST", "/v1/queues/q/pause", idempotency_key="pause-1")
-    await api.onefold.aforce_release("v1", "pause-1", surface="http")
+    await api.onefold.keys.aforce_release("v1", "pause-1", surface="http")
     await api.onefold.aclaim("v1", "pause-1", surface="http")
-    await api.onefold.aforce_settle("v1", "pause-1", {"any": 1}, surface="http")
+    await api.onefold.keys.aforce_settle("v1", "pause-1", {"any": 1}, surface="http")
 
     told = await api("POST", "/v1/queues/q/resume", idempotency_key="pause-1")
 

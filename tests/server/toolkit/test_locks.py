@@ -33,7 +33,7 @@ async def test_a_lock_has_one_holder(api: Api) -> None:
     told.problem(409, "busy")
     assert told.headers["retry-after"] == "30"
     with pytest.raises(Busy):
-        await api.onefold.alock("stock").acquire()
+        await api.onefold.lock("stock").aacquire()
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
@@ -91,7 +91,7 @@ async def test_who_has_waited_long_enough_is_told_so(store: Store) -> None:
 
 async def test_a_request_that_is_sent_again_has_the_lock(api: Api) -> None:
     first = await held(api, headers={"idempotency_key": "try-1"})
-    await api.onefold.aerase(key="try-1", surface="http")
+    await api.onefold.keys.aerase(key="try-1", surface="http")
     again = await held(api, headers={"idempotency_key": "try-1"})
 
     assert first["fence"] == again["fence"]

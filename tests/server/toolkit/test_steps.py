@@ -24,7 +24,7 @@ async def delivered(api: Api) -> Job:
 async def again(api: Api, clock: Clock) -> Job:
     """The next delivery of the job, after the first has vanished."""
     clock.advance(2 * MINUTE)
-    await api.onefold.engine.arescue()
+    await api.onefold.deliveries.arescue()
     clock.advance(MINUTE)
     job: Job = await api.take()
     return job
@@ -56,7 +56,7 @@ async def test_the_handler_of_a_worker_is_given_the_same(api: Api, clock: Clock)
     await put(api, job, "begin", "second")
     await put(api, job, "finish", "second", result=2)
 
-    steps = await api.onefold.asteps(job.id)
+    steps = await api.onefold.deliveries.asteps(job.id)
 
     assert [(step.label, step.state, step.result) for step in steps] == [
         ("first", "finished", 1),
@@ -124,9 +124,9 @@ async def test_after_its_delivery_has_ended_nothing_is_stored(api: Api, ends: st
     if ends == "cancelled":
         await api.onefold.acancel(job.id)
     elif ends == "completed":
-        await api.onefold.engine.afinish([job])
+        await api.onefold.deliveries.afinish([job])
     else:
-        await api.onefold.engine.aretry([job], after=MINUTE)
+        await api.onefold.deliveries.aretry([job], after=MINUTE)
 
     words: list[tuple[str, str, Any]] = [
         ("finish", "charge", {"result": 1}),
@@ -143,7 +143,7 @@ async def test_after_its_delivery_has_ended_nothing_is_stored(api: Api, ends: st
     assert (await put(api, job, "finish", "told", attempt=attempt, result=1)).json == told.json
     resent = await put(api, job, "fail", "lost", attempt=attempt, error=FAILURE)
     assert resent.json == lost.json
-    states = {step.label: step.state for step in await api.onefold.asteps(job.id)}
+    states = {step.label: step.state for step in await api.onefold.deliveries.asteps(job.id)}
     assert states == {"charge": "retrying", "told": "finished", "lost": "unknown"}
 
 
@@ -217,7 +217,7 @@ async def test_a_step_may_say_itself_that_it_does_not_know(api: Api) -> None:
 
     assert said.json["outcome"] == "unknown"
     begun.problem(409, "outcome_unknown")
-    assert await api.onefold.asettle_step(job.id, "charge", result=7)
+    assert await api.onefold.deliveries.asettle_step(job.id, "charge", result=7)
     assert (await put(api, job, "begin", unsafe=True)).json["result"] == 7
 
 

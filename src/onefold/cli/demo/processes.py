@@ -138,10 +138,10 @@ def invoice(url: str, path: Path, number: str, queue: str, parent: Connection) -
 def work(url: str, queue: str, lease: timedelta, parent: Connection) -> None:
     """Take a job, wait to be told, and say that it is finished."""
     with Onefold(url) as onefold:
-        (job,) = onefold.engine.take([queue], worker=f"process {os.getpid()}", lease=lease)
+        (job,) = onefold.deliveries.take([queue], worker=f"process {os.getpid()}", lease=lease)
         parent.send((job.id, job.fence))
         parent.recv()
-        (ended,) = onefold.engine.finish([job])
+        (ended,) = onefold.deliveries.finish([job])
         parent.send(ended.status)
 
 

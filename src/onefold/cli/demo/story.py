@@ -104,7 +104,7 @@ def _delivered_at_once(stage: DemoOutput, scene: Set, processes: int) -> str:
     stage.fact(f"one job is new, and {processes - 1} answers are duplicates", holds=len(new) == 1)
     stage.fact("every process was given the same id", holds=ids == set(new))
     stage.fact("one job is stored", holds=len(scene.onefold.find(queue=scene.queue)) == 1)
-    counted = scene.onefold.duplicates(new[0]).count
+    counted = scene.onefold.keys.duplicates(new[0]).count
     stage.fact(f"{processes - 1} duplicates were counted", holds=counted == processes - 1)
     return new[0]
 
@@ -145,7 +145,7 @@ def _emails(scene: Set) -> list[Job]:
 
 def _frozen_worker(stage: DemoOutput, scene: Set, job_id: str) -> None:
     stage.chapter("A worker freezes with the job in its hands")
-    engine = scene.onefold.engine
+    engine = scene.onefold.deliveries
     with actor(work, scene.url, scene.queue, LEASE) as frozen:
         taken, first_fence = frozen.hear()
         frozen.freeze()
@@ -175,7 +175,7 @@ def _wait_for_rescue(onefold: Onefold, job_id: str) -> None:
     while (job := onefold.get(job_id)) is not None and job.state == "running":
         if time.monotonic() > deadline:
             raise PromiseBroken(f"job {job_id} is rescued within {PATIENCE:g} seconds")
-        if not onefold.engine.rescue().requeued:
+        if not onefold.deliveries.rescue().requeued:
             time.sleep(0.02)
 
 
@@ -213,7 +213,7 @@ def _killed_worker(stage: DemoOutput, scene: Set) -> None:
             f"the job is completed, in attempt {attempt}", holds=result == {"attempt": attempt}
         )
         stage.fact("there is one receipt, of that attempt", holds=_receipts(scene) == [attempt])
-        *vanished, last = scene.onefold.attempts(order.id)
+        *vanished, last = scene.onefold.deliveries.attempts(order.id)
         for each in (*vanished, last):
             stage.detail(f"attempt {each.number}   {each.worker:<30} {each.outcome}")
         stage.fact(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.calls.claims import LEASE, SURFACE, lock_key
-from onefold.calls.procedure import Pause, Procedure, Transaction, once_through, waits
+from onefold.effects.claims import LEASE, SURFACE
+from onefold.effects.lock import lock_key
 from onefold.errors import Busy, KeyReused, LeaseLost
 from onefold.model.claim import (
     Claim,
@@ -41,12 +41,14 @@ from onefold.model.wire import (
     optional_duration,
 )
 from onefold.operations import claims
+from onefold.runtime import Pause, Procedure, Transact, waits
 from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
 from onefold.server.problems import BUSY
 from onefold.server.request_context import Reply, Route
 from onefold.web.problems import KEY_REUSED, OUTCOME_UNKNOWN, Refused, make
 
 if TYPE_CHECKING:
+    from onefold.databases import Build
     from onefold.operations.statement import Operation, Sql
     from onefold.server.request_context import RequestContext
 
@@ -152,12 +154,12 @@ async def claim(asking: RequestContext) -> Reply:
         retention=optional_duration(body.retention, "retention"),
     )
     wanted = msgspec.structs.replace(wanted, id=attempt_of(asking))
-    answer = await asking.server.conductor.arun(
-        _claim(wanted, may_be_resent=asking.key is not None)
+    answer = await asking.server.context.store.atransact(
+        _claiming(wanted, may_be_resent=asking.key is not None)
     )
     if isinstance(answer, Won):
         return Reply(201, _won(answer.claim))
-    asking.server.conductor.suppressing.note(key, asking.request_id)
+    asking.server.context.duplicate_log.note(key, asking.request_id)
     if isinstance(answer, Replay):
         told = ClaimReplay(
             outcome="replay",
@@ -170,7 +172,7 @@ async def claim(asking: RequestContext) -> Reply:
     raise refusal(answer)
 
 
-def _claim(wanted: Wanted, *, may_be_resent: bool) -> Procedure[Claimed]:
+def _claiming(wanted: Wanted, *, may_be_resent: bool) -> Build[Claimed]:
     def build(sql: Sql) -> Operation[Claimed]:
         if may_be_resent:
             found = yield from claims.find(sql, wanted.key)
@@ -179,7 +181,7 @@ def _claim(wanted: Wanted, *, may_be_resent: bool) -> Procedure[Claimed]:
                 return Replay(decode_result(found.result), found.id)
         return (yield from claims.claim(sql, wanted))
 
-    return once_through(build)
+    return build
 
 
 def _won(held: Claim) -> ClaimWon:
@@ -218,14 +220,14 @@ def refusal(answer: Busy | Mismatch | Unknown) -> Refused:
 async def settle(asking: RequestContext) -> Reply:
     """Store the outcome, under the fence."""
     body: SettleBody = asking.body
-    await asking.calls.asettle(claim_of(asking, body.fence), body.result)
+    await asking.calls.keys.asettle(claim_of(asking, body.fence), body.result)
     return Reply(200, Settled())
 
 
 async def release(asking: RequestContext) -> Reply:
     """Give the key back unsettled: the next attempt runs."""
     body: ClaimFenceBody = asking.body
-    released = await asking.calls.arelease(claim_of(asking, body.fence))
+    released = await asking.calls.keys.arelease(claim_of(asking, body.fence))
     return Reply(200, Released(released=released))
 
 
@@ -233,7 +235,7 @@ async def renew(asking: RequestContext) -> Reply:
     """Extend the lease."""
     body: RenewBody = asking.body
     held = claim_of(asking, body.fence)
-    until = await asking.calls.arenew(held, lease=duration(body.lease, "lease", least=LEAST))
+    until = await asking.calls.keys.arenew(held, lease=duration(body.lease, "lease", least=LEAST))
     if until is None:
         raise LeaseLost(f"the key {held.key.key!r}", fence=held.fence)
     return Reply(200, Renewed(lease_until=iso(until)))
@@ -345,7 +347,7 @@ async def lock(asking: RequestContext) -> Reply:
     wanted = want(key, lease=duration(body.ttl, "ttl", least=LEAST), takeover="rerun")
     wanted = msgspec.structs.replace(wanted, id=attempt_of(asking))
     wait = duration(body.wait, "wait")
-    held = await asking.server.conductor.arun(_acquired(wanted, wait))
+    held = await asking.server.context.runtime.arun(_acquired(wanted, wait))
     assert held.lease_until is not None
     told = LockAnswer(
         id=handle_of(held), name=body.name, fence=held.fence, lease_until=iso(held.lease_until)
@@ -356,7 +358,7 @@ async def lock(asking: RequestContext) -> Reply:
 def _acquired(wanted: Wanted, wait: timedelta) -> Procedure[Claim]:
     pauses = waits(wait)
     while True:
-        answer: Claimed = yield Transaction(partial(claims.claim, wanted=wanted))
+        answer: Claimed = yield Transact(partial(claims.claim, wanted=wanted))
         if isinstance(answer, Won):
             return answer.claim
         assert isinstance(answer, Busy)
@@ -370,8 +372,8 @@ async def release_lock(asking: RequestContext) -> Reply:
     """Give a lock back."""
     fence = None if asking.body is None else asking.body.fence
     held = claim_of(asking, fence, of_locks=True)
-    released: set[str] = await asking.server.conductor.arun(
-        once_through(lambda sql: claims.release(sql, [held], strict=True))
+    released: set[str] = await asking.server.context.store.atransact(
+        lambda sql: claims.release(sql, [held], strict=True)
     )
     return Reply(200, Released(released=bool(released)))
 
@@ -380,7 +382,7 @@ async def renew_lock(asking: RequestContext) -> Reply:
     """Extend a lock, under the same fence."""
     body: RenewLockBody = asking.body
     held = claim_of(asking, body.fence, of_locks=True)
-    until = await asking.calls.arenew(held, lease=duration(body.ttl, "ttl", least=LEAST))
+    until = await asking.calls.keys.arenew(held, lease=duration(body.ttl, "ttl", least=LEAST))
     if until is None:
         raise LeaseLost(f"the lock {held.key.key!r}", fence=held.fence)
     return Reply(200, Renewed(lease_until=iso(until)))

@@ -18,7 +18,7 @@ from onefold.server.simpleq import JobAnswer, said_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onefold.calls.jobs import FindOptions
+    from onefold.app.jobs import FindOptions
     from onefold.model.job import Enqueued
     from onefold.server.request_context import RequestContext
 
@@ -133,7 +133,7 @@ async def replay_job(asking: RequestContext) -> Reply:
 async def replay_dead(asking: RequestContext) -> Reply:
     """Send a queue's dead letters round again, in batches that are whole each."""
     body: ReplayManyBody = asking.body
-    answers = await asking.calls.areplay_many(
+    answers = await asking.calls.dead.areplay(
         fresh=body.fresh, limit=body.limit, after=body.after, **_filters(asking, body)
     )
     if not answers.items:
@@ -152,7 +152,7 @@ async def replay_dead(asking: RequestContext) -> Reply:
 async def delete_dead(asking: RequestContext) -> Reply:
     """Remove a queue's dead letters, and free their keys."""
     query: DeleteQuery = asking.query
-    deleted = await asking.calls.adelete_many(limit=query.limit, **_filters(asking, query))
+    deleted = await asking.calls.dead.adelete(limit=query.limit, **_filters(asking, query))
     if not deleted:
         await _check_queue(asking)
     return Reply(200, DeleteAnswer(deleted=deleted, more=deleted >= query.limit))

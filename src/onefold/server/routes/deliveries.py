@@ -79,7 +79,7 @@ async def acknowledge(asking: RequestContext) -> Reply:
     """The delivery has done its work."""
     body: AckBody = asking.body
     job_id = job_id_of(asking)
-    ended = await asking.calls.aacknowledge(
+    ended = await asking.calls.deliveries.aacknowledge(
         job_id, fence=fence_of(asking, body.fence), result=body.result
     )
     return _accepted(job_id, ended)
@@ -89,7 +89,7 @@ async def nack(asking: RequestContext) -> Reply:
     """The delivery has failed."""
     body: NackBody = asking.body
     job_id = job_id_of(asking)
-    ended = await asking.calls.anack(
+    ended = await asking.calls.deliveries.anack(
         job_id,
         retryable=body.retryable,
         reason=body.reason,
@@ -102,7 +102,7 @@ async def defer(asking: RequestContext) -> Reply:
     """The delivery comes too early."""
     body: DeferBody = asking.body
     job_id = job_id_of(asking)
-    ended = await asking.calls.adefer_job(
+    ended = await asking.calls.deliveries.adefer_job(
         job_id,
         after=duration(body.retry_after, "retry_after"),
         reason=body.reason,
@@ -116,7 +116,7 @@ async def heartbeat(asking: RequestContext) -> Reply:
     """The delivery needs more time."""
     body: HeartbeatBody = asking.body
     job_id = job_id_of(asking)
-    ended = await asking.calls.aheartbeat_job(
+    ended = await asking.calls.deliveries.aheartbeat_job(
         job_id,
         lease=optional_duration(body.lease, "lease"),
         fence=fence_of(asking, body.fence),

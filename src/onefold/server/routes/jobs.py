@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from onefold.calls.procedure import once_through
 from onefold.errors import InvalidInput, JobNotFound
 from onefold.model.ids import parse_id
 from onefold.model.queue import qualified
@@ -100,8 +99,9 @@ async def states_of(
     live = [one.id for one in answers if one.state in LIVE]
     found: dict[str, Job] = {}
     if live:
-        reading = once_through(lambda sql: stored_jobs.get(sql, tenant, live), write=False)
-        found = await asking.server.conductor.arun(reading)
+        found = await asking.server.context.store.atransact(
+            lambda sql: stored_jobs.get(sql, tenant, live), write=False
+        )
     return {
         one.id: found[one.id].status if one.id in found else ENDED.get(one.state) for one in answers
     }
@@ -110,8 +110,8 @@ async def states_of(
 async def get_job(asking: RequestContext) -> Reply:
     """One job, with the history of its deliveries."""
     job_id, tenant = job_id_of(asking), asking.tenant
-    job, attempts = await asking.server.conductor.arun(
-        once_through(lambda sql: history.with_attempts(sql, tenant, job_id), write=False)
+    job, attempts = await asking.server.context.store.atransact(
+        lambda sql: history.with_attempts(sql, tenant, job_id), write=False
     )
     return Reply(200, said_with_history(job, attempts))
 

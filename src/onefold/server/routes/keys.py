@@ -98,7 +98,7 @@ class KeySettled(Answer):
 async def list_keys(asking: RequestContext) -> Reply:
     """A page of keys."""
     query: KeysQuery = asking.query
-    page = await asking.calls.akeys(
+    page = await asking.calls.keys.afind(
         limit=query.limit,
         after=query.after,
         surface=query.surface,
@@ -124,7 +124,7 @@ async def _why(
     asking: RequestContext, key: str, surface: str | None, query: WhyQuery | HoldersQuery
 ) -> Reply:
     more: dict[str, Any] = {} if query.payload is None else {"payload": _read(query.payload)}
-    found = await asking.calls.awhy(
+    found = await asking.calls.keys.awhy(
         key,
         surface=surface,
         scope=_stored(asking, surface, query.scope),
@@ -139,7 +139,7 @@ async def release(asking: RequestContext) -> Reply:
     body: ReleaseKeyBody = asking.body
     surface, key = _claimed(asking), asking.path["key"]
     scope = _stored(asking, surface, body.scope) or ""
-    released = await asking.calls.aforce_release(scope, key, surface=surface, step=body.step)
+    released = await asking.calls.keys.aforce_release(scope, key, surface=surface, step=body.step)
     return Reply(200, KeyReleased(released=released))
 
 
@@ -148,7 +148,7 @@ async def settle(asking: RequestContext) -> Reply:
     body: SettleKeyBody = asking.body
     surface, key = _claimed(asking), asking.path["key"]
     result = _result(body, "" if body.step else surface)
-    settled = await asking.calls.aforce_settle(
+    settled = await asking.calls.keys.aforce_settle(
         body.scope, key, result, surface=surface, step=body.step
     )
     return Reply(200, KeySettled(settled=settled))

@@ -46,7 +46,7 @@ async def readyz(asking: RequestContext) -> Reply:
         return Reply(503, Health(status="draining", reason="This process is stopping."))
     try:
         async with asyncio.timeout(PATIENCE):
-            await asking.onefold.engine.alook(["default"])
+            await asking.onefold.deliveries.alook(["default"])
     except TimeoutError:
         return Reply(503, Health(status="unavailable", reason="The database does not answer."))
     except OnefoldError as error:

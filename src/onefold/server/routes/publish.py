@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
+from onefold.app.jobs import enqueue_new
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model.job import NewJob
 from onefold.model.job_options import TAGS
@@ -91,8 +92,8 @@ async def publish(asking: RequestContext) -> Reply:
     )
     chosen = policy_of(body.on_duplicate, body.on_mismatch, body.max_wait)
     # As `aenqueue` does, which would take the job apart and put it together again.
-    storing = asking.calls._enqueue_new(new_job, chosen)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    enqueued = await asking.server.conductor.arun(storing)
+    storing = enqueue_new(asking.calls.context, new_job, chosen)
+    enqueued = await asking.server.context.runtime.arun(storing)
     if enqueued.inserted:
         return Reply(CREATED, published(enqueued, _state_of(new_job, asking)))
     (known,) = await _known(asking, [new_job], [enqueued])
@@ -103,7 +104,7 @@ def _state_of(new_job: NewJob, asking: RequestContext) -> Status:
     """The state of a job that was stored just now."""
     if new_job.delay or (
         new_job.run_at is not None
-        and to_micros(new_job.run_at, "run_at") > asking.server.conductor.now()
+        and to_micros(new_job.run_at, "run_at") > asking.server.context.now()
     ):
         return "scheduled"
     return "ready"

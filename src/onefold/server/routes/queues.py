@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.calls.served_queues import OVERLAP
+from onefold.app.queues import OVERLAP
 from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.lifecycle import Retention
@@ -313,7 +313,7 @@ async def put_queue(asking: RequestContext) -> Reply:
     policy = AddressPolicy(asking.server.settings.push_allow)
     configuration = configuration_of(body, policy)
     try:
-        saved = await asking.calls.asave_served_queue(name, configuration, paused=body.paused)
+        saved = await asking.calls.queues.asave(name, configuration, paused=body.paused)
     finally:
         # Also where the answer was lost: it may be stored.
         asking.server.changed(asking.tenant, name)
@@ -330,7 +330,7 @@ async def list_queues(asking: RequestContext) -> Reply:
     """A page of queues, by name."""
     query: QueuesQuery = asking.query
     # One more than is shown tells whether there are more.
-    found = await asking.calls.aserved_queues(
+    found = await asking.calls.queues.afind_saved(
         after=query.after, limit=query.limit + 1, counts=query.counts
     )
     page = found[: query.limit]
@@ -342,7 +342,7 @@ async def delete_queue(asking: RequestContext) -> Reply:
     """Remove a queue, unless there are jobs in it."""
     name = _name(asking)
     query: DeleteQueueQuery = asking.query
-    if not await asking.calls.adelete_served_queue(name, force=query.force):
+    if not await asking.calls.queues.adelete(name, force=query.force):
         raise QueueNotFound(name)
     asking.server.changed(asking.tenant, name)
     return Reply(204)
@@ -351,13 +351,15 @@ async def delete_queue(asking: RequestContext) -> Reply:
 async def pause_queue(asking: RequestContext) -> Reply:
     """Give no more jobs of it to anybody."""
     name = _name(asking)
-    return _known(asking, name, await asking.calls.apause_served_queue(name))
+    await _found(asking)
+    return _known(asking, name, await asking.calls.queues.apause(name))
 
 
 async def resume_queue(asking: RequestContext) -> Reply:
     """Let it go on."""
     name = _name(asking)
-    return _known(asking, name, await asking.calls.aresume_served_queue(name))
+    await _found(asking)
+    return _known(asking, name, await asking.calls.queues.aresume(name))
 
 
 async def get_secret(asking: RequestContext) -> Reply:
@@ -371,7 +373,7 @@ async def rotate_secret(asking: RequestContext) -> Reply:
     if body.signing_secret is not None:
         checked_by_member(QueueConfiguration(secrets=(SigningSecret(body.signing_secret),)))
     try:
-        queue = await asking.calls.arotate_secret(
+        queue = await asking.calls.queues.arotate_secret(
             name, secret=body.signing_secret, overlap=body.overlap
         )
     finally:
@@ -390,7 +392,7 @@ def _known(asking: RequestContext, name: str, queue: ServedQueue | None) -> Repl
 
 async def _found(asking: RequestContext, *, counts: bool = False) -> ServedQueue:
     name = _name(asking)
-    queue = await asking.calls.aserved_queue(name, counts=counts)
+    queue = await asking.calls.queues.aget(name, counts=counts)
     if queue is None:
         raise QueueNotFound(name)
     return queue

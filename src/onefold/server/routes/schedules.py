@@ -29,7 +29,7 @@ from onefold.server.request_context import Reply, Route
 from onefold.web.problems import Refused, make
 
 if TYPE_CHECKING:
-    from onefold.calls.schedules import ScheduleOptions
+    from onefold.app.schedules import ScheduleOptions
     from onefold.model.job import UniqueWhile
     from onefold.model.queue import QueueConfiguration
     from onefold.model.schedule import Schedule
@@ -120,8 +120,8 @@ async def put_schedule(asking: RequestContext) -> Reply:
     _check_installed()
     name, body = _name(asking), asking.body
     queue = await asking.server.queues.get(asking.tenant, checks.name(body.queue, "queue"))
-    is_new = name not in {schedule.name for schedule in await asking.calls.aschedules()}
-    schedule = await asking.calls.aschedule(
+    is_new = name not in {schedule.name for schedule in await asking.calls.schedules.afind()}
+    schedule = await asking.calls.schedules.asave(
         name,
         body.cron,
         kind=body.queue if body.kind is None else body.kind,
@@ -172,26 +172,26 @@ async def get_schedule(asking: RequestContext) -> Reply:
 
 async def list_schedules(asking: RequestContext) -> Reply:
     """All of the tenant's."""
-    found = await asking.calls.aschedules()
+    found = await asking.calls.schedules.afind()
     return Reply(200, ScheduleList(items=[answer_of(schedule) for schedule in found]))
 
 
 async def delete_schedule(asking: RequestContext) -> Reply:
     """Remove it; its jobs stay."""
     name = _name(asking)
-    if not await asking.calls.aunschedule(name):
+    if not await asking.calls.schedules.adelete(name):
         raise ScheduleNotFound(name)
     return Reply(204)
 
 
 async def pause_schedule(asking: RequestContext) -> Reply:
     """Let it rest. Saying it twice is saying it once."""
-    return await _changed(asking, changed=await asking.calls.apause_schedule(_name(asking)))
+    return await _changed(asking, changed=await asking.calls.schedules.apause(_name(asking)))
 
 
 async def resume_schedule(asking: RequestContext) -> Reply:
     """Let it go on from now."""
-    return await _changed(asking, changed=await asking.calls.aresume_schedule(_name(asking)))
+    return await _changed(asking, changed=await asking.calls.schedules.aresume(_name(asking)))
 
 
 async def _changed(asking: RequestContext, *, changed: bool) -> Reply:
@@ -205,7 +205,7 @@ def _name(asking: RequestContext) -> str:
 
 async def _found(asking: RequestContext) -> Schedule:
     name = _name(asking)
-    for schedule in await asking.calls.aschedules():
+    for schedule in await asking.calls.schedules.afind():
         if schedule.name == name:
             return schedule
     raise ScheduleNotFound(name)

@@ -112,18 +112,18 @@ async def say(asking: RequestContext) -> Reply:
     body: StepBody = asking.body
     _refuse_misplaced(body)
     asked = _asked(asking, body)
-    conductor = asking.server.conductor
+    context = asking.server.context
     if body.action == "begin":
         takeover: Takeover = "refuse" if body.unsafe else "rerun"
-        begun = await conductor.arun(
+        begun = await context.runtime.arun(
             step_store.begin(asked, takeover=takeover, verified=body.verified)
         )
         return _finished(begun) if begun.is_over else _begun(begun)
     if body.action == "finish":
-        return _finished(await conductor.arun(step_store.finish(asked, body.result)))
+        return _finished(await context.runtime.arun(step_store.finish(asked, body.result)))
     assert body.error is not None
     error = msgspec.structs.asdict(body.error)
-    stored = await conductor.arun(
+    stored = await context.runtime.arun(
         step_store.fail(asked, error, final=body.final, unknown=body.unknown)
     )
     label = _label(body, asked.name)
@@ -222,7 +222,7 @@ async def get_step(asking: RequestContext) -> Reply:
 
 async def _steps(asking: RequestContext) -> list[Step]:
     job_id = job_id_of(asking)
-    found = await asking.calls.asteps(job_id)
+    found = await asking.calls.deliveries.asteps(job_id)
     if not found and await asking.calls.aget(job_id) is None:
         raise JobNotFound(job_id)
     return found

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from onefold.calls.settlement import settle
 from onefold.databases import Transact
+from onefold.effects.claims import settle_item
 from onefold.errors import DatabaseError, LeaseLost, OutcomeUnknown, UsageError
 from onefold.model.claim import Claim, Holding, Replay, StoredClaim, Wanted, Won
 from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.operations import claims
-from onefold.runtime import Begin, Execute, Pause, kept_task
+from onefold.runtime import Batch, Begin, Execute, Pause, kept_task
 from onefold.web import problems
 from onefold.web.idempotency.once_parameter import Once
 from onefold.web.idempotency.policy import CLIENT_ERRORS
@@ -340,7 +340,7 @@ class Exchange(RequestClaim):
     def _settlement(self, claim: Claim, response: HttpResponse, fate: Fate) -> Any:
         match fate:
             case "store":
-                return settle(claim, self._text(response))
+                return Batch(settle_item(claim, self._text(response)))
             case "release":
                 return self._release(claim)
             case "unknown":

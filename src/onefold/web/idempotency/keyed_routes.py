@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from onefold.calls.keys import scope_of
+from onefold.app.keys import scope_of
 from onefold.effects.lease_keeper import LeaseKeeper
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import checks
@@ -28,8 +28,8 @@ from onefold.web.idempotency.policy import PASSING, PolicyOptions, RoutePolicy, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onefold.app import Onefold
-    from onefold.calls.procedure import Conductor
+    from onefold.app.context import Context
+    from onefold.app.onefold import Onefold
     from onefold.runtime import Runtime
     from onefold.web.http import HttpRequest
     from onefold.web.idempotency.body import Digested
@@ -184,9 +184,9 @@ class RouteRegistry:
         self.onefold: Onefold = onefold
         self.unconfigured: Unconfigured = unconfigured
         self.defaults: PolicyOptions = {} if defaults is None else defaults
-        self.conductor: Conductor = onefold._conductor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        self.runtime: Runtime = self.conductor
-        self.lease_keeper: LeaseKeeper = LeaseKeeper(self.conductor)
+        self.context: Context = onefold.context
+        self.runtime: Runtime = self.context.runtime
+        self.lease_keeper: LeaseKeeper = LeaseKeeper(self.context)
         self.routes: list[KeyedRoute] = []
 
     def route(
@@ -250,7 +250,7 @@ class RouteRegistry:
             raise problems.Refused(
                 problems.key_invalid("must be a UUID of version 7, which says when it was made")
             )
-        issued, now = (found.int >> 80) * _MILLISECOND, self.conductor.now()
+        issued, now = (found.int >> 80) * _MILLISECOND, self.context.now()
         if issued <= now - made.retention.total_seconds() * 1_000_000:
             raise problems.Refused(problems.key_expired())
         if issued > now + _AHEAD:
@@ -263,8 +263,8 @@ class RouteRegistry:
         if key is None:
             return
         if exchange.outcome in KEPT_AWAY:
-            self.conductor.suppressing.note(key, request.id)
-        hooks = self.conductor.hooks
+            self.context.duplicate_log.note(key, request.id)
+        hooks = self.context.hooks
         if hooks.wanted:
             # An endpoint may have several routes; the request had one.
             name = exchange.route.name if request.route is None else request.operation

@@ -27,8 +27,7 @@ from onefold.web.idempotency.request_steps import RequestSteps
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
-    from onefold.app import Tenant
-    from onefold.calls.within import Within
+    from onefold.app.onefold import Tenant, Within
     from onefold.effects.lease_keeper import KeptLease
     from onefold.model.claim import Claim, Guarantee
     from onefold.model.step import StepName
@@ -44,7 +43,7 @@ class Once(Stepping):
         """Made for each request whose handler runs."""
         self._exchange = exchange
         self._onefold = onefold
-        self._conductor = onefold._conductor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        self._context = onefold.context
         self._options = {}
         self._lost = False
         self.was_used: bool = False
@@ -111,7 +110,7 @@ class Once(Stepping):
         What is enqueued so is committed with the answer, or with the block of `transaction()`, or
         not at all.
         """
-        here = begun_here(self._conductor.database)
+        here = begun_here(self._context.database)
         if self._exchange.transaction is None and here is not None:
             return self._onefold.within(here.connection)
         return self._onefold.within(self.connection)
@@ -124,8 +123,8 @@ class Once(Stepping):
         repeated. `on` is an engine, a pool, a maker of sessions; None is our own database.
         """
         self.check()
-        conductor = self._conductor
-        with begin(on, conductor.database) as begun:
+        context = self._context
+        with begin(on, context.database) as begun:
             yield begun.connection
             if self.claim is not None:
                 claim = self.claim
@@ -136,8 +135,8 @@ class Once(Stepping):
     async def atransaction(self, on: object = None) -> AsyncGenerator[Any]:
         """`transaction`, awaited."""
         self.check()
-        conductor = self._conductor
-        async with await abegin(on, conductor.database) as begun:
+        context = self._context
+        async with await abegin(on, context.database) as begun:
             yield begun.connection
             if self.claim is not None:
                 claim = self.claim
@@ -182,11 +181,11 @@ class Once(Stepping):
     @cached_property
     def _steps(self) -> RequestSteps:
         assert self.claim is not None
-        return RequestSteps(self._conductor, self.claim, check=self.check, lose=self._lose)
+        return RequestSteps(self._context, self.claim, check=self.check, lose=self._lose)
 
     @cached_property
     def _loose(self) -> StepLog:
-        return StepLog(self._conductor, _NoBook(self._unkeyed), self._lose)
+        return StepLog(self._context, _NoBook(self._unkeyed), self._lose)
 
     @cached_property
     def _unkeyed(self) -> str:

@@ -21,11 +21,12 @@ from onefold.operations import steps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.calls.procedure import Conductor, Procedure
+    from onefold.app.context import Context
     from onefold.model.claim import Claim
     from onefold.model.step import Notes, StepName
     from onefold.operations.statement import Operation, Sql
     from onefold.operations.steps import StepWrite
+    from onefold.runtime import Procedure
 
 
 class ClaimBook(Book):
@@ -55,9 +56,9 @@ class ClaimBook(Book):
 class RequestLedger(StepLog):
     """A ledger in which a safe step is in memory alone until it is over."""
 
-    def __init__(self, conductor: Conductor, claim: Claim, lose: Callable[[], object]) -> None:
+    def __init__(self, context: Context, claim: Claim, lose: Callable[[], object]) -> None:
         """`lose` is called where the claim turns out to be somebody else's."""
-        super().__init__(conductor, ClaimBook(claim), lose)
+        super().__init__(context, ClaimBook(claim), lose)
         self._written: dict[str, StepRow] = {}
         """What the database has of them."""
 
@@ -79,7 +80,7 @@ class RequestLedger(StepLog):
             fence=self.book.fence,
             fingerprint=asked.fingerprint,
             takeover=TAKEOVERS.index(asked.takeover),
-            created_at=self.conductor.now(),
+            created_at=self.context.now(),
             settled_at=None,
             result=notes.text,
         )
@@ -99,7 +100,7 @@ class RequestSteps(Stepping):
 
     def __init__(
         self,
-        conductor: Conductor,
+        context: Context,
         claim: Claim,
         *,
         check: Callable[[], None] | None = None,
@@ -117,7 +118,7 @@ class RequestSteps(Stepping):
         self._tell = lose
         self._lost = False
         self._options = {}
-        self._steps = RequestLedger(conductor.own(), claim, self._lose)
+        self._steps = RequestLedger(context.own(), claim, self._lose)
 
     @property
     def ledger(self) -> StepLog:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
 
 import msgspec
 
-from onefold.app import Tenant
+from onefold.app.jobs import enqueue_kind
+from onefold.app.onefold import Tenant
 from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.model import checks
 from onefold.model.event import WebhookRejected
@@ -27,9 +28,10 @@ from onefold.web.webhooks.webhook_event import Received, StoredEvent, Verified
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from onefold.calls.jobs import EnqueueOptions
-    from onefold.calls.procedure import Conductor, Procedure
+    from onefold.app.context import Context
+    from onefold.jobs.enqueue_options import EnqueueOptions
     from onefold.model.event import WebhookEvent, WebhookOutcome
+    from onefold.runtime import Procedure
     from onefold.web.http import HttpRequest, HttpResponse
 
 
@@ -102,7 +104,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tenant(self) -> str:
         """Whose events they are."""
-        return self.onefold._tenant  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return self.onefold.context.tenant
 
     @property
     def done(self) -> WebhookOutcome:
@@ -126,9 +128,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.enqueue is None:
             return None
         payload = {"event": msgspec.to_builtins(_stored(self, received))}
-        return self.onefold._enqueue_one(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            self.enqueue, payload, self.enqueue_options
-        )
+        return enqueue_kind(self.onefold.context, self.enqueue, payload, self.enqueue_options)
 
 
 def _stored(settings: WebhookSettings, received: Received) -> StoredEvent:
@@ -279,7 +279,7 @@ class Webhook:
 
     def verify(self, request: HttpRequest, body: bytes) -> Verified:
         """Check a request; raises `BadSignature`. Nothing is stored."""
-        now = from_micros(self._conductor.now())
+        now = from_micros(self._context.now())
         return self.settings.dated(verify(self.settings.provider, request, body, now))
 
     def receive(
@@ -293,7 +293,7 @@ class Webhook:
         checked = self.check(request, body)
         if not isinstance(checked, tuple):
             return checked
-        runtime, reception = self._conductor, self._reception(checked[0], request)
+        runtime, reception = self._context.runtime, self._reception(checked[0], request)
         try:
             return runtime.run(reception.process(self._handled_by(handler), arguments))
         finally:
@@ -312,14 +312,14 @@ class Webhook:
             return checked
         function = self._handled_by(handler)
         is_plain = not inspect.iscoroutinefunction(function)
-        runtime, reception = self._conductor, self._reception(checked[0], request)
+        runtime, reception = self._context.runtime, self._reception(checked[0], request)
         try:
             return await runtime.arun(reception.process(function, arguments, blocking=is_plain))
         finally:
             await runtime.arun(reception.roll_back())
 
     def _reception(self, verified: Verified, request: HttpRequest) -> Reception:
-        note = self._conductor.suppressing.note
+        note = self._context.duplicate_log.note
         return Reception(self.settings, verified, request, report=self._report, note=note)
 
     def check(self, request: HttpRequest, body: bytes) -> HttpResponse | tuple[Verified]:
@@ -358,7 +358,7 @@ class Webhook:
         oldest = self.settings.oldest
         if oldest is None or verified.occurred_at is None:
             return False
-        return verified.occurred_at < from_micros(self._conductor.now()) - oldest
+        return verified.occurred_at < from_micros(self._context.now()) - oldest
 
     def _handled_by(self, handler: Callable[..., Any] | None) -> Callable[..., Any]:
         found = self._handler if handler is None else handler
@@ -370,13 +370,13 @@ class Webhook:
         return _nothing if found is None else found
 
     def _report(self, event: WebhookEvent) -> None:
-        hooks = self._conductor.hooks
+        hooks = self._context.hooks
         if hooks.wanted:
             hooks.tell(event)
 
     @property
-    def _conductor(self) -> Conductor:
-        return self.settings.onefold._conductor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    def _context(self) -> Context:
+        return self.settings.onefold.context
 
 
 def _nothing(*_: Any) -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from onefold.calls.procedure import once_through
 from onefold.errors import Busy, DatabaseBusy, InvalidInput, OnefoldError
 from onefold.model.claim import ClaimKey, StoredClaim, TakeOver, Wanted, Won, claim_key, want
 from onefold.model.timestamps import to_micros
@@ -26,9 +25,8 @@ from onefold.operations.unique_keys import ROUNDS
 from onefold.web.webhooks.provider import sha256
 
 if TYPE_CHECKING:
-    from onefold.app import Tenant
-    from onefold.calls.procedure import Procedure
-    from onefold.calls.within import Within
+    from onefold.app.onefold import Tenant, Within
+    from onefold.databases import Build
     from onefold.model.claim import Claim
     from onefold.operations.statement import Operation, Sql
     from onefold.web.http import HttpRequest
@@ -158,32 +156,28 @@ class Received:
         event of the very same time is applied, unless `ties="ignore"`. A True is remembered with
         the rest of the transaction.
         """
-        procedure = self._newest(subject, at, ties)
-        return self.within()._conductor.run(procedure)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return self.within().context.store.transact(self._newest(subject, at, ties))
 
     async def ais_newest(
         self, subject: str, at: datetime | None = None, *, ties: Ties = "apply"
     ) -> bool:
         """`is_newest`, awaited."""
-        procedure = self._newest(subject, at, ties)
-        return await self.within()._conductor.arun(procedure)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return await self.within().context.store.atransact(self._newest(subject, at, ties))
 
-    def _newest(self, subject: str, at: datetime | None, ties: Ties) -> Procedure[bool]:
+    def _newest(self, subject: str, at: datetime | None, ties: Ties) -> Build[bool]:
         when = self.verified.occurred_at if at is None else at
         if when is None:
             raise InvalidInput("at", "must be given: this event does not say when it happened")
         if ties not in ("apply", "ignore"):
             raise InvalidInput("ties", f"must be apply or ignore, got {ties!r}")
-        tenant = self._onefold._tenant  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        tenant = self._onefold.context.tenant
         key = claim_key(tenant, "webhook", f"order:{self._scope}", subject)
-        return once_through(
-            partial(
-                apply_if_newer,
-                key=key,
-                at=to_micros(when, "at"),
-                ties=ties,
-                retention=self._retention,
-            )
+        return partial(
+            apply_if_newer,
+            key=key,
+            at=to_micros(when, "at"),
+            ties=ties,
+            retention=self._retention,
         )
 
 

@@ -12,17 +12,15 @@ from typing import (
     overload,
 )
 
-from onefold.declaration import Declaration, DeclareOptions
-from onefold.job import JobFunction
+from onefold.jobs.job_function import Declaration, DeclareOptions, JobFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Unpack
 
-    from onefold.calls.jobs import JobCalls
-    from onefold.calls.procedure import Conductor
+    from onefold.app.jobs import JobCalls
     from onefold.effects.run import Run
-    from onefold.job import Registry
+    from onefold.jobs.job_function import Registry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,13 +66,11 @@ class Declaring:
         self,
         calls: JobCalls,
         registry: Registry,
-        conductor: Conductor,
         options: DeclareOptions | None = None,
     ) -> None:
         """Made by `Onefold.job`."""
         self._calls = calls
         self._registry = registry
-        self._conductor = conductor
         self._options: DeclareOptions = {} if options is None else options
 
     @overload
@@ -124,11 +120,11 @@ class Declaring:
         """Make a job of a function; with options only, a decorator that will."""
         if function is None:
             merged: DeclareOptions = {**self._options, **options}  # type: ignore[typeddict-item]
-            return Declaring(self._calls, self._registry, self._conductor, merged)
+            return Declaring(self._calls, self._registry, merged)
         declaration = Declaration(function, self._options)
         job: JobFunction[..., Any, ..., Any] = JobFunction(
-            declaration, self._calls, self._conductor.now
+            declaration, self._calls, self._calls.context.now
         )
         self._registry.add(job)
-        self._conductor.defaults.say_of_kind(job.kind, declaration.said)
+        self._calls.context.defaults.set_for_kind(job.kind, declaration.defaults)
         return job

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Said(msgspec.Struct, frozen=True):
+class JobDefaults(msgspec.Struct, frozen=True):
     """What is said of a kind or of a queue."""
 
     backoff: Backoff | None = None
@@ -31,7 +31,7 @@ class Said(msgspec.Struct, frozen=True):
     """Its key tells the group of a job that does not say it."""
 
 
-NOTHING: Final = Said()
+NOTHING: Final = JobDefaults()
 
 
 class Defaults:
@@ -39,24 +39,28 @@ class Defaults:
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._kinds: dict[str, Said] = {}
-        self._queues: dict[str, Said] = {}
+        self._kinds: dict[str, JobDefaults] = {}
+        self._queues: dict[str, JobDefaults] = {}
+        self.active: bool = False
+        """False as long as there are none."""
 
-    def say_of_queue(self, queue: str, said: Said) -> None:
+    def set_for_queue(self, queue: str, said: JobDefaults) -> None:
         """Jobs of this queue that say nothing themselves; said again, it replaces what was said."""
         _check(NewJob("any", queue=queue), said)
         self._queues[queue] = said
+        self.active = True
 
-    def say_of_kind(self, kind: str, said: Said) -> None:
+    def set_for_kind(self, kind: str, said: JobDefaults) -> None:
         """Jobs of this kind that say nothing themselves; whoever declares it has checked this."""
         if said != NOTHING:
             self._kinds[kind] = said
+            self.active = True
         else:
             self._kinds.pop(kind, None)
 
     def filled(self, new_jobs: Sequence[NewJob]) -> Sequence[NewJob]:
         """The same jobs, saying what was said of their kinds and queues."""
-        if not (self._kinds or self._queues):
+        if not self.active:
             return new_jobs
         return [self._filled(new_job) for new_job in new_jobs]
 
@@ -64,8 +68,8 @@ class Defaults:
         # What is no job, or has no name, is refused later, with a sentence.
         if not isinstance(new_job, NewJob):
             return new_job
-        kind = _said_of(self._kinds, new_job.kind)
-        queue = _said_of(self._queues, new_job.queue)
+        kind = _defaults_of(self._kinds, new_job.kind)
+        queue = _defaults_of(self._queues, new_job.queue)
         if kind is NOTHING and queue is NOTHING:
             return new_job
         timeout = new_job.timeout
@@ -86,7 +90,7 @@ def _group(new_job: NewJob, limit: Limit | None) -> str | None:
     return limit.group_of(new_job.payload)
 
 
-def _said_of(said: dict[str, Said], name: object) -> Said:
+def _defaults_of(said: dict[str, JobDefaults], name: object) -> JobDefaults:
     return said.get(name, NOTHING) if isinstance(name, str) else NOTHING
 
 
@@ -105,7 +109,7 @@ def _first(*retentions: Any) -> Any:
     )
 
 
-def _check(new_job: NewJob, said: Said) -> None:
+def _check(new_job: NewJob, said: JobDefaults) -> None:
     """By the rules for a job, which name what they refuse."""
     prepare(
         msgspec.structs.replace(

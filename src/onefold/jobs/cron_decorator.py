@@ -2,29 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    overload,
+)
 
 import msgspec
 
-from onefold.calls.schedules import DeclaredOptions, wished
 from onefold.errors import InvalidInput
-from onefold.job import Call, DeclaredJob, JobFunction
+from onefold.jobs.job_function import DeclaredJob, JobCall, JobFunction
 from onefold.model.job import NewJob
-from onefold.model.schedule import ScheduleSettings, first_tick
+from onefold.model.schedule import CatchUp, ScheduleSettings, first_tick, wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import TypeGuard
 
-    from onefold.calls.procedure import Conductor
-    from onefold.declaration import Declaration
-    from onefold.declaring import Declaring, RunFirst
+    from onefold.app.context import Context
     from onefold.effects.run import Run
+    from onefold.jobs.job_decorator import Declaring, RunFirst
+    from onefold.jobs.job_function import Declaration
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Job: TypeAlias = DeclaredJob[..., Any] | Call[..., Any]
+Job: TypeAlias = DeclaredJob[..., Any] | JobCall[..., Any]
 J = TypeVar("J", bound=Job)
+
+
+class DeclaredOptions(TypedDict, total=False):
+    """The options of a schedule itself."""
+
+    tz: str
+    """The time zone of its ticks, as the IANA database names it; UTC."""
+    catch_up: CatchUp
+    """What happens to ticks that no process has served: skip, latest (the default) or all."""
+    catch_up_most: int | None
+    """With `all`, how many at most: the newest; 100."""
+
+
+def wished(
+    tenant: str,
+    name: str,
+    cron: str,
+    new_job: NewJob,
+    options: DeclaredOptions,
+    *,
+    declared: bool = False,
+) -> ScheduleSettings:
+    """Check a schedule, and fill in the options that are not given."""
+    return wish(
+        new_job,
+        tenant,
+        name=name,
+        cron=cron,
+        tz=options.get("tz", "UTC"),
+        catch_up=options.get("catch_up", "latest"),
+        catch_up_most=options.get("catch_up_most"),
+        declared=declared,
+    )
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -34,7 +75,7 @@ class Declared(msgspec.Struct, frozen=True):
     job: Any
 
 
-class Crons:
+class DeclaredSchedules:
     """The declared schedules of an Onefold, by name: what its workers store when they start."""
 
     def __init__(self) -> None:
@@ -72,19 +113,19 @@ class Scheduling:
         *,
         name: str | None,
         options: DeclaredOptions,
-        crons: Crons,
+        schedules: DeclaredSchedules,
         job: Declaring,
-        conductor: Conductor,
+        context: Context,
     ) -> None:
         """Made by `Onefold.cron`. Whatever can be wrong with the schedule is refused here."""
         self._cron = cron
         self._name = name
         self._options = options
-        self._crons = crons
+        self._schedules = schedules
         self._job = job
-        self._conductor = conductor
-        wish = self._wish(NewJob("any"))
-        first_tick(wish.cron, wish.zone, conductor.now())
+        self._context = context
+        checked = self._wish(NewJob("any"))
+        first_tick(checked.cron, checked.zone, context.now())
 
     @overload
     def __call__(self, job: J, /) -> J: ...
@@ -105,9 +146,9 @@ class Scheduling:
     def __call__(self, subject: Any, /) -> Any:
         """Declare the schedule; a function becomes a job first, under its own name."""
         job: Job = subject if _is_job(subject) else self._job(subject)
-        call = job if isinstance(job, Call) else job.call()
-        (new_job,) = self._conductor.defaults.filled([call.new_job()])
-        self._crons.add(self._wish(new_job), job.declaration)
+        call = job if isinstance(job, JobCall) else job.call()
+        (new_job,) = self._context.defaults.filled([call.new_job()])
+        self._schedules.add(self._wish(new_job), job.declaration)
         return job
 
     def _wish(self, new_job: NewJob) -> ScheduleSettings:
@@ -116,4 +157,4 @@ class Scheduling:
 
 
 def _is_job(subject: object) -> TypeGuard[Job]:
-    return isinstance(subject, DeclaredJob | Call)
+    return isinstance(subject, DeclaredJob | JobCall)

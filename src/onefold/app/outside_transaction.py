@@ -12,7 +12,7 @@ from onefold.databases.handler_transaction import begun_here
 if TYPE_CHECKING:
     from types import FrameType
 
-    from onefold.calls.procedure import Conductor
+    from onefold.app.context import Context
 
 _LOGGER: Final = logging.getLogger("onefold")
 
@@ -30,12 +30,12 @@ class OutsideTransactionWarning(UserWarning):
     """A plain enqueue inside of `run.transaction()`, or of a route that has a transaction."""
 
 
-def warn_if_inside(conductor: Conductor, kind: str | None = None) -> None:
+def warn_if_inside(context: Context, kind: str | None = None) -> None:
     """Warn, once per place, where a transaction of ours is open on the same database.
 
     The place of a call that is a task by itself is in asyncio. The kind tells such calls apart.
     """
-    if conductor.borrowed is not None or begun_here(conductor.database) is None:
+    if context.borrowed is not None or begun_here(context.database) is None:
         return
     frame = _caller()
     place = (frame.f_code.co_filename, frame.f_lineno)

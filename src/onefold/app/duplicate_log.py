@@ -21,7 +21,7 @@ from onefold.operations.stored_keys import Note
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onefold.databases import Build, Database
+    from onefold.databases import Build, Database, Store
     from onefold.model.claim import ClaimKey
 
 PAUSE: Final = 0.25
@@ -36,12 +36,12 @@ log: logging.Logger = logging.getLogger("onefold")
 
 
 @final
-class Suppressing:
+class DuplicateLog:
     """What waits to be written, in this process."""
 
-    def __init__(self, database: Callable[[], Database], now: Callable[[], int]) -> None:
-        """`database` says where a note belongs at the time it is made."""
-        self._database = database
+    def __init__(self, store: Store, now: Callable[[], int]) -> None:
+        """A note belongs to the database that `store` has at the time it is made."""
+        self._store = store
         self._now = now
         self._begin()
 
@@ -63,7 +63,7 @@ class Suppressing:
         with self._mutex:
             if len(self._waiting) >= MOST:
                 return
-            self._waiting.append((self._database(), note))
+            self._waiting.append((self._store.database, note))
             if self._is_gathering:
                 return
             self._is_gathering = True

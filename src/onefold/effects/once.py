@@ -22,12 +22,10 @@ from typing import (
     ParamSpec,
     TypeAlias,
     TypeVar,
-    cast,
     overload,
 )
 
-from onefold.calls.procedure import Pause, Procedure, Transaction, waits
-from onefold.calls.settlement import settle
+from onefold.effects.claims import SURFACE, ClaimOptions, settle_item
 from onefold.errors import (
     Busy,
     ConflictingOptions,
@@ -37,6 +35,7 @@ from onefold.errors import (
     TooOld,
     UsageError,
 )
+from onefold.model import checks
 from onefold.model.claim import (
     JOINED_RETRY,
     Claim,
@@ -56,14 +55,15 @@ from onefold.model.timestamps import from_micros, span, to_micros
 from onefold.model.unique import fingerprint
 from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, is_not_done
 from onefold.operations import claims
+from onefold.runtime import Batch, Call, Pause, Procedure, Transact, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Callable, Coroutine, Generator, Sequence
     from datetime import datetime, timedelta
     from types import TracebackType
     from typing import Self
 
-    from onefold.calls.procedure import Conductor
+    from onefold.effects.claims import DatabaseClaims
     from onefold.model.outcome import ErrorRule
     from onefold.model.verify import Verify
 
@@ -75,12 +75,34 @@ Entered_co = TypeVar("Entered_co", bound="OnceClaim | None", covariant=True)
 BusyPolicy: TypeAlias = Literal["raise", "skip"]
 
 
+class AttemptOptions(ClaimOptions, total=False):
+    """How `once` runs something."""
+
+    verify: Verify | None
+    """Finds out what became of an attempt whose outcome is unknown."""
+    not_done: ErrorRule | Sequence[ErrorRule] | None
+    """Exceptions that give the key back: after any other the outcome is unknown.
+
+    None, the default outside of a job: every exception gives it back.
+    """
+    issued_at: datetime | None
+    """When the message was made: rejected if older than `retention`."""
+    wait: timedelta | None
+    """How long to wait while another caller is at work."""
+
+
+class OnceOptions(AttemptOptions, total=False):
+    """The same, and what happens while another caller is at work."""
+
+    busy: BusyPolicy
+    """`raise` (the default), or `skip`: None instead of a claim."""
+
+
 @dataclass(frozen=True, slots=True)
 class OnceSettings:
-    """What `once` was told, and the two things it needs of the object that was asked."""
+    """The options of `once`, checked, and where it claims."""
 
-    conductor: Conductor
-    claim: Callable[[Wanted], Procedure[ClaimAnswer]]
+    claims: DatabaseClaims
     want: Callable[[str], Wanted]
     key: str | Callable[..., str] | None
     verify: Verify | None
@@ -90,6 +112,35 @@ class OnceSettings:
     issued_at: datetime | None
     busy: BusyPolicy
     wait: timedelta | None
+
+
+def once_settings(
+    claims: DatabaseClaims,
+    name: str,
+    key: str | Callable[..., str] | None,
+    options: OnceOptions,
+) -> OnceSettings:
+    """Check the options of `once`."""
+    checks.options(options, OnceOptions.__optional_keys__)
+    busy, wait = options.get("busy", "raise"), options.get("wait")
+    if busy not in ("raise", "skip"):  # a tuple: what is unhashable is refused too
+        raise InvalidInput("busy", f"must be raise or skip, got {busy!r}")
+    if wait is not None:
+        span(wait, "wait")
+    verify = options.get("verify")
+    if verify is not None and not callable(verify):
+        raise InvalidInput("verify", f"must be a function, got {verify!r}")
+    return OnceSettings(
+        claims=claims,
+        want=lambda found: claims.want(SURFACE, name, found, options),
+        key=key,
+        verify=verify,
+        not_done=claims.not_done(options.get("not_done"), options.get("takeover")),
+        retention=options.get("retention"),
+        issued_at=options.get("issued_at"),
+        busy=busy,
+        wait=wait,
+    )
 
 
 class OnceClaim:
@@ -138,10 +189,12 @@ _joined_here: ContextVar[tuple[tuple[object, OnceClaim], ...]] = ContextVar(
 inside a body inherit this, so an entry must say itself when it is over."""
 
 
-class _Once:
-    """What the two colours share."""
+class Once(Generic[Entered_co]):
+    """For `with`, for `async with`, and for functions of both kinds."""
 
     def __init__(self, settings: OnceSettings) -> None:
+        """Made by `once`."""
+        self._runtime = settings.claims.context.runtime
         self._settings = settings
         self._wanted: Wanted | None = None
         self._asked = ""
@@ -189,7 +242,7 @@ class _Once:
             if self._is_at_work_here(self._wanted.key):
                 # The database would not see a rival here: a transaction does not wait for itself.
                 return Busy(key=key, retry_after=JOINED_RETRY)
-            answer: ClaimAnswer = yield from settings.claim(self._wanted)
+            answer: ClaimAnswer = yield from settings.claims.claim(self._wanted)
             if not isinstance(answer, Busy) or (pause := next(pauses, None)) is None:
                 return answer
             yield Pause(pause)
@@ -202,15 +255,15 @@ class _Once:
         if settings.retention is None:
             raise ConflictingOptions("issued_at", "needs a retention to be compared with")
         issued = to_micros(settings.issued_at, "issued_at")
-        horizon = settings.conductor.now() - span(settings.retention, "retention")
+        horizon = settings.claims.context.now() - span(settings.retention, "retention")
         if issued <= horizon:
             raise TooOld(key=key, issued_at=settings.issued_at, horizon=from_micros(horizon))
 
-    def _enter(self, answer: ClaimAnswer) -> OnceClaim | None:
+    def _entered_with(self, answer: ClaimAnswer) -> OnceClaim | None:
         match answer:
             case Won() | Replay():
                 self._entered = OnceClaim(answer)
-                borrowed = self._settings.conductor.borrowed
+                borrowed = self._settings.claims.context.borrowed
                 if borrowed is not None and self._entered.won:
                     here = (borrowed.connection, self._entered)
                     _joined_here.set((*_joined_here.get(), here))
@@ -232,13 +285,13 @@ class _Once:
         match verdict:
             case Done(result):
                 stored = encode_result(result)
-                yield Transaction(
+                yield Transact(
                     lambda sql: claims.force(
                         sql, wanted.key, Holding.SETTLED, result=stored, fence=unknown.fence
                     )
                 )
             case NotDone():
-                claim: Claim | None = yield Transaction(
+                claim: Claim | None = yield Transact(
                     lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
                 )
                 if claim is not None:
@@ -291,7 +344,7 @@ class _Once:
         assert entered.claim is not None
         claim = entered.claim
         try:
-            yield Transaction(lambda sql: claims.abandon(sql, claim))
+            yield Transact(lambda sql: claims.abandon(sql, claim))
         except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
             error.add_note(f"The key {claim.key.key!r} is unknown when its lease ends: {failure}")
 
@@ -305,7 +358,7 @@ class _Once:
         _joined_here.set(tuple(here for here in _joined_here.get() if not here[1].left))
         if error is None:
             text = yield from self._encoded(claim, entered.result)
-            yield settle(claim, text)
+            yield Batch(settle_item(claim, text))
         elif isinstance(error, Exception) or self._joined:
             yield from self._give_back(claim, error)
         # Interrupted (a cancelled task, ctrl-C): nobody knows how far it came, so the lease runs
@@ -329,7 +382,7 @@ class _Once:
 
     def _is_at_work_here(self, key: ClaimKey) -> bool:
         """True inside the body of another `once` with this key, in the same transaction."""
-        borrowed = self._settings.conductor.borrowed
+        borrowed = self._settings.claims.context.borrowed
         return borrowed is not None and any(
             connection is borrowed.connection and entered.has(key)
             for connection, entered in _joined_here.get()
@@ -337,17 +390,17 @@ class _Once:
 
     def _give_back(self, claim: Claim, error: BaseException) -> Procedure[None]:
         """Release after a failure, which is what the caller must see, whatever happens here."""
-        borrowed = self._settings.conductor.borrowed
+        borrowed = self._settings.claims.context.borrowed
         if borrowed is not None and borrowed.failed():
             return
         try:
-            yield Transaction(lambda sql: claims.release(sql, [claim]))
+            yield Transact(lambda sql: claims.release(sql, [claim]))
         except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
             error.add_note(f"The key {claim.key.key!r} could not be given back: {failure}")
 
     @property
     def _joined(self) -> bool:
-        return self._settings.conductor.borrowed is not None
+        return self._settings.claims.context.borrowed is not None
 
     def _bound_key(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -371,22 +424,15 @@ class _Once:
     def _for(self, key: str) -> Self:
         return type(self)(replace(self._settings, key=key))
 
-
-class Once(_Once, Generic[Entered_co]):
-    """`once` for `with`, and for functions."""
-
     def __enter__(self) -> Entered_co:
-        """Claim the key. None where it is busy and `busy="skip"`."""
-        conductor, verify = self._settings.conductor, self._settings.verify
+        """Claim the key. None if it is busy and `busy="skip"`."""
         with self._entering():
-            answer = conductor.run(self._claim(self._key()))
-            while isinstance(answer, Unknown) and verify is not None:
-                with asking(self._asked):
-                    verdict = verify(self._asked)
-                if verdict is None:
-                    break
-                answer = conductor.run(self._verified(answer, verdict))
-            return cast("Entered_co", self._enter(answer))
+            return self._runtime.run(self._enter())
+
+    async def __aenter__(self) -> Entered_co:
+        """Claim the key. None if it is busy and `busy="skip"`."""
+        with self._entering():
+            return await self._runtime.arun(self._enter())
 
     def __exit__(
         self,
@@ -394,59 +440,9 @@ class Once(_Once, Generic[Entered_co]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        """Settle; after a failure release, or find out. True where it was done all the same."""
-        conductor, verify, verdict = self._settings.conductor, self._settings.verify, None
+        """Settle; after a failure release, or find out. True if it was done all the same."""
         with self._leaving():
-            if not self._is_doubtful(error):
-                conductor.run(self._leave(error))
-                return None
-            try:
-                if verify is not None and not isinstance(error, ENDS_THE_RUN):
-                    with asking(self._asked):
-                        verdict = verify(self._asked)
-            except Exception as failure:
-                conductor.run(self._abandon(failure))
-                raise
-            return conductor.run(self._doubted(error, verdict))
-
-    @overload
-    def __call__(self: Once[OnceClaim], function: Callable[P, R]) -> Callable[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]: ...
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """Decorate: the second call with the same key gets the first one's result."""
-        if inspect.iscoroutinefunction(function):
-            raise InvalidInput("once", "is for plain functions; use aonce for a coroutine function")
-
-        @wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            with self._for(self._bound_key(function, args, kwargs)) as claim:
-                if claim is None:
-                    return None
-                if claim.won:
-                    claim.result = function(*args, **kwargs)
-            return cast("R | None", claim.result)
-
-        return wrapper
-
-
-class AsyncOnce(_Once, Generic[Entered_co]):
-    """`once` for `async with`, and for coroutine functions."""
-
-    async def __aenter__(self) -> Entered_co:
-        """Claim the key. None where it is busy and `busy="skip"`."""
-        conductor, verify = self._settings.conductor, self._settings.verify
-        with self._entering():
-            answer = await conductor.arun(self._claim(self._key()))
-            while isinstance(answer, Unknown) and verify is not None:
-                with asking(self._asked):
-                    verdict = verify(self._asked)
-                    if inspect.isawaitable(verdict):
-                        verdict = await verdict
-                if verdict is None:
-                    break
-                answer = await conductor.arun(self._verified(answer, verdict))
-            return cast("Entered_co", self._enter(answer))
+            return self._runtime.run(self._exit(error))
 
     async def __aexit__(
         self,
@@ -454,41 +450,68 @@ class AsyncOnce(_Once, Generic[Entered_co]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        """Settle; after a failure release, or find out. True where it was done all the same."""
-        conductor, verify, verdict = self._settings.conductor, self._settings.verify, None
+        """Settle; after a failure release, or find out. True if it was done all the same."""
         with self._leaving():
-            if not self._is_doubtful(error):
-                await conductor.arun(self._leave(error))
-                return None
-            try:
-                if verify is not None and not isinstance(error, ENDS_THE_RUN):
-                    with asking(self._asked):
-                        verdict = verify(self._asked)
-                        if inspect.isawaitable(verdict):
-                            verdict = await verdict
-            except Exception as failure:
-                await conductor.arun(self._abandon(failure))
-                raise
-            return await conductor.arun(self._doubted(error, verdict))
+            return await self._runtime.arun(self._exit(error))
 
+    def _enter(self) -> Procedure[Any]:
+        """Claim; while the outcome is unknown, ask `verify`."""
+        answer = yield from self._claim(self._key())
+        while isinstance(answer, Unknown) and self._settings.verify is not None:
+            verdict = yield from self._ask(self._settings.verify)
+            if verdict is None:
+                break
+            answer = yield from self._verified(answer, verdict)
+        return self._entered_with(answer)
+
+    def _exit(self, error: BaseException | None) -> Procedure[bool | None]:
+        if not self._is_doubtful(error):
+            yield from self._leave(error)
+            return None
+        verify, verdict = self._settings.verify, None
+        try:
+            if verify is not None and not isinstance(error, ENDS_THE_RUN):
+                verdict = yield from self._ask(verify)
+        except Exception as failure:
+            yield from self._abandon(failure)
+            raise
+        return (yield from self._doubted(error, verdict))
+
+    def _ask(self, verify: Verify) -> Procedure[object]:
+        with asking(self._asked):
+            verdict: object = yield Call(verify, (self._asked,))
+        return verdict
+
+    @overload
+    def __call__(self: Once[OnceClaim], function: Callable[P, R]) -> Callable[P, R]: ...
     @overload
     def __call__(
-        self: AsyncOnce[OnceClaim], function: Callable[P, Awaitable[R]]
-    ) -> Callable[P, Awaitable[R]]: ...
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Callable[P, Coroutine[Any, Any, R | None]]: ...
     @overload
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]: ...
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
-        """Decorate: the second call with the same key gets the first one's result."""
-        if not inspect.iscoroutinefunction(function):
-            raise InvalidInput("aonce", "is for coroutine functions; use once for a plain one")
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]: ...
+    def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
+        """Decorate: the second call with the same key gets the result of the first."""
+        if inspect.iscoroutinefunction(function):
+
+            @wraps(function)
+            async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
+                async with self._for(self._bound_key(function, args, kwargs)) as claim:
+                    if claim is None:
+                        return None
+                    if claim.won:
+                        claim.result = await function(*args, **kwargs)
+                return claim.result
+
+            return awaited
 
         @wraps(function)
-        async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            async with self._for(self._bound_key(function, args, kwargs)) as claim:
+        def called(*args: P.args, **kwargs: P.kwargs) -> Any:
+            with self._for(self._bound_key(function, args, kwargs)) as claim:
                 if claim is None:
                     return None
                 if claim.won:
-                    claim.result = await function(*args, **kwargs)
-            return cast("R | None", claim.result)
+                    claim.result = function(*args, **kwargs)
+            return claim.result
 
-        return wrapper
+        return called

@@ -15,20 +15,24 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from onefold.calls.procedure import Conductor, Pause, Procedure, Transaction, waits
 from onefold.errors import Busy, LeaseLost, UsageError
+from onefold.model import checks
 from onefold.model.claim import Claim, ClaimAnswer, ClaimKey, Won, want
 from onefold.model.timestamps import span
+from onefold.model.unique import fingerprint
 from onefold.operations import claims
+from onefold.runtime import Pause, Procedure, Transact, waits
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from onefold.app.context import Context
+
 MARGIN: Final = 0.1
 """The part of a lease in which the holder no longer trusts it."""
 
-_held: ContextVar[tuple[tuple[_Mine, weakref.ref[_Lock]], ...]] = ContextVar(
+_held: ContextVar[tuple[tuple[_Mine, weakref.ref[Lock]], ...]] = ContextVar(
     "onefold_locks", default=()
 )
 """Locks taken in this context, and by which task or thread: a context is also inherited by tasks
@@ -47,23 +51,23 @@ def _whoami() -> int:
     return threading.get_ident() if task is None else id(task)
 
 
-class _Lock:
-    """What the two colours share."""
+class Lock:
+    """A lock for `with` and for `async with`."""
 
     def __init__(
-        self, conductor: Conductor, key: ClaimKey, ttl: timedelta, wait: timedelta | None
+        self, context: Context, key: ClaimKey, ttl: timedelta, wait: timedelta | None
     ) -> None:
         """Nothing is asked of the database yet."""
         span(ttl, "ttl", least=timedelta(milliseconds=1))
         if wait is not None:
             span(wait, "wait")
-        if conductor.borrowed is not None:
+        if context.borrowed is not None:
             raise UsageError(
                 "A lock is leased, and a lease cannot be part of your transaction. Take the lock"
                 " from the Onefold object, and check it in the transaction:"
                 " within(connection).guard(lock)."
             )
-        self._conductor = conductor
+        self._context = context
         self._key = key
         self._ttl = ttl
         self._wait = wait
@@ -105,6 +109,58 @@ class _Lock:
         """A key for a third party that knows no fences. Best effort: as good as its memory."""
         return self._key.derived(f"{self.fence}:{name}")
 
+    def acquire(self) -> Self:
+        """Take it, or raise `Busy` (after `wait`, if given)."""
+        self._context.runtime.run(self._acquire())
+        return self
+
+    async def aacquire(self) -> Self:
+        """`acquire`, awaited."""
+        await self._context.runtime.arun(self._acquire())
+        return self
+
+    def release(self) -> bool:
+        """Give it back; False if it was no longer yours."""
+        return self._context.runtime.run(self._release())
+
+    async def arelease(self) -> bool:
+        """`release`, awaited."""
+        return await self._context.runtime.arun(self._release())
+
+    def renew(self) -> None:
+        """Extend it by its ttl, under the same fence; `LeaseLost` if it has ended."""
+        self._context.runtime.run(self._renew())
+
+    async def arenew(self) -> None:
+        """`renew`, awaited."""
+        await self._context.runtime.arun(self._renew())
+
+    def __enter__(self) -> Self:
+        """Acquire."""
+        return self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release, whatever happened."""
+        self.release()
+
+    async def __aenter__(self) -> Self:
+        """Acquire."""
+        return await self.aacquire()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release, whatever happened."""
+        await self.arelease()
+
     def _acquire(self) -> Procedure[None]:
         """One holder an object: its release could not tell two of them apart."""
         with self._mutex:
@@ -131,7 +187,7 @@ class _Lock:
         while True:
             wanted = want(self._key, lease=self._ttl, takeover="rerun")
             asked = time.monotonic()
-            answer: ClaimAnswer = yield Transaction(partial(claims.claim, wanted=wanted))
+            answer: ClaimAnswer = yield Transact(partial(claims.claim, wanted=wanted))
             if isinstance(answer, Won):
                 self._claim = answer.claim
                 self._trust(asked)
@@ -143,7 +199,7 @@ class _Lock:
             yield Pause(min(pause, max(answer.retry_after.total_seconds(), 0.001)))
 
     def _mine(self) -> _Mine:
-        database = self._conductor.database
+        database = self._context.database
         return (_whoami(), f"{database.label} {database.sql.schema}", self._key)
 
     def _trust(self, asked: float) -> None:
@@ -158,83 +214,28 @@ class _Lock:
                 return False
             self._in_use = False
         _held.set(_still_held())
-        released: set[str] = yield Transaction(
-            lambda sql: claims.release(sql, [claim], strict=True)
-        )
+        released: set[str] = yield Transact(lambda sql: claims.release(sql, [claim], strict=True))
         return bool(released)
 
     def _renew(self) -> Procedure[None]:
         claim, asked = self.claim, time.monotonic()
         micros = span(self._ttl, "ttl")
-        until: Any = yield Transaction(lambda sql: claims.renew(sql, claim, lease=micros))
+        until: Any = yield Transact(lambda sql: claims.renew(sql, claim, lease=micros))
         if until is None:
             self._trusted_until = 0.0
             raise LeaseLost(f"the lock {self._key.key!r}", fence=claim.fence)
         self._trust(asked)
 
 
-def _still_held() -> tuple[tuple[_Mine, weakref.ref[_Lock]], ...]:
+def _still_held() -> tuple[tuple[_Mine, weakref.ref[Lock]], ...]:
     """What this context has taken, less what was released, forgotten, or left to its ttl."""
     return tuple(
         entry for entry in _held.get() if (lock := entry[1]()) is not None and not lock.lost
     )
 
 
-class Lock(_Lock):
-    """A lock for `with`."""
-
-    def acquire(self) -> Self:
-        """Take it, or raise `Busy` (after `wait`, if given): never silently go on without it."""
-        self._conductor.run(self._acquire())
-        return self
-
-    def release(self) -> bool:
-        """Give it back; False where it was no longer yours."""
-        return self._conductor.run(self._release())
-
-    def renew(self) -> None:
-        """Extend it by its ttl, under the same fence; `LeaseLost` where it has ended."""
-        self._conductor.run(self._renew())
-
-    def __enter__(self) -> Self:
-        """Acquire."""
-        return self.acquire()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release, whatever happened."""
-        self.release()
-
-
-class AsyncLock(_Lock):
-    """A lock for `async with`."""
-
-    async def acquire(self) -> Self:
-        """Take it, or raise `Busy` (after `wait`, if given): never silently go on without it."""
-        await self._conductor.arun(self._acquire())
-        return self
-
-    async def release(self) -> bool:
-        """Give it back; False where it was no longer yours."""
-        return await self._conductor.arun(self._release())
-
-    async def renew(self) -> None:
-        """Extend it by its ttl, under the same fence; `LeaseLost` where it has ended."""
-        await self._conductor.arun(self._renew())
-
-    async def __aenter__(self) -> Self:
-        """Acquire."""
-        return await self.acquire()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release, whatever happened."""
-        await self.release()
+def lock_key(name: object) -> str:
+    """Any text may name a lock; one too long for a key is digested."""
+    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > checks.KEY_BYTES:
+        return f"digest:{fingerprint(name)}"
+    return checks.key(name, "name")

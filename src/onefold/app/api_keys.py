@@ -1,7 +1,7 @@
-"""Calls about API keys: an operator's, and the server's question whether one counts.
+"""`ApiKeys`: create, find, revoke and check API keys.
 
-No answer to that question is kept: every one is read after it was asked, so that a revocation
-counts at once. Those who ask at the same time share one statement.
+A check reads the database each time, so that a revocation counts at once. Checks that are made at
+the same time share one statement.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from onefold.calls.procedure import Conductor, Gather, Procedure, Transaction, once_through
 from onefold.databases.batching import HeldKeys, Item, TaskGroup
 from onefold.errors import DatabaseBusy
 from onefold.model import api_key
@@ -21,11 +19,13 @@ from onefold.model.api_key import Admission, ApiKey, NewApiKey, Scope, StoredApi
 from onefold.model.limit import Rate, parse_rate
 from onefold.model.timestamps import MICROSECOND, span
 from onefold.operations import api_keys
+from onefold.runtime import Batch, Procedure, Transact
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Iterable
 
+    from onefold.app.context import Context
     from onefold.databases import Build
 
 T = TypeVar("T")
@@ -34,16 +34,15 @@ MEMORY: Final = 1.0
 """Seconds for which it is remembered that there is no key at all."""
 
 
-class ApiKeyCalls:
-    """Make, list, revoke and check API keys, of all tenants."""
+class ApiKeys:
+    """The API keys of all tenants."""
 
-    _conductor: Conductor
+    def __init__(self, context: Context) -> None:
+        """On the database of `context`."""
+        self._context = context
+        self._checks = _KeyChecks(context)
 
-    @cached_property
-    def _doorman(self) -> _Doorman:
-        return _Doorman(self._conductor)
-
-    def create_api_key(
+    def create(
         self,
         tenant: str = "",
         *,
@@ -57,11 +56,11 @@ class ApiKeyCalls:
         `publish` may publish and look at jobs, `work` may do what a worker does, `admin` anything.
         `rate` is how many requests it may make: "100/s".
         """
-        made = self._conductor.run(_create(tenant, scopes, name, rate, expires_in))
-        self._doorman.some = True
+        made = self._context.runtime.run(_create(tenant, scopes, name, rate, expires_in))
+        self._checks.some = True
         return made
 
-    async def acreate_api_key(
+    async def acreate(
         self,
         tenant: str = "",
         *,
@@ -70,48 +69,48 @@ class ApiKeyCalls:
         rate: str | tuple[int, timedelta] | Rate | None = None,
         expires_in: timedelta | None = None,
     ) -> NewApiKey:
-        """`create_api_key`, awaited."""
-        made = await self._conductor.arun(_create(tenant, scopes, name, rate, expires_in))
-        self._doorman.some = True
+        """`create`, awaited."""
+        made = await self._context.runtime.arun(_create(tenant, scopes, name, rate, expires_in))
+        self._checks.some = True
         return made
 
-    def api_keys(self, tenant: str | None = None) -> list[ApiKey]:
+    def find(self, tenant: str | None = None) -> list[ApiKey]:
         """All keys, or a tenant's, from the oldest on, with those that are revoked or expired."""
-        return self._conductor.run(_find(tenant))
+        return self._context.store.transact(_finding(tenant), write=False)
 
-    async def aapi_keys(self, tenant: str | None = None) -> list[ApiKey]:
-        """`api_keys`, awaited."""
-        return await self._conductor.arun(_find(tenant))
+    async def afind(self, tenant: str | None = None) -> list[ApiKey]:
+        """`find`, awaited."""
+        return await self._context.store.atransact(_finding(tenant), write=False)
 
-    def revoke_api_key(self, id: str) -> bool:  # noqa: A002 - what it is called
+    def revoke(self, id: str) -> bool:  # noqa: A002 - what it is called
         """End a key at once and for good; False where there is none, or it was ended before.
 
         Takes its id, or its whole text: who has found a leaked one has nothing else.
         """
-        return self._conductor.run(_revoke(id))
+        return self._context.store.transact(_revoking(id))
 
-    async def arevoke_api_key(self, id: str) -> bool:  # noqa: A002 - what it is called
-        """`revoke_api_key`, awaited."""
-        return await self._conductor.arun(_revoke(id))
+    async def arevoke(self, id: str) -> bool:  # noqa: A002 - what it is called
+        """`revoke`, awaited."""
+        return await self._context.store.atransact(_revoking(id))
 
-    def check_api_key(self, text: str) -> Admission:
+    def check(self, text: str) -> Admission:
         """Say whether a key counts that somebody has shown, and charge its rate for one request."""
-        return self._conductor.run(_check(text))
+        return self._context.runtime.run(_check(text))
 
-    async def acheck_api_key(self, text: str) -> Admission:
-        """`check_api_key`, awaited."""
-        return await self._doorman.check(text)
+    async def acheck(self, text: str) -> Admission:
+        """`check`, awaited."""
+        return await self._checks.check(text)
 
-    def has_api_keys(self) -> bool:
+    def exist(self) -> bool:
         """Whether any key was ever made: revoked ones count, since to revoke must open no door.
 
         That there is none is remembered for a second, unless this object has made one itself.
         """
-        return self._conductor.run(self._doorman.are_any())
+        return self._context.runtime.run(self._checks.are_any())
 
-    async def ahas_api_keys(self) -> bool:
-        """`has_api_keys`, awaited."""
-        return await self._conductor.arun(self._doorman.are_any())
+    async def aexist(self) -> bool:
+        """`exist`, awaited."""
+        return await self._context.runtime.arun(self._checks.are_any())
 
 
 def _create(
@@ -133,25 +132,25 @@ def _create(
         if expires_in is None
         else span(expires_in, "expires_in", least=MICROSECOND),
     )
-    key: ApiKey = yield Transaction(lambda sql: api_keys.create(sql, wish))
+    key: ApiKey = yield Transact(lambda sql: api_keys.create(sql, wish))
     return NewApiKey(key, text)
 
 
-def _find(tenant: str | None) -> Procedure[list[ApiKey]]:
-    whose = None if tenant is None else api_key.key_tenant(tenant)
-    return once_through(lambda sql: api_keys.find(sql, whose), write=False)
+def _finding(tenant: str | None) -> Build[list[ApiKey]]:
+    owner = None if tenant is None else api_key.key_tenant(tenant)
+    return lambda sql: api_keys.find(sql, owner)
 
 
-def _revoke(key: str) -> Procedure[bool]:
+def _revoking(key: str) -> Build[bool]:
     key_id = api_key.key_id(key)
-    return once_through(lambda sql: api_keys.revoke(sql, key_id))
+    return lambda sql: api_keys.revoke(sql, key_id)
 
 
 def _check(text: str) -> Procedure[Admission]:
     shown = api_key.read_text(text)
     if shown is None:
         return Admission(None)
-    (known,) = yield Transaction(lambda sql: api_keys.read(sql, [shown.id]), write=False)
+    (known,) = yield Transact(lambda sql: api_keys.read(sql, [shown.id]), write=False)
     return (yield from _admit(api_key.proven(shown, known)))
 
 
@@ -159,16 +158,16 @@ def _admit(key: ApiKey | None) -> Procedure[Admission]:
     """Charge a key that counts. One that was not proven is never charged: ids are no secrets."""
     if key is None or key.rate is None:
         return Admission(key)
-    wait: int = yield Gather(Item(api_keys.charge, key.id, "charge", key.id))
+    wait: int = yield Batch(Item(api_keys.charge, key.id, "charge", key.id))
     return Admission(key, wait * MICROSECOND)
 
 
-class _Doorman:
+class _KeyChecks:
     """Looks keys up for the tasks of an event loop, many at a time."""
 
-    def __init__(self, conductor: Conductor) -> None:
-        """On the database of `conductor`."""
-        self._conductor = conductor
+    def __init__(self, context: Context) -> None:
+        """On the database of `context`."""
+        self._context = context
         self._lookups: WeakKeyDictionary[AbstractEventLoop, TaskGroup] = WeakKeyDictionary()
         self.some = False
         """True once there is a key: none is ever deleted."""
@@ -182,14 +181,14 @@ class _Doorman:
         known: StoredApiKey | None = await self._gathered().run(
             Item(api_keys.read, shown.id, "api_key", shown.id)
         )
-        return await self._conductor.arun(_admit(api_key.proven(shown, known)))
+        return await self._context.runtime.arun(_admit(api_key.proven(shown, known)))
 
     def are_any(self) -> Procedure[bool]:
         """Whether there is a key; a no is believed for a while, counted from the question on."""
         asked = time.monotonic()
         if self.some or asked < self._none_until:
             return self.some
-        found: bool = yield Transaction(api_keys.are_any, write=False)
+        found: bool = yield Transact(api_keys.are_any, write=False)
         if found:
             self.some = True
         else:
@@ -209,7 +208,7 @@ class _Doorman:
     async def _read(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
         """A plain read: it waits for nobody's lock, and on SQLite not for the writer."""
         del patient, deadline
-        return await self._conductor.database.atransact(build, write=False)
+        return await self._context.store.atransact(build, write=False)
 
 
 def _never_held() -> DatabaseBusy:

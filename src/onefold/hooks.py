@@ -43,7 +43,7 @@ class Hooks:
 
     def __init__(self) -> None:
         """Nobody listens yet."""
-        self._listeners: list[Listener] = []
+        self.listeners: list[Listener] = []
         self.carrier: Carrier | None = None
         """Gives the context of the caller's trace; an enqueue stores it with the job."""
         self.around_enqueue: list[Around[Enqueueing]] = []
@@ -57,7 +57,7 @@ class Hooks:
     @property
     def wanted(self) -> bool:
         """False where nobody listens: do not even build events."""
-        return bool(self._listeners)
+        return bool(self.listeners)
 
     def add(self, listener: Listener) -> None:
         """Tell `listener` of every event from now on. Adding it twice adds it once."""
@@ -65,17 +65,17 @@ class Hooks:
             raise InvalidInput(
                 "listener", f"must be a plain function that takes an event, got {listener!r}"
             )
-        if listener not in self._listeners:
-            self._listeners.append(listener)
+        if listener not in self.listeners:
+            self.listeners.append(listener)
 
     def remove(self, listener: Listener) -> None:
         """Tell `listener` nothing more."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        if listener in self.listeners:
+            self.listeners.remove(listener)
 
     def tell(self, event: Event) -> None:
         """Tell everybody."""
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             try:
                 listener(event)
             except Exception:

@@ -3,85 +3,146 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from onefold.calls.api_keys import ApiKeyCalls
-from onefold.calls.callbacks import CallbackCalls
-from onefold.calls.claims import ClaimCalls
-from onefold.calls.defaults import Said
-from onefold.calls.engine import Engine
-from onefold.calls.jobs import JobCalls
-from onefold.calls.keys import KeyCalls
-from onefold.calls.procedure import Conductor
-from onefold.calls.queues import QueueCalls
-from onefold.calls.schedules import DeclaredOptions, ScheduleCalls, save
-from onefold.calls.served_queues import ServedQueueCalls
-from onefold.calls.why import WhyCalls
-from onefold.calls.within import Within
-from onefold.cron import Crons, Scheduling
+from onefold.app.api_keys import ApiKeys
+from onefold.app.claims import ClaimCalls
+from onefold.app.context import Context
+from onefold.app.dead import DeadJobs
+from onefold.app.deliveries import Deliveries
+from onefold.app.jobs import JobCalls
+from onefold.app.keys import Keys
+from onefold.app.queues import Queues
+from onefold.app.schedules import Schedules
 from onefold.databases import open_database
 from onefold.databases.borrowed import borrow
-from onefold.declaring import Declaring
-from onefold.effects.step_admin import StepCalls
-from onefold.errors import InvalidInput
-from onefold.job import Registry
+from onefold.effects.lock import Lock
+from onefold.effects.once import OnceClaim
+from onefold.errors import InvalidInput, LeaseLost
+from onefold.jobs.cron_decorator import DeclaredOptions, Scheduling
+from onefold.jobs.job_decorator import Declaring
+from onefold.jobs.job_function import Registry
 from onefold.model import checks
+from onefold.model.claim import Claim
 from onefold.model.ids import shard_count
-from onefold.model.queue import QueueLimits, queue_limits
+from onefold.model.insert_once import natural
 from onefold.model.timestamps import span, to_micros
+from onefold.operations import claims
+from onefold.operations.insert_once import insert_once
 from onefold.worker.settings import WorkerOptions, worker_settings
 from onefold.worker.signals import run_until_signal
 from onefold.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
-    from typing import Self, Unpack
+    from typing import Any, Self, Unpack
 
-    from onefold.calls.hooks import Hooks
-    from onefold.databases import Clock, Database
+    from onefold.databases import Build, Clock, Database, Store
     from onefold.model.event import Listener
-    from onefold.model.lifecycle import Retention
-    from onefold.model.limit import Limit
-    from onefold.model.retry import Backoff
-    from onefold.model.schedule import Schedule
+    from onefold.model.insert_once import Existing, Inserted
     from onefold.operations.migrations import Migration
     from onefold.worker.settings import WorkerSettings
 
 
-class Tenant(
-    JobCalls,
-    ClaimCalls,
-    KeyCalls,
-    ScheduleCalls,
-    StepCalls,
-    WhyCalls,
-    CallbackCalls,
-    ServedQueueCalls,
-):
-    """Onefold for one owner of keys: jobs, keys and locks of others are out of sight."""
+class Within(JobCalls, ClaimCalls):
+    """Onefold on your connection, inside of your transaction. You commit."""
 
-    def __init__(self, conductor: Conductor, tenant: str) -> None:
+    def __init__(self, context: Context) -> None:
+        """Made by `within`."""
+        self.context: Context = context
+        self.keys: Keys = Keys(context)
+        self.schedules: Schedules = Schedules(context)
+
+    def guard(self, holder: Lock | OnceClaim | Claim) -> None:
+        """Raise `LeaseLost` unless `holder` still holds, and keep it so until you commit.
+
+        The check locks the row that issued the fence, in your transaction. So it also rejects a
+        stale holder that writes before its successor does, which a resource that remembers the
+        highest fence cannot.
+        """
+        self.context.store.transact(_guarding(holder))
+
+    async def aguard(self, holder: Lock | OnceClaim | Claim) -> None:
+        """`guard`, awaited."""
+        await self.context.store.atransact(_guarding(holder))
+
+    def insert_once(
+        self, table: str, values: Mapping[str, Any], *, on: str | Sequence[str]
+    ) -> Inserted | Existing:
+        """Insert a row, unless there is one with the same values in the columns `on`.
+
+        `on` names the columns of a unique constraint of the table, whose name may be `schema.name`;
+        names are written as they are stored, in upper and lower case. A violation of another
+        constraint is the error of the driver.
+        """
+        wanted = natural(table, values, on)
+        return self.context.store.transact(lambda sql: insert_once(sql, wanted))
+
+    async def ainsert_once(
+        self, table: str, values: Mapping[str, Any], *, on: str | Sequence[str]
+    ) -> Inserted | Existing:
+        """`insert_once`, awaited."""
+        wanted = natural(table, values, on)
+        return await self.context.store.atransact(lambda sql: insert_once(sql, wanted))
+
+
+def _guarding(holder: Lock | OnceClaim | Claim) -> Build[None]:
+    if not isinstance(holder, Lock | OnceClaim | Claim):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput("holder", f"must be a lock or a claim, got {holder!r}")
+    claim = holder if isinstance(holder, Claim) else holder.claim
+    if claim is None:
+        raise LeaseLost("a replayed claim", fence=0)
+    return lambda sql: claims.guard(sql, claim)
+
+
+class Tenant(JobCalls, ClaimCalls):
+    """Onefold for one owner of keys: jobs, keys and locks of other tenants are not visible."""
+
+    def __init__(self, context: Context) -> None:
         """Made by `tenant`."""
-        self._conductor = conductor
-        self._tenant = tenant
+        self.context: Context = context
+
+    @cached_property
+    def dead(self) -> DeadJobs:
+        """Dead letters."""
+        return DeadJobs(self.context)
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        """Deliveries of jobs, for workers of your own."""
+        return Deliveries(self.context)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Claims and stored keys."""
+        return Keys(self.context)
+
+    @cached_property
+    def queues(self) -> Queues:
+        """Queues, their settings and limits."""
+        return Queues(self.context)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Schedules."""
+        return Schedules(self.context)
 
     def within(self, connection: object) -> Within:
-        """This tenant on your connection and inside your transaction; you commit.
+        """The same calls on your connection and inside of your transaction; you commit.
 
         Takes an open connection of sqlite3, aiosqlite, psycopg (sync or async), asyncpg or Django,
         or a connection or session of SQLAlchemy, sync or async. Raises `NoTransaction` where none
         is open and none will be (for a session, the first call does), `WrongConnection` for
         anything that is not a connection to this database.
         """
-        database = self._conductor.database
-        borrowed = borrow(connection, database)
+        borrowed = borrow(connection, self.context.database)
         borrowed.check()
-        return Within(self._conductor.lent(borrowed), self._tenant)
+        return self.context.within(borrowed)
 
 
-class Onefold(Tenant, QueueCalls, ApiKeyCalls):
+class Onefold(Tenant):
     """A durable job queue and an idempotency toolkit on one database.
 
         onefold = Onefold("sqlite:///app.db")          # or "postgresql://…"
@@ -130,16 +191,22 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
             prepared_statements=prepared_statements,
             notifies=notify,
         )
-        super().__init__(self._conducts(url, opened, ticks), "")
-        self.engine: Engine = Engine(self._conductor)
-        self.hooks: Hooks = self._conductor.hooks
+        super().__init__(Context(self._open(url, opened), ticks))
         self.jobs: Registry = Registry()
-        self._queue_limits: dict[str, QueueLimits] = {}
-        self.crons: Crons = Crons()
 
-    def _conducts(self, url: str, opened: Callable[[str], Database], clock: Clock) -> Conductor:
-        """Who carries calls out. A framework that names databases in its own way has another."""
-        return Conductor(opened(url), clock)
+    @cached_property
+    def api_keys(self) -> ApiKeys:
+        """The API keys of the server, of all tenants."""
+        return ApiKeys(self.context)
+
+    @cached_property
+    def queues(self) -> Queues:
+        """Queues, their settings and limits."""
+        return Queues(self.context, self._declared_queues)
+
+    def _open(self, url: str, opened: Callable[[str], Database]) -> Store:
+        """Open the database. A framework that names databases in its own way overrides this."""
+        return opened(url)
 
     @property
     def job(self) -> Declaring:
@@ -150,30 +217,7 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
 
         send_email.enqueue(42)
         """
-        return Declaring(self, self.jobs, self._conductor)
-
-    def queue(
-        self,
-        name: str,
-        *,
-        backoff: Backoff | None = None,
-        retention: Retention | None = None,
-        timeout: timedelta | None = None,
-        limit: Limit | None = None,
-        group_limit: Limit | None = None,
-        ordered: bool = False,
-    ) -> None:
-        """Say what holds for jobs that are enqueued in a queue and do not say it themselves.
-
-        A job beats its kind, and a kind its queue. It holds for what this object enqueues from now
-        on, tenants and `within` included. Limits hold for every worker from the start of one that
-        declares them, unless an operator has set others: `limit` of the whole queue, `group_limit`
-        of each group, `ordered` for one job of a group at a time, in order.
-        """
-        limits = queue_limits(limit, group_limit, ordered=ordered)
-        said = Said(backoff, retention, timeout, group_limit)
-        self._conductor.defaults.say_of_queue(name, said)
-        self._queue_limits[name] = limits
+        return Declaring(self, self.jobs)
 
     def cron(
         self, cron: str, *, name: str | None = None, **options: Unpack[DeclaredOptions]
@@ -191,25 +235,14 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
             cron,
             name=name,
             options=options,
-            crons=self.crons,
+            schedules=self.schedules.declared,
             job=self.job,
-            conductor=self._conductor,
+            context=self.context,
         )
-
-    def declare_schedules(self) -> list[Schedule]:
-        """Store what `cron` has declared, as every worker does when it starts.
-
-        What `schedule()` has made under the same name stays as it is.
-        """
-        return self._conductor.run(save(self.crons.wishes))
-
-    async def adeclare_schedules(self) -> list[Schedule]:
-        """`declare_schedules`, awaited."""
-        return await self._conductor.arun(save(self.crons.wishes))
 
     def tenant(self, name: str) -> Tenant:
         """The same for one owner of keys."""
-        return Tenant(self._conductor, checks.key(name, "tenant"))
+        return Tenant(self.context.for_tenant(checks.key(name, "tenant")))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Tell `listener` what happens here and to tenants, as values of `onefold.events`.
@@ -217,8 +250,9 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
         It is called where it happened, in an event loop too: it must not block. What it raises is
         logged. The answer is a function that ends it.
         """
-        self.hooks.add(listener)
-        return lambda: self.hooks.remove(listener)
+        hooks = self.context.hooks
+        hooks.add(listener)
+        return lambda: hooks.remove(listener)
 
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
         """A worker for this event loop: `async with onefold.worker(queues=["email"]): …`.
@@ -234,35 +268,35 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
         run_until_signal(lambda: self._worker(settings), self.aclose)
 
     def _worker(self, settings: WorkerSettings) -> Worker:
-        return Worker(self._conductor, self.jobs, settings, self._declare, self._declared_queues)
+        return Worker(self.context, self.jobs, settings, self._declare, self._declared_queues)
 
     def _declared_queues(self) -> dict[str, bool]:
         """The queues that the code declares, and whether jobs are declared for them."""
-        of_jobs = (*self.jobs.queues, *(wish.queue for wish in self.crons.wishes))
-        return dict.fromkeys(self._queue_limits, False) | dict.fromkeys(of_jobs, True)
+        of_jobs = (*self.jobs.queues, *(wish.queue for wish in self.schedules.declared.wishes))
+        return dict.fromkeys(self.queues.declared, False) | dict.fromkeys(of_jobs, True)
 
     async def _declare(self) -> None:
         """Write down what the code says of queues and schedules."""
-        await self.adeclare_queues()
-        await self.adeclare_schedules()
+        await self.queues.astore_declared()
+        await self.schedules.astore_declared()
 
     def migrate(self) -> list[Migration]:
         """Bring the database's tables up to date; answers with what was applied."""
-        return self._conductor.database.migrate()
+        return self.context.database.migrate()
 
     async def amigrate(self) -> list[Migration]:
         """`migrate`, awaited."""
-        return await self._conductor.database.amigrate()
+        return await self.context.database.amigrate()
 
     def close(self) -> None:
         """Close connections and threads. Safe to call twice."""
-        self._conductor.suppressing.flush()
-        self._conductor.database.close()
+        self.context.duplicate_log.flush()
+        self.context.database.close()
 
     async def aclose(self) -> None:
         """`close`, awaited: also closes this event loop's connections."""
-        await self._conductor.suppressing.aflush()
-        await self._conductor.database.aclose()
+        await self.context.duplicate_log.aflush()
+        await self.context.database.aclose()
 
     def __enter__(self) -> Self:
         """Use it in a `with` to have it closed."""
@@ -292,4 +326,4 @@ class Onefold(Tenant, QueueCalls, ApiKeyCalls):
 
     def __repr__(self) -> str:
         """The database, without its password."""
-        return f"Onefold({self._conductor.database.label!r})"
+        return f"Onefold({self.context.database.label!r})"

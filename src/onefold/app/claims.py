@@ -1,0 +1,94 @@
+"""The calls on claims: claim, once, lock."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from onefold.effects.claims import SURFACE, ClaimOptions, DatabaseClaims
+from onefold.effects.lock import Lock, lock_key
+from onefold.effects.once import Once, OnceOptions, once_settings
+from onefold.model import checks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Unpack
+
+    from onefold.app.context import Context
+    from onefold.effects.once import AttemptOptions, OnceClaim
+    from onefold.model.claim import ClaimAnswer
+    from onefold.runtime import Procedure
+
+
+class ClaimCalls:
+    """Keys outside of jobs. `keys` settles and releases what `claim` has won."""
+
+    context: Context
+
+    def claim(
+        self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
+    ) -> ClaimAnswer:
+        """Take a key: Won, Replay, Busy, Mismatch or Unknown.
+
+        Within a caller's transaction the claim, the work and the result commit together. Otherwise
+        the claim commits now, the work follows under a lease, and `takeover` says what happens if
+        it vanishes.
+        """
+        return self.context.runtime.run(self._claim(surface, scope, key, options))
+
+    async def aclaim(
+        self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
+    ) -> ClaimAnswer:
+        """`claim`, awaited."""
+        return await self.context.runtime.arun(self._claim(surface, scope, key, options))
+
+    def _claim(
+        self, surface: str, scope: str, key: str, options: ClaimOptions
+    ) -> Procedure[ClaimAnswer]:
+        checks.options(options, ClaimOptions.__optional_keys__)
+        claims = DatabaseClaims(self.context)
+        return claims.claim(claims.want(surface, scope, key, options))
+
+    @overload
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        busy: Literal["raise"] = "raise",
+        **options: Unpack[AttemptOptions],
+    ) -> Once[OnceClaim]: ...
+    @overload
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        busy: Literal["skip"],
+        **options: Unpack[AttemptOptions],
+    ) -> Once[OnceClaim | None]: ...
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        **options: Unpack[OnceOptions],
+    ) -> Once[Any]:
+        """Run something once per key, and store its result.
+
+        For `with`, for `async with`, and as a decorator of plain and of coroutine functions. A
+        failure releases the key; with `not_done=`, only the failures that it names do. For a
+        decorator, `key` may compute it from the arguments; without one, it is their digest.
+        """
+        return Once(once_settings(DatabaseClaims(self.context), name, key, options))
+
+    def lock(
+        self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
+    ) -> Lock:
+        """A lease on a name, with a fencing token, for `with` and for `async with`.
+
+        It keeps work from being done twice *at once*. It is an efficiency lock: a holder that is
+        paused past its `ttl` may overlap with the next. If that must not happen, check it inside
+        the transaction that writes: `within(connection).guard(lock)`.
+        """
+        claims = DatabaseClaims(self.context)
+        return Lock(self.context, claims.key("", lock_key(name), "lock"), ttl, wait)

@@ -1,0 +1,171 @@
+"""`DeadJobs`: find, replay and delete dead letters, many at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from onefold.app.jobs import FindOptions, JobResults, job_filter
+from onefold.errors import InvalidInput
+from onefold.model import checks
+from onefold.model.job import Enqueued, EnqueuedMany, JobPage
+from onefold.operations import jobs
+from onefold.runtime import Procedure, Transact
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from onefold.app.context import Context
+    from onefold.databases import Build
+    from onefold.operations.statement import Operation, Sql
+
+BATCH: Final = 500
+"""Jobs per transaction: a call that is interrupted has done whole batches."""
+
+
+class DeadJobs:
+    """Jobs that have failed for good, or those of another `status`."""
+
+    def __init__(self, context: Context) -> None:
+        """The dead jobs of one tenant."""
+        self._context = context
+
+    def find(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        newest_first: bool = False,
+        **filters: Unpack[FindOptions],
+    ) -> JobPage:
+        """Dead jobs by filter, one page per call: `after=page.next` continues."""
+        build = self._finding(filters, limit=limit, after=after, newest_first=newest_first)
+        return self._context.store.transact(build, write=False)
+
+    async def afind(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        newest_first: bool = False,
+        **filters: Unpack[FindOptions],
+    ) -> JobPage:
+        """`find`, awaited."""
+        build = self._finding(filters, limit=limit, after=after, newest_first=newest_first)
+        return await self._context.store.atransact(build, write=False)
+
+    def _finding(
+        self, filters: FindOptions, *, limit: int, after: str | None, newest_first: bool
+    ) -> Build[JobPage]:
+        wanted = _dead(filters)
+        checks.flag(newest_first, "newest_first")
+        return lambda sql: jobs.find(
+            sql, self._context.tenant, wanted, limit=limit, after=after, newest_first=newest_first
+        )
+
+    def replay(
+        self,
+        *,
+        fresh: bool = False,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[FindOptions],
+    ) -> EnqueuedMany:
+        """Run dead jobs again, by filter.
+
+        Safe to repeat: a job that was replayed is no longer dead. If `limit` has ended the call,
+        `after=answer.next` continues behind the jobs that were left as they are.
+        """
+        return self._context.runtime.run(self._replay(filters, limit, after, fresh=fresh))
+
+    async def areplay(
+        self,
+        *,
+        fresh: bool = False,
+        limit: int | None = None,
+        after: str | None = None,
+        **filters: Unpack[FindOptions],
+    ) -> EnqueuedMany:
+        """`replay`, awaited."""
+        return await self._context.runtime.arun(self._replay(filters, limit, after, fresh=fresh))
+
+    def _replay(
+        self, filters: FindOptions, limit: int | None, after: str | None, *, fresh: bool
+    ) -> Procedure[EnqueuedMany]:
+        _check_limit(limit)
+        checks.flag(fresh, "fresh")
+        wanted = _dead(filters)
+        answers: list[Enqueued] = []
+        cursor = after
+        while True:
+            size = BATCH if limit is None else min(BATCH, limit - len(answers))
+            page: JobPage
+            page, replayed = yield Transact(
+                self._replaying_page(wanted, fresh=fresh, limit=size, after=cursor)
+            )
+            answers += replayed
+            cursor = page.next
+            if cursor is None or (limit is not None and len(answers) >= limit):
+                return EnqueuedMany(answers, JobResults(self._context), next=cursor)
+
+    def _replaying_page(
+        self, wanted: jobs.JobFilter, *, fresh: bool, limit: int, after: str | None
+    ) -> Build[tuple[JobPage, list[Enqueued]]]:
+        tenant = self._context.tenant
+
+        def build(sql: Sql) -> Operation[tuple[JobPage, list[Enqueued]]]:
+            page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
+            ids = [job.id for job in page]
+            replayed = yield from jobs.replay(sql, tenant, ids, fresh=fresh, strict=False)
+            return page, replayed
+
+        return build
+
+    def delete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
+        """Remove dead jobs by filter, and release their keys; returns how many.
+
+        Safe to repeat. A job that changes meanwhile is left alone: one that was replayed is no
+        longer dead.
+        """
+        return self._context.runtime.run(self._delete(filters, limit))
+
+    async def adelete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
+        """`delete`, awaited."""
+        return await self._context.runtime.arun(self._delete(filters, limit))
+
+    def _delete(self, filters: FindOptions, limit: int | None) -> Procedure[int]:
+        _check_limit(limit)
+        wanted = _dead(filters)
+        count = 0
+        cursor: str | None = None
+        while True:
+            size = BATCH if limit is None else min(BATCH, limit - count)
+            page: JobPage
+            deleted: int
+            page, deleted = yield Transact(self._deleting_page(wanted, limit=size, after=cursor))
+            count += deleted
+            cursor = page.next
+            if cursor is None or (limit is not None and count >= limit):
+                return count
+
+    def _deleting_page(
+        self, wanted: jobs.JobFilter, *, limit: int, after: str | None
+    ) -> Build[tuple[JobPage, int]]:
+        tenant = self._context.tenant
+
+        def build(sql: Sql) -> Operation[tuple[JobPage, int]]:
+            page = yield from jobs.find(sql, tenant, wanted, limit=limit, after=after)
+            seen = {job.id: job for job in page}
+            deleted = yield from jobs.delete(sql, tenant, list(seen), seen=seen)
+            return page, len(deleted)
+
+        return build
+
+
+def _dead(filters: FindOptions) -> jobs.JobFilter:
+    filters.setdefault("status", "dead")
+    return job_filter(filters)
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise InvalidInput("limit", f"must be a whole number from 1, got {limit!r}")

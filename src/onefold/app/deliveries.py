@@ -1,0 +1,342 @@
+"""`Deliveries`: take and report deliveries; acknowledge by job id; attempts and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from onefold.databases.batching import Item
+from onefold.effects.step_codec import encoded
+from onefold.errors import InvalidInput
+from onefold.model import checks
+from onefold.model.checks import REASON_BYTES, text
+from onefold.model.claim import Holding, encode_result
+from onefold.model.delivery import FENCES, Delivery, Ended, deliveries, encode_error
+from onefold.model.event import JobEnded, JobOutcome
+from onefold.model.ids import parse_id
+from onefold.model.lifecycle import Event
+from onefold.model.timestamps import MICROSECOND, span
+from onefold.operations import acks, jobs, steps
+from onefold.operations import attempts as history
+from onefold.operations.acks import Acknowledgement, Parking
+from onefold.operations.statement import Operation, Sql
+from onefold.runtime import Procedure, Transact
+from onefold.worker.deliveries import DeliveryCalls
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from onefold.databases import Build
+    from onefold.model.job import Attempt, Job, Json
+    from onefold.model.step import Step
+
+Callback: TypeAlias = Callable[[Sql], Operation[Ended]]
+
+EXCHANGE_BYTES: Final = 64 * 1024
+
+NACK: Final = "Nack"
+NACKED: Final = "nacked"
+NO_REASON: Final = "the worker said that it has failed"
+
+
+class Deliveries(DeliveryCalls):
+    """Deliveries of jobs: plural and fenced, or one by the id of its job.
+
+    The calls by job id mean the delivery with the given fence, or the present one. `Ended.status`
+    is `already` if the same was reported before. They raise `JobNotFound`, `LeaseLost` if the job
+    has another fence by now, and `WrongState` if the delivery has ended in another way.
+    """
+
+    def acknowledge(self, job_id: str, *, fence: int | None = None, result: Json = None) -> Ended:
+        """The work is done, with what it gave."""
+        return self._context.runtime.run(self._acknowledge(job_id, fence, result))
+
+    async def aacknowledge(
+        self, job_id: str, *, fence: int | None = None, result: Json = None
+    ) -> Ended:
+        """`acknowledge`, awaited."""
+        return await self._context.runtime.arun(self._acknowledge(job_id, fence, result))
+
+    def _acknowledge(self, job_id: str, fence: int | None, result: Json) -> Procedure[Ended]:
+        wanted, under = parse_id(job_id), _fence(fence)
+        stored = None if result is None else encode_result(result)
+        return self._say(
+            wanted,
+            lambda sql: acks.acknowledge(
+                sql, self._context.tenant, wanted, fence=under, result=stored
+            ),
+        )
+
+    def nack(
+        self,
+        job_id: str,
+        *,
+        retryable: bool = True,
+        reason: str | None = None,
+        fence: int | None = None,
+    ) -> Ended:
+        """The work has failed: try it again by the job's backoff or, not `retryable`, bury it."""
+        word = _nack(retryable=retryable, reason=reason)
+        return self._context.runtime.run(self._word(job_id, word, fence))
+
+    async def anack(
+        self,
+        job_id: str,
+        *,
+        retryable: bool = True,
+        reason: str | None = None,
+        fence: int | None = None,
+    ) -> Ended:
+        """`nack`, awaited."""
+        word = _nack(retryable=retryable, reason=reason)
+        return await self._context.runtime.arun(self._word(job_id, word, fence))
+
+    def defer_job(
+        self,
+        job_id: str,
+        *,
+        after: timedelta,
+        reason: str | None = None,
+        fence: int | None = None,
+        hold_queue: bool = False,
+    ) -> Ended:
+        """Not now: again after `after`, and no attempt is burned.
+
+        With `hold_queue` nothing of the whole queue is given until then, and one job goes first.
+        """
+        word = _defer(after, reason, hold_queue=hold_queue)
+        return self._context.runtime.run(self._word(job_id, word, fence))
+
+    async def adefer_job(
+        self,
+        job_id: str,
+        *,
+        after: timedelta,
+        reason: str | None = None,
+        fence: int | None = None,
+        hold_queue: bool = False,
+    ) -> Ended:
+        """`defer_job`, awaited."""
+        word = _defer(after, reason, hold_queue=hold_queue)
+        return await self._context.runtime.arun(self._word(job_id, word, fence))
+
+    def _word(self, job_id: str, word: Acknowledgement, fence: int | None) -> Procedure[Ended]:
+        wanted, under = parse_id(job_id), _fence(fence)
+        return self._say(
+            wanted,
+            lambda sql: acks.say(sql, self._context.tenant, wanted, word, fence=under),
+            deferred=word.event is Event.DEFER,
+        )
+
+    def heartbeat_job(
+        self, job_id: str, *, lease: timedelta | None = None, fence: int | None = None
+    ) -> Ended:
+        """The work goes on, for `lease` from now; the ack timeout of its queue unless told."""
+        return self._context.runtime.run(self._heartbeat_job(job_id, lease, fence))
+
+    async def aheartbeat_job(
+        self, job_id: str, *, lease: timedelta | None = None, fence: int | None = None
+    ) -> Ended:
+        """`heartbeat_job`, awaited."""
+        return await self._context.runtime.arun(self._heartbeat_job(job_id, lease, fence))
+
+    def _heartbeat_job(
+        self, job_id: str, lease: timedelta | None, fence: int | None
+    ) -> Procedure[Ended]:
+        wanted, under = parse_id(job_id), _fence(fence)
+        micros = None if lease is None else span(lease, "lease", least=MICROSECOND)
+        ended: Ended = yield Transact(
+            lambda sql: acks.heartbeat(sql, self._context.tenant, wanted, fence=under, lease=micros)
+        )
+        return ended
+
+    def _say(self, job_id: str, callback: Callback, *, deferred: bool = False) -> Procedure[Ended]:
+        """Carry it out, and tell whoever listens how the delivery has ended."""
+        hooks = self._context.hooks
+        ended: Ended
+        job: Job | None
+        ended, job = yield Transact(
+            _heard(self._context.tenant, job_id, callback, read=hooks.wanted)
+        )
+        if job is not None and ended.status == "accepted":
+            outcome = "deferred" if deferred else _OUTCOMES.get(job.state, "retried")
+            failed = outcome in ("retried", "dead")
+            taken_at = job.read_at_micros if job.taken_at_micros is None else job.taken_at_micros
+            duration = (job.read_at_micros - taken_at) * MICROSECOND
+            hooks.tell(JobEnded(job, outcome, duration, NACK if failed else None))
+        return ended
+
+    def park(
+        self,
+        delivery: Job | Delivery,
+        *,
+        ack_timeout: timedelta,
+        dead: bool = False,
+        exchange: str | None = None,
+    ) -> Ended:
+        """The receiver has the job, and will say more: have it wait for its ack for so long.
+
+        Without one in time the attempt has failed, or the job is buried where `dead` says so.
+        `exchange` is what was answered, as JSON. `already` says that the worker's word was faster.
+        """
+        item = _parking(delivery, ack_timeout, dead=dead, exchange=exchange)
+        return self._context.store.batch(item)
+
+    async def apark(
+        self,
+        delivery: Job | Delivery,
+        *,
+        ack_timeout: timedelta,
+        dead: bool = False,
+        exchange: str | None = None,
+    ) -> Ended:
+        """`park`, awaited."""
+        item = _parking(delivery, ack_timeout, dead=dead, exchange=exchange)
+        return await self._context.store.abatch(item)
+
+    def next_ack_timeout(self) -> timedelta | None:
+        """In how long a delivery has waited for its ack in vain; None where none waits for one.
+
+        Below 0 where it has already, and a rescue is due.
+        """
+        return _span(self._context.store.transact(acks.next_timeout, write=False))
+
+    async def anext_ack_timeout(self) -> timedelta | None:
+        """`next_ack_timeout`, awaited."""
+        return _span(await self._context.store.atransact(acks.next_timeout, write=False))
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        """The attempts of a job, the newest last: which worker had it, how long, how it ended.
+
+        The last fifty are kept, as long as the job is; those that were handed back unstarted are
+        not among them.
+        """
+        return self._context.store.transact(self._reading_attempts(job_id), write=False)
+
+    async def aattempts(self, job_id: str) -> list[Attempt]:
+        """`attempts`, awaited."""
+        return await self._context.store.atransact(self._reading_attempts(job_id), write=False)
+
+    def _reading_attempts(self, job_id: str) -> Build[list[Attempt]]:
+        wanted = parse_id(job_id)
+        return lambda sql: history.attempts(sql, self._context.tenant, wanted)
+
+    def steps(self, job_id: str, *, results: bool | Callable[[Step], Any] = True) -> list[Step]:
+        """The steps of a job, in the order in which they began.
+
+        Results may be nobody's business: `results=False` leaves them out, and a function is given
+        each step and answers with what to show of it.
+        """
+        return self._context.runtime.run(self._steps(job_id, results=results))
+
+    async def asteps(
+        self, job_id: str, *, results: bool | Callable[[Step], Any] = True
+    ) -> list[Step]:
+        """`steps`, awaited."""
+        return await self._context.runtime.arun(self._steps(job_id, results=results))
+
+    def _steps(
+        self, job_id: str, *, results: bool | Callable[[Step], Any]
+    ) -> Procedure[list[Step]]:
+        if not isinstance(results, bool) and not callable(results):
+            raise InvalidInput("results", f"must be True, False or a function, got {results!r}")
+        wanted, shows = parse_id(job_id), results is not False
+        found: list[Step] = yield Transact(
+            lambda sql: steps.look(sql, wanted, self._context.tenant, results=shows), write=False
+        )
+        if isinstance(results, bool):
+            return found
+        return [msgspec.structs.replace(step, result=results(step)) for step in found]
+
+    def settle_step(self, job_id: str, step: str, *, result: Any = None) -> bool:
+        """An operator's word: this step was done, with this result. False where it is over already.
+
+        `step` is its label: `charge`, the second one `charge#2`, one with a key `charge[o-7]`.
+        Replay the job afterwards: it goes on behind the step.
+        """
+        return self._context.runtime.run(self._force(job_id, step, encoded(result)))
+
+    async def asettle_step(self, job_id: str, step: str, *, result: Any = None) -> bool:
+        """`settle_step`, awaited."""
+        return await self._context.runtime.arun(self._force(job_id, step, encoded(result)))
+
+    def release_step(self, job_id: str, step: str) -> bool:
+        """An operator's word: this step was not done, and may run. False where it is over already.
+
+        Replay the job afterwards: it begins the step anew.
+        """
+        return self._context.runtime.run(self._force(job_id, step, None))
+
+    async def arelease_step(self, job_id: str, step: str) -> bool:
+        """`release_step`, awaited."""
+        return await self._context.runtime.arun(self._force(job_id, step, None))
+
+    def _force(self, job_id: str, label: str, value: str | None) -> Procedure[bool]:
+        wanted, state = parse_id(job_id), Holding.FREE if value is None else Holding.SETTLED
+        done: bool = yield Transact(
+            lambda sql: steps.force(
+                sql, wanted, self._context.tenant, label=label, state=state, value=value
+            )
+        )
+        return done
+
+
+_OUTCOMES: Final[dict[str, JobOutcome]] = {"completed": "completed", "dead": "dead"}
+
+
+def _heard(
+    tenant: str, job_id: str, callback: Callback, *, read: bool
+) -> Build[tuple[Ended, Job | None]]:
+    def build(sql: Sql) -> Operation[tuple[Ended, Job | None]]:
+        ended = yield from callback(sql)
+        found = (yield from jobs.get(sql, tenant, [job_id])) if read else {}
+        return ended, found.get(job_id)
+
+    return build
+
+
+def _fence(fence: object) -> int | None:
+    if fence is not None and (type(fence) is not int or fence not in FENCES):
+        raise InvalidInput("fence", f"must be a whole number of 64 bits, got {fence!r}")
+    return fence
+
+
+def _nack(*, retryable: bool, reason: str | None) -> Acknowledgement:
+    again = checks.flag(retryable, "retryable")
+    why = _reason(reason)
+    error = encode_error({"type": NACK, "message": NO_REASON if why is None else why})
+    if again:
+        return Acknowledgement(Event.FAIL, reason=why, error=error)
+    return Acknowledgement(Event.BURY, reason=NACKED if why is None else why, error=error)
+
+
+def _defer(after: timedelta, reason: str | None, *, hold_queue: bool) -> Acknowledgement:
+    return Acknowledgement(
+        Event.DEFER,
+        after=span(after, "after"),
+        reason=_reason(reason),
+        hold_queue=checks.flag(hold_queue, "hold_queue"),
+    )
+
+
+def _reason(reason: str | None) -> str | None:
+    return None if reason is None else text(reason, "reason", longest=REASON_BYTES)
+
+
+def _span(micros: int | None) -> timedelta | None:
+    return None if micros is None else micros * MICROSECOND
+
+
+def _parking(
+    delivery: Job | Delivery, ack_timeout: timedelta, *, dead: bool, exchange: str | None
+) -> Item[Parking, Ended]:
+    (named,) = deliveries([delivery])
+    parking = Parking(
+        named,
+        span(ack_timeout, "ack_timeout", least=MICROSECOND),
+        checks.flag(dead, "dead"),
+        None if exchange is None else text(exchange, "exchange", longest=EXCHANGE_BYTES),
+    )
+    return Item(acks.park, parking, "park", named.id)

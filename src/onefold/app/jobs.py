@@ -1,0 +1,329 @@
+"""The calls on jobs: enqueue, get, find, cancel, replay, delete, wait for results."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from onefold.app.outside_transaction import warn_if_inside
+from onefold.databases.batching import Item
+from onefold.databases.handler_transaction import innermost
+from onefold.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout, WrongState
+from onefold.jobs.enqueue_options import EMPTY, CallOptions, EnqueueOptions
+from onefold.model import checks
+from onefold.model.checks import REASON_BYTES, text
+from onefold.model.ids import parse_id
+from onefold.model.job import Enqueued, EnqueuedMany, Job, JobPage, Json, NewJob
+from onefold.model.job_result import asking
+from onefold.model.lifecycle import Event, State, allows
+from onefold.model.new_job import prepare, prepare_all
+from onefold.model.timestamps import span
+from onefold.operations import endings, enqueue, jobs
+from onefold.runtime import Batch, Pause, Procedure, Transact, waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from typing import Unpack
+
+    from onefold.app.context import Context
+    from onefold.databases import Build
+    from onefold.model.new_job import Prepared
+    from onefold.operations.enqueue import DuplicatePolicy
+    from onefold.operations.statement import Operation, Sql
+
+FOREVER: Final = timedelta(days=365 * 100)
+
+
+class FindOptions(TypedDict, total=False):
+    """Filters; several together must all match."""
+
+    status: str | Sequence[str] | None
+    queue: str | None
+    kind: str | None
+    unique_key: str | None
+    reason: str | None
+    error_type: str | None
+    created_from: datetime | None
+    created_before: datetime | None
+    ended_from: datetime | None
+    ended_before: datetime | None
+    tag: str | None
+
+
+class JobCalls:
+    """Enqueue, get, find, cancel, replay, delete."""
+
+    context: Context
+
+    def enqueue(
+        self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
+    ) -> Enqueued:
+        """Store a job, or find the job that already stands for this request.
+
+        The field `duplicate` of the result says which. Within a caller's transaction, with the
+        default `on_duplicate="keep"`, the other job may already have run when you commit.
+        """
+        if innermost.get() is not None:
+            warn_if_inside(self.context, kind)
+        return self.context.runtime.run(enqueue_kind(self.context, kind, payload, options))
+
+    async def aenqueue(
+        self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
+    ) -> Enqueued:
+        """`enqueue`, awaited."""
+        if innermost.get() is not None:
+            warn_if_inside(self.context, kind)
+        return await self.context.runtime.arun(enqueue_kind(self.context, kind, payload, options))
+
+    def enqueue_many(
+        self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
+    ) -> EnqueuedMany:
+        """Store many jobs, all or none; the results are in the order of the jobs."""
+        if innermost.get() is not None:
+            warn_if_inside(self.context)
+        return self.context.runtime.run(self._enqueue_many(new_jobs, options))
+
+    async def aenqueue_many(
+        self, new_jobs: Sequence[NewJob], **options: Unpack[CallOptions]
+    ) -> EnqueuedMany:
+        """`enqueue_many`, awaited."""
+        if innermost.get() is not None:
+            warn_if_inside(self.context)
+        return await self.context.runtime.arun(self._enqueue_many(new_jobs, options))
+
+    def _enqueue_many(
+        self, new_jobs: Sequence[NewJob], options: CallOptions
+    ) -> Procedure[EnqueuedMany]:
+        context = self.context
+        checks.options(options, CallOptions.__optional_keys__)
+        policy = enqueue.policy(**options)
+        listed = context.defaults.filled(checks.listed(new_jobs, "new_jobs", "NewJob"))
+        # Prepared before the first try, so that every try stores the same ids.
+        items = prepare_all(listed, context.tenant, now=context.now())
+        if not items:
+            return EnqueuedMany(())
+        answers: list[Enqueued]
+        with context.hooks.enqueueing(items) as under_way:
+            stored = under_way.items
+            answers = yield Transact(lambda sql: enqueue.enqueue(sql, stored, policy))
+            under_way.answers = answers
+        return EnqueuedMany(answers, self._results())
+
+    def _results(self) -> JobResults:
+        return JobResults(self.context)
+
+    def get(self, job_id: str) -> Job | None:
+        """The job, or None if this tenant has no such job (any more)."""
+        wanted = parse_id(job_id)
+        return self.context.store.transact(self._getting(wanted), write=False).get(wanted)
+
+    async def aget(self, job_id: str) -> Job | None:
+        """`get`, awaited."""
+        wanted = parse_id(job_id)
+        found = await self.context.store.atransact(self._getting(wanted), write=False)
+        return found.get(wanted)
+
+    def _getting(self, job_id: str) -> Build[dict[str, Job]]:
+        return lambda sql: jobs.get(sql, self.context.tenant, [job_id])
+
+    def find(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        newest_first: bool = False,
+        **filters: Unpack[FindOptions],
+    ) -> JobPage:
+        """Jobs by filter, one page per call: `after=page.next` continues."""
+        build = self._finding(filters, limit=limit, after=after, newest_first=newest_first)
+        return self.context.store.transact(build, write=False)
+
+    async def afind(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        newest_first: bool = False,
+        **filters: Unpack[FindOptions],
+    ) -> JobPage:
+        """`find`, awaited."""
+        build = self._finding(filters, limit=limit, after=after, newest_first=newest_first)
+        return await self.context.store.atransact(build, write=False)
+
+    def _finding(
+        self, filters: FindOptions, *, limit: int, after: str | None, newest_first: bool
+    ) -> Build[JobPage]:
+        wanted, tenant = job_filter(filters), self.context.tenant
+        checks.flag(newest_first, "newest_first")
+        return lambda sql: jobs.find(
+            sql, tenant, wanted, limit=limit, after=after, newest_first=newest_first
+        )
+
+    def cancel(self, job_id: str, *, reason: str | None = None) -> bool:
+        """Stop a queued or running job. False if it was cancelled before.
+
+        A running handler learns of it by its next heartbeat: it may still run when this returns.
+        """
+        wanted = parse_id(job_id)
+        return _cancelled(
+            wanted, self.context.store.transact(self._cancelling(wanted, reason))[wanted]
+        )
+
+    async def acancel(self, job_id: str, *, reason: str | None = None) -> bool:
+        """`cancel`, awaited."""
+        wanted = parse_id(job_id)
+        before = await self.context.store.atransact(self._cancelling(wanted, reason))
+        return _cancelled(wanted, before[wanted])
+
+    def _cancelling(self, job_id: str, reason: str | None) -> Build[dict[str, State | None]]:
+        why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
+        return lambda sql: endings.cancel(sql, self.context.tenant, [job_id], reason=why)
+
+    def replay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
+        """Run a dead or cancelled job again; with `fresh`, a completed one too.
+
+        If a newer job holds its key, the result names that job and nothing is changed.
+        """
+        (answer,) = self.context.store.transact(self._replaying(job_id, fresh=fresh))
+        return asking(answer, self._results())
+
+    async def areplay(self, job_id: str, *, fresh: bool = False) -> Enqueued:
+        """`replay`, awaited."""
+        (answer,) = await self.context.store.atransact(self._replaying(job_id, fresh=fresh))
+        return asking(answer, self._results())
+
+    def _replaying(self, job_id: str, *, fresh: bool) -> Build[list[Enqueued]]:
+        wanted = parse_id(job_id)
+        checks.flag(fresh, "fresh")
+        return lambda sql: jobs.replay(sql, self.context.tenant, [wanted], fresh=fresh)
+
+    def delete(self, job_id: str) -> bool:
+        """Remove a job in any state and release its key. False if there is no such job."""
+        return bool(self.context.store.transact(self._deleting(job_id)))
+
+    async def adelete(self, job_id: str) -> bool:
+        """`delete`, awaited."""
+        return bool(await self.context.store.atransact(self._deleting(job_id)))
+
+    def _deleting(self, job_id: str) -> Build[set[str]]:
+        wanted = parse_id(job_id)
+        return lambda sql: jobs.delete(sql, self.context.tenant, [wanted])
+
+
+class JobResults:
+    """Waits for the results of one tenant's jobs, by asking for them again and again.
+
+    On our own connection, even if the job was enqueued on the caller's: it can only run after that
+    is committed.
+    """
+
+    def __init__(self, context: Context, read: Callable[[Job], Any] | None = None) -> None:
+        """`read` makes the result of a completed job; without one it is the stored JSON."""
+        self._context = context.own()
+        self._read = read
+
+    def wait(self, job_id: str, timeout: timedelta | None) -> Any:
+        """The result, once the job has ended."""
+        return self._context.runtime.run(self._wait(job_id, timeout))
+
+    async def await_(self, job_id: str, timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - both twins wait alike
+        """`wait`, awaited."""
+        return await self._context.runtime.arun(self._wait(job_id, timeout))
+
+    def reading(self, read: Callable[[Job], Any]) -> JobResults:
+        """The same, with another way to make results."""
+        return JobResults(self._context, read)
+
+    def _wait(self, job_id: str, timeout: timedelta | None) -> Procedure[Any]:
+        tenant, patience = self._context.tenant, FOREVER if timeout is None else timeout
+        span(patience, "timeout")
+        pauses = waits(patience)
+        while True:
+            found: dict[str, Job] = yield Transact(
+                lambda sql: jobs.get(sql, tenant, [job_id]), write=False
+            )
+            job = found.get(job_id)
+            if job is None:
+                raise JobNotFound(job_id)
+            if job.state == "completed":
+                return job.result if self._read is None else self._read(job)
+            if job.state in {"dead", "cancelled"}:
+                raise JobFailed(
+                    job.id, kind=job.kind, state=job.state, reason=job.reason, error=job.error
+                )
+            pause = next(pauses, None)
+            if pause is None:
+                raise ResultTimeout(job.id, state=job.status, timeout=patience)
+            yield Pause(pause)
+
+
+def enqueue_new(
+    context: Context, new_job: NewJob, policy: DuplicatePolicy = enqueue.KEEP_HOLDER
+) -> Procedure[Enqueued]:
+    """Enqueue one job, committed together with those of other callers."""
+    if context.defaults.active:
+        (new_job,) = context.defaults.filled((new_job,))
+    # Prepared before the first try, so that every try stores the same id.
+    item = prepare(new_job, context.tenant, now=context.now())
+    hooks = context.hooks
+    answer: Enqueued
+    if hooks.listeners or hooks.around_enqueue or hooks.carrier is not None:
+        with hooks.enqueueing((item,)) as under_way:
+            answer = yield Batch(enqueue_item(under_way.items[0], policy))
+            under_way.answers = (answer,)
+    else:
+        answer = yield Batch(enqueue_item(item, policy))
+    return asking(answer, JobResults(context))
+
+
+def enqueue_kind(
+    context: Context, kind: str, payload: Json, options: EnqueueOptions
+) -> Procedure[Enqueued]:
+    """Enqueue one job by the options of `enqueue`."""
+    new_job, policy = _new_job(kind, payload, options)
+    return enqueue_new(context, new_job, policy)
+
+
+def _new_job(kind: str, payload: Json, options: EnqueueOptions) -> tuple[NewJob, DuplicatePolicy]:
+    """The options of the job, and those of the call."""
+    checks.options(options, EnqueueOptions.__optional_keys__)
+    rest: dict[str, Any] = dict(options)
+    call = {name: rest.pop(name) for name in CallOptions.__optional_keys__ if name in rest}
+    # The job gets a dictionary of its own: a rule for its key is the caller's code.
+    content: Json = {} if payload is EMPTY else payload
+    return NewJob(kind, content, **rest), enqueue.policy(**call) if call else enqueue.KEEP_HOLDER
+
+
+def enqueue_item(item: Prepared, policy: DuplicatePolicy) -> Item[Prepared, Enqueued]:
+    """An enqueue that shares a statement with others of the same policy, of any tenant."""
+
+    def many(sql: Sql, items: Sequence[Prepared]) -> Operation[list[Enqueued]]:
+        return enqueue.enqueue_singly(sql, items, policy)
+
+    request, publish = item.request, item.publish
+    # A publish key is mostly the caller's own. Of the two, others hold the unique key.
+    key = request.unique or (request.id if publish is None else publish.key)
+    return Item(many, item, ("enqueue", policy), key)
+
+
+def job_filter(filters: FindOptions) -> jobs.JobFilter:
+    """Check a filter. An empty list of states is an error: it would let every job through."""
+    checks.options(filters, FindOptions.__optional_keys__)
+    status = filters.get("status")
+    if status is not None and not isinstance(status, str):
+        words = checks.listed(status, "status", "words")
+        if not words or not all(isinstance(word, str) for word in words):
+            raise InvalidInput("status", f"must be a word or a list of words, got {words!r}")
+        filters["status"] = words
+    return jobs.job_filter(**filters)
+
+
+def _cancelled(job_id: str, state: State | None) -> bool:
+    if state is None:
+        raise JobNotFound(job_id)
+    if state is State.CANCELLED:
+        return False
+    if not allows(state, Event.CANCEL):
+        raise WrongState(job_id, state=state.word, wanted="a queued or running job")
+    return True

@@ -1,0 +1,453 @@
+"""`Queues`: declare, save, find, pause and limit queues; hold those whose endpoint fails."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from onefold.errors import InvalidInput, QueueNotEmpty
+from onefold.jobs.defaults import JobDefaults
+from onefold.model import checks
+from onefold.model.queue import (
+    HELD_WHYS,
+    HeldWhy,
+    QueueConfiguration,
+    QueueLimits,
+    SigningSecret,
+    checked,
+    new_secret,
+    qualified,
+    queue_limits,
+)
+from onefold.model.timestamps import from_micros, span, to_micros
+from onefold.operations import queues
+from onefold.operations import queues as gates
+from onefold.operations import queues as served_queues
+from onefold.runtime import Procedure, Transact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from onefold.app.context import Context
+    from onefold.databases import Build
+    from onefold.model.job import Job
+    from onefold.model.lifecycle import Retention
+    from onefold.model.limit import Limit
+    from onefold.model.queue import QueueSettings, ServedQueue
+    from onefold.model.retry import Backoff
+    from onefold.operations.statement import Operation, Sql
+
+BATCH: Final = 500
+OVERLAP: Final = timedelta(hours=24)
+"""How long an old secret still signs."""
+ROUNDS: Final = 8
+"""A queue that gets new jobs so often while it is emptied is still in use."""
+ENDPOINT_BYTES: Final = 8 * 1024
+
+
+class Queues:
+    """The queues of one tenant. Without a tenant: all queues, by their full names."""
+
+    def __init__(self, context: Context, declared: Callable[[], dict[str, bool]] = dict) -> None:
+        """`declared` returns the queues that the code declares, and whether they have jobs."""
+        self._context = context
+        self._declared = declared
+        self._limits: dict[str, QueueLimits] = {}
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The names that `declare` was called with."""
+        return tuple(self._limits)
+
+    def declare(
+        self,
+        name: str,
+        *,
+        backoff: Backoff | None = None,
+        retention: Retention | None = None,
+        timeout: timedelta | None = None,
+        limit: Limit | None = None,
+        group_limit: Limit | None = None,
+        ordered: bool = False,
+    ) -> None:
+        """Set the defaults for jobs of a queue, and its limits.
+
+        The options of a job win over those of its kind, and these over those of its queue. The
+        defaults apply to all that this object enqueues from now on, tenants and `within` included.
+        Workers store the limits when they start, unless an operator has set others: `limit` is for
+        the whole queue, `group_limit` for each group, `ordered` runs one job of a group at a time,
+        in order.
+        """
+        limits = queue_limits(limit, group_limit, ordered=ordered)
+        defaults = JobDefaults(backoff, retention, timeout, group_limit)
+        self._context.defaults.set_for_queue(name, defaults)
+        self._limits[name] = limits
+
+    def store_declared(self) -> None:
+        """Store the limits that `declare` was called with, as every worker does when it starts.
+
+        They replace what was declared before, and never what an operator has set.
+        """
+        if self._limits:
+            self._context.store.transact(self._declaring)
+
+    async def astore_declared(self) -> None:
+        """`store_declared`, awaited."""
+        if self._limits:
+            await self._context.store.atransact(self._declaring)
+
+    def _declaring(self, sql: Sql) -> Operation[None]:
+        return queues.declare(sql, self._limits)
+
+    def find(self) -> list[QueueSettings]:
+        """The queues that have settings or jobs, by name, with the numbers of their jobs."""
+        return self._context.store.transact(queues.find, write=False)
+
+    async def afind(self) -> list[QueueSettings]:
+        """`find`, awaited."""
+        return await self._context.store.atransact(queues.find, write=False)
+
+    def save(
+        self, name: str, configuration: QueueConfiguration, *, paused: bool | None = None
+    ) -> ServedQueue:
+        """Create a queue of `onefold serve`, or replace its configuration.
+
+        Without `secrets`, the stored ones stay; a queue with an endpoint and without a secret gets
+        a new one. Without `paused`, a paused queue stays paused.
+        """
+        return self._context.store.transact(self._saving(name, configuration, paused=paused))
+
+    async def asave(
+        self, name: str, configuration: QueueConfiguration, *, paused: bool | None = None
+    ) -> ServedQueue:
+        """`save`, awaited."""
+        return await self._context.store.atransact(self._saving(name, configuration, paused=paused))
+
+    def _saving(
+        self, name: str, configuration: QueueConfiguration, *, paused: bool | None
+    ) -> Build[ServedQueue]:
+        tenant = self._context.tenant
+        qualified(tenant, name)
+        settings = checked(configuration)
+        if paused is not None:
+            checks.flag(paused, "paused")
+        # Made before the first try, so that every try stores the same secret.
+        secret = new_secret()
+        return lambda sql: served_queues.save(
+            sql, tenant, name, settings, secret=secret, paused=paused
+        )
+
+    def get(self, name: str, *, counts: bool = False) -> ServedQueue | None:
+        """A saved queue, or None; `counts` adds the numbers of its jobs, which takes longer."""
+        return self._context.store.transact(self._getting(name, counts=counts), write=False)
+
+    async def aget(self, name: str, *, counts: bool = False) -> ServedQueue | None:
+        """`get`, awaited."""
+        return await self._context.store.atransact(self._getting(name, counts=counts), write=False)
+
+    def _getting(self, name: str, *, counts: bool) -> Build[ServedQueue | None]:
+        tenant = self._context.tenant
+        qualified(tenant, name)
+        checks.flag(counts, "counts")
+        return lambda sql: served_queues.get(sql, tenant, name, counts=counts)
+
+    def find_saved(
+        self, *, after: str | None = None, limit: int = 100, counts: bool = False
+    ) -> list[ServedQueue]:
+        """The saved queues of this tenant by name, after the name `after`."""
+        build = self._finding_saved(after, limit, counts=counts)
+        return self._context.store.transact(build, write=False)
+
+    async def afind_saved(
+        self, *, after: str | None = None, limit: int = 100, counts: bool = False
+    ) -> list[ServedQueue]:
+        """`find_saved`, awaited."""
+        build = self._finding_saved(after, limit, counts=counts)
+        return await self._context.store.atransact(build, write=False)
+
+    def _finding_saved(
+        self, after: str | None, limit: int, *, counts: bool
+    ) -> Build[list[ServedQueue]]:
+        cursor = None if after is None else checks.text(after, "after")
+        checks.flag(counts, "counts")
+        return lambda sql: served_queues.find_served(
+            sql, self._context.tenant, after=cursor, limit=limit, counts=counts
+        )
+
+    def delete(self, name: str, *, force: bool = False) -> bool:
+        """Remove a saved queue with its limits and its hold; False if there is no such queue.
+
+        Raises `QueueNotEmpty` while it has queued or running jobs; `force` removes these too. Ended
+        jobs stay for as long as they are kept.
+        """
+        return self._context.runtime.run(self._delete(name, force=force))
+
+    async def adelete(self, name: str, *, force: bool = False) -> bool:
+        """`delete`, awaited."""
+        return await self._context.runtime.arun(self._delete(name, force=force))
+
+    def _delete(self, name: str, *, force: bool) -> Procedure[bool]:
+        tenant = self._context.tenant
+        queue = qualified(tenant, name)
+        rounds = ROUNDS if checks.flag(force, "force") else 0
+        while True:
+            try:
+                deleted: bool = yield Transact(lambda sql: served_queues.delete(sql, tenant, name))
+            except QueueNotEmpty:
+                if not rounds:
+                    raise
+                rounds -= 1
+                yield from _empty(queue)
+            else:
+                return deleted
+
+    def pause(self, name: str) -> ServedQueue | None:
+        """Give no more jobs of a queue to any worker. Running jobs go on.
+
+        Returns the saved queue, or None for one that is not saved: a tenant can only pause saved
+        queues. Otherwise a queue that this code does not declare, and of which nothing is stored,
+        raises `InvalidInput`.
+        """
+        return self._context.store.transact(self._pausing(name, paused=True))
+
+    async def apause(self, name: str) -> ServedQueue | None:
+        """`pause`, awaited."""
+        return await self._context.store.atransact(self._pausing(name, paused=True))
+
+    def resume(self, name: str) -> ServedQueue | None:
+        """Let a paused queue go on. Returns and raises as `pause` does."""
+        return self._context.store.transact(self._pausing(name, paused=False))
+
+    async def aresume(self, name: str) -> ServedQueue | None:
+        """`resume`, awaited."""
+        return await self._context.store.atransact(self._pausing(name, paused=False))
+
+    def _pausing(self, name: str, *, paused: bool) -> Build[ServedQueue | None]:
+        queue, declared = self._name(name), self._declared()
+        owner, own_name = checks.parted(queue)
+
+        def build(sql: Sql) -> Operation[ServedQueue | None]:
+            saved = yield from served_queues.set_paused(sql, owner, own_name, paused=paused)
+            if saved is None and not self._context.tenant:
+                yield from queues.check_known(sql, queue, declared)
+                yield from (queues.pause if paused else queues.resume)(sql, queue)
+            return saved
+
+        return build
+
+    def set_limits(
+        self,
+        name: str,
+        *,
+        limit: Limit | None = None,
+        group_limit: Limit | None = None,
+        ordered: bool = False,
+    ) -> None:
+        """Set the limits of a queue: of all of it, and of each of its groups.
+
+        They replace what the code has declared, and stay until `clear_limits`. With `ordered`, the
+        jobs of a group run one at a time, in the order in which they were enqueued.
+        """
+        build = self._limiting(name, limit, group_limit, ordered=ordered)
+        self._context.store.transact(build)
+
+    async def aset_limits(
+        self,
+        name: str,
+        *,
+        limit: Limit | None = None,
+        group_limit: Limit | None = None,
+        ordered: bool = False,
+    ) -> None:
+        """`set_limits`, awaited."""
+        build = self._limiting(name, limit, group_limit, ordered=ordered)
+        await self._context.store.atransact(build)
+
+    def _limiting(
+        self, name: str, limit: Limit | None, group_limit: Limit | None, *, ordered: bool
+    ) -> Build[None]:
+        limits = queue_limits(limit, group_limit, ordered=ordered)
+        if group_limit is not None and group_limit.key is not None:
+            raise InvalidInput(
+                "group_limit",
+                "has a key, which says how the code groups its jobs: declare it there",
+            )
+        queue = self._name(name)
+        return lambda sql: queues.set_limits(sql, queue, limits)
+
+    def clear_limits(self, name: str) -> None:
+        """Remove the limits that an operator has set.
+
+        The limits that the code declares apply again when the next worker starts.
+        """
+        queue = self._name(name)
+        self._context.store.transact(lambda sql: queues.clear_limits(sql, queue))
+
+    async def aclear_limits(self, name: str) -> None:
+        """`clear_limits`, awaited."""
+        queue = self._name(name)
+        await self._context.store.atransact(lambda sql: queues.clear_limits(sql, queue))
+
+    def rotate_secret(
+        self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
+    ) -> ServedQueue | None:
+        """Sign with another secret, by default a new one; None if there is no such queue.
+
+        The old secret also signs during `overlap`, so that receivers can change over.
+        """
+        return self._context.store.transact(self._rotating(name, secret, overlap))
+
+    async def arotate_secret(
+        self, name: str, *, secret: str | None = None, overlap: timedelta = OVERLAP
+    ) -> ServedQueue | None:
+        """`rotate_secret`, awaited."""
+        return await self._context.store.atransact(self._rotating(name, secret, overlap))
+
+    def _rotating(
+        self, name: str, secret: str | None, overlap: timedelta
+    ) -> Build[ServedQueue | None]:
+        qualified(self._context.tenant, name)
+        span(overlap, "overlap")
+        text = new_secret().text if secret is None else secret
+        checked(QueueConfiguration(secrets=(SigningSecret(text),)))
+        return partial(
+            served_queues.rotate,
+            tenant=self._context.tenant,
+            name=name,
+            secret=text,
+            now=from_micros(self._context.now()),
+            overlap=overlap,
+        )
+
+    def hold(
+        self,
+        name: str,
+        *,
+        after: timedelta | None = None,
+        until: datetime | None = None,
+        why: HeldWhy,
+        force: bool = False,
+    ) -> datetime:
+        """Give no jobs of a queue for some time; returns when the hold ends.
+
+        Afterwards the queue gives one job at a time, over all machines, until `open` is called. A
+        hold that ends later is kept, unless `force` is given.
+        """
+        build = self._holding(name, after, until, why, force=force)
+        return from_micros(self._context.store.transact(build))
+
+    async def ahold(
+        self,
+        name: str,
+        *,
+        after: timedelta | None = None,
+        until: datetime | None = None,
+        why: HeldWhy,
+        force: bool = False,
+    ) -> datetime:
+        """`hold`, awaited."""
+        build = self._holding(name, after, until, why, force=force)
+        return from_micros(await self._context.store.atransact(build))
+
+    def _holding(
+        self,
+        name: str,
+        after: timedelta | None,
+        until: datetime | None,
+        why: HeldWhy,
+        *,
+        force: bool,
+    ) -> Build[int]:
+        queue = self._name(name)
+        checks.flag(force, "force")
+        if why not in HELD_WHYS:
+            raise InvalidInput("why", f"must be one of {', '.join(HELD_WHYS)}, got {why!r}")
+        if (after is None) == (until is None):
+            raise InvalidInput("until", "must be given, or after: one of the two")
+        delay = None if after is None else span(after, "after")
+        moment = None if until is None else to_micros(until, "until")
+        return lambda sql: gates.hold(sql, queue, why=why, after=delay, until=moment, force=force)
+
+    def open(
+        self,
+        name: str,
+        *,
+        force: bool = False,
+        by: Job | None = None,
+        only: HeldWhy | None = None,
+    ) -> bool:
+        """End the hold of a queue after a job has gone well, and forget the failures.
+
+        False if there was nothing to end. Without `force`, a hold stays that is not over yet, or
+        was not over when the job `by` was taken. `only` ends a hold with that reason and no other.
+        """
+        return self._context.store.transact(self._opening(name, force=force, by=by, only=only))
+
+    async def aopen(
+        self,
+        name: str,
+        *,
+        force: bool = False,
+        by: Job | None = None,
+        only: HeldWhy | None = None,
+    ) -> bool:
+        """`open`, awaited."""
+        build = self._opening(name, force=force, by=by, only=only)
+        return await self._context.store.atransact(build)
+
+    def _opening(
+        self, name: str, *, force: bool, by: Job | None, only: HeldWhy | None
+    ) -> Build[bool]:
+        queue = self._name(name)
+        checks.flag(force, "force")
+        taken_at = None if by is None else by.taken_at_micros
+        return lambda sql: gates.open_gate(sql, queue, force=force, taken_at=taken_at, only=only)
+
+    def count_failure(self, name: str) -> int:
+        """Count a failure of the queue's endpoint; returns how many there are in a row."""
+        queue = self._name(name)
+        return self._context.store.transact(lambda sql: gates.failed(sql, queue))
+
+    async def acount_failure(self, name: str) -> int:
+        """`count_failure`, awaited."""
+        queue = self._name(name)
+        return await self._context.store.atransact(lambda sql: gates.failed(sql, queue))
+
+    def stop(self, name: str, *, endpoint: str, why: str) -> bool:
+        """Pause a queue whose endpoint accepts nothing more, and store the reason.
+
+        False if there is no such queue, or if it has another endpoint by now.
+        """
+        return self._context.store.transact(self._stopping(name, endpoint, why))
+
+    async def astop(self, name: str, *, endpoint: str, why: str) -> bool:
+        """`stop`, awaited."""
+        return await self._context.store.atransact(self._stopping(name, endpoint, why))
+
+    def _stopping(self, name: str, endpoint: str, why: str) -> Build[bool]:
+        queue = self._name(name)
+        place = checks.text(endpoint, "endpoint", longest=ENDPOINT_BYTES)
+        reason = checks.text(why, "why", longest=checks.REASON_BYTES)
+        return lambda sql: served_queues.stop(sql, queue, endpoint=place, why=reason)
+
+    def pushed(self) -> list[ServedQueue]:
+        """The queues of all tenants that have an endpoint."""
+        return self._context.store.transact(served_queues.pushed, write=False)
+
+    async def apushed(self) -> list[ServedQueue]:
+        """`pushed`, awaited."""
+        return await self._context.store.atransact(served_queues.pushed, write=False)
+
+    def _name(self, name: str) -> str:
+        """The full name of a queue of this tenant."""
+        tenant = self._context.tenant
+        return qualified(tenant, name) if tenant else checks.queue(name, "queue")
+
+
+def _empty(queue: str) -> Procedure[None]:
+    """One batch per transaction: what is interrupted can be repeated."""
+    removed = BATCH
+    while removed >= BATCH:
+        removed = yield Transact(partial(served_queues.empty, queue=queue, limit=BATCH))

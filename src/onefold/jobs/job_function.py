@@ -1,0 +1,489 @@
+"""`JobFunction`: a function that can be enqueued; its declaration; the registry of kinds."""
+
+from __future__ import annotations
+
+import inspect
+from functools import update_wrapper
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    runtime_checkable,
+)
+
+from onefold.errors import ConflictingOptions, InvalidInput, UsageError
+from onefold.jobs.arguments import Arguments, Result
+from onefold.jobs.defaults import JobDefaults
+from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
+from onefold.model import checks
+from onefold.model.job import DEFAULT_QUEUE, NewJob
+from onefold.model.job_result import reading
+from onefold.model.json_text import to_json
+from onefold.model.limit import group_key
+from onefold.model.new_job import prepare
+from onefold.model.outcome import ErrorRule, ErrorRules, error_rules
+from onefold.model.unique import Unique, field_at, field_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
+    from typing import Unpack
+
+    from onefold.app.context import Context
+    from onefold.app.jobs import JobCalls
+    from onefold.effects.run import Run
+    from onefold.model.job import Enqueued, EnqueuedMany, Job, Json, KeyRule, UniqueWhile
+    from onefold.model.lifecycle import Retention
+    from onefold.model.outcome import Outcome
+    from onefold.model.retry import Backoff
+
+Isolation: TypeAlias = Literal["thread", "process"]
+Extra: TypeAlias = Literal["forbid", "ignore"]
+
+UNIQUE_OPTIONS: Final = frozenset({"unique", "unique_while", "unique_for", "across_kinds"})
+SHARED_OPTIONS: Final = UNIQUE_OPTIONS | {"queue", "priority", "max_attempts", "tags"}
+"""What is declared and goes to every enqueue as it is."""
+
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R_co = TypeVar("R_co", covariant=True)
+C_co = TypeVar("C_co", covariant=True)
+
+
+class DeclareOptions(TypedDict, total=False):
+    """What `@onefold.job(…)` may be told by name."""
+
+    kind: str | None
+    """The function's name, unless something else is said."""
+    queue: str
+    priority: int
+    max_attempts: int
+    unique: KeyRule | None
+    unique_while: UniqueWhile | None
+    unique_for: timedelta | None
+    across_kinds: bool
+    backoff: Backoff | None
+    retention: Retention | None
+    timeout: timedelta | None
+    tags: Sequence[str]
+    group: str | None
+    """The argument, or the dotted path into one, that says which group a job belongs to."""
+    store_result: bool
+    isolation: Isolation
+    """Where a plain function runs: in a thread, or in a process that can be killed."""
+    extra: Extra
+    """Members of a payload that are no arguments: a failure ("forbid"), or dropped ("ignore")."""
+    retry_on: ErrorRule | Sequence[ErrorRule]
+    bury_on: ErrorRule | Sequence[ErrorRule]
+    done_on: ErrorRule | Sequence[ErrorRule]
+    on_dead: Callable[[Job], Any] | None
+    """Called when a job of this kind is buried; plain, or a coroutine function."""
+
+
+class Declaration:
+    """A function, how its arguments become a payload, and what goes with every enqueue."""
+
+    def __init__(self, function: Callable[..., Any], options: DeclareOptions) -> None:
+        """Everything that can be wrong with a declaration is refused here."""
+        checks.options(options, DeclareOptions.__optional_keys__)
+        self.function: Callable[..., Any] = _function(function)
+        self.is_async: bool = inspect.iscoroutinefunction(function)
+        self.kind: str = _kind(function, options.get("kind"))
+        self.isolation: Isolation = _isolation(function, options, is_async=self.is_async)
+        self.timeout: timedelta | None = options.get("timeout")
+        self.on_dead: Callable[[Job], Any] | None = options.get("on_dead")
+        if self.on_dead is not None and not callable(self.on_dead):
+            raise InvalidInput("on_dead", f"must be a function of a job, got {self.on_dead!r}")
+        self.stores_result: bool = checks.flag(options.get("store_result", False), "store_result")
+        self.rules: ErrorRules = error_rules(
+            *(options.get(name, ()) for name in ("retry_on", "bury_on", "done_on"))
+        )
+        self.defaults: JobDefaults = JobDefaults(
+            options.get("backoff"), options.get("retention"), self.timeout
+        )
+        self.arguments: Arguments = Arguments(
+            function, function.__name__, ignores_extra=_ignores_extra(options)
+        )
+        self.returned: Result = Result(function, function.__name__, stored=self.stores_result)
+        self._shared: dict[str, Any] = {
+            name: value for name, value in options.items() if name in SHARED_OPTIONS
+        }
+        self._group = None if (group := options.get("group")) is None else self._path(group)
+        self._check_shared()
+
+    @property
+    def place(self) -> str:
+        """Where the function is, for people."""
+        code = inspect.unwrap(self.function).__code__
+        return (
+            f"{self.function.__module__}.{self.function.__qualname__} (line {code.co_firstlineno})"
+        )
+
+    @property
+    def queue(self) -> str:
+        """The queue of its jobs, unless an enqueue names another."""
+        queue: str = self._shared.get("queue", DEFAULT_QUEUE)
+        return queue
+
+    def is_another(self, other: Declaration) -> bool:
+        """False where the other is of the same function, run again: a reload, or a cell."""
+        ours, theirs = self.function, other.function
+        if (ours.__module__, ours.__qualname__) != (theirs.__module__, theirs.__qualname__):
+            return True
+        one, two = inspect.unwrap(ours).__code__, inspect.unwrap(theirs).__code__
+        same_file: bool = one.co_filename == two.co_filename
+        same_line: bool = one.co_firstlineno == two.co_firstlineno
+        return same_file and not same_line
+
+    def options(self, payload: Json, said: EnqueueOptions) -> dict[str, Any]:
+        """Everything that an enqueue is told: what is declared, and what is said for this one."""
+        shared = self._shared
+        if "unique_key" in said and said["unique_key"] is None:
+            # Switched off for once, with what is declared about it.
+            shared = {name: shared[name] for name in shared if name not in UNIQUE_OPTIONS}
+        options: dict[str, Any] = {**shared, **said}
+        if self._group is not None and "group_key" not in said:
+            options["group_key"] = group_key(field_at(payload, self._group))
+        return options
+
+    def read_result(self, job: Job) -> Any:
+        """What the function returned, in its own type."""
+        if job.result_text is None and self.returned.expected:
+            raise UsageError(
+                f"Job {job.id} ({job.kind}) is completed, but what it returned was not kept."
+                " Declare it with store_result=True, or enqueue it with"
+                " using(store_result=True). A handler that completes its job by run.transaction()"
+                " sets run.result inside of it."
+            )
+        return self.returned.read(job.result)
+
+    def to_json(self, value: Any) -> Json:
+        """What the function returned, as it is stored."""
+        result: Json = to_json(value, "result")
+        return result
+
+    def _path(self, path: str) -> tuple[str | int, ...]:
+        steps = field_path(path, "group")
+        self._check_path(path, steps, "group")
+        return steps
+
+    def _check_shared(self) -> None:
+        """By the rules for a job. Fields that do not exist would give all jobs one key."""
+        unique = self._shared.get("unique")
+        if isinstance(unique, Unique):
+            for path in (*unique.fields, *unique.exclude):
+                self._check_path(path, field_path(path, "unique"), "unique")
+        elif unique is not None and not callable(unique):
+            raise InvalidInput("unique", f"must be Unique or a function, got {unique!r}")
+        rest = {name: value for name, value in self._shared.items() if name != "unique"}
+        said = {name: getattr(self.defaults, name) for name in ("backoff", "retention", "timeout")}
+        key = None if unique is None else "any"
+        prepare(NewJob(self.kind, {}, unique_key=key, **rest, **said), "", now=0)
+
+    def _check_path(self, path: str, steps: Sequence[str | int], field: str) -> None:
+        members = self.arguments.members
+        if steps and members is not None and steps[0] not in members:
+            known = ", ".join(members) or "nothing"
+            raise InvalidInput(
+                field, f"names {path!r}, and {self.arguments.name} takes {known} for a payload"
+            )
+
+
+@runtime_checkable
+class Lends(Protocol):
+    """Whoever can work on a caller's connection."""
+
+    def within(self, connection: object) -> JobCalls:
+        """The same calls, in the caller's transaction."""
+        ...
+
+
+@runtime_checkable
+class HasTenants(Protocol):
+    """Whoever can work for one owner of keys."""
+
+    def tenant(self, name: str) -> JobCalls:
+        """The same calls for one owner."""
+        ...
+
+
+class JobCall(Generic[P, R_co]):
+    """One call of a declared job, to be enqueued together with others."""
+
+    def __init__(self, declaration: Declaration, payload: Json, options: EnqueueOptions) -> None:
+        """Made by `job.call(…)`."""
+        self.declaration: Declaration = declaration
+        self.payload: Json = payload
+        self.options: EnqueueOptions = options
+
+    def new_job(self) -> NewJob:
+        """As a value for `onefold.enqueue_many`, beside jobs of other kinds."""
+        return self.with_options({})
+
+    def with_options(self, shared: EnqueueOptions) -> NewJob:
+        """The same, with options that are shared by several calls; the call's own win."""
+        for name in CallOptions.__optional_keys__:
+            if name in self.options:
+                raise ConflictingOptions(
+                    name,
+                    "is said once for all items: job.using(…).enqueue_many(…), or an argument of"
+                    " onefold.enqueue_many",
+                )
+        said: EnqueueOptions = {**shared, **self.options}
+        options = self.declaration.options(self.payload, said)
+        return NewJob(self.declaration.kind, self.payload, **options)
+
+    def __repr__(self) -> str:
+        """The kind; the payload may be large, or nobody's business."""
+        return f"JobCall({self.declaration.kind!r})"
+
+
+class Enqueuer(Generic[P, R_co]):
+    """Enqueues a declared job: with certain options, in a transaction, or for a tenant."""
+
+    def __init__(
+        self,
+        declaration: Declaration,
+        calls: JobCalls,
+        now: Callable[[], int],
+        options: EnqueueOptions | None = None,
+    ) -> None:
+        """Made by `@onefold.job`, and by `using`, `within` and `tenant`."""
+        self._declaration = declaration
+        self._calls = calls
+        self._now = now
+        self._options: EnqueueOptions = {} if options is None else options
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R_co]:
+        """Store a job that calls the function with these arguments, or find the one that will.
+
+        Arguments that do not fit are an `InvalidInput`, before anything is stored.
+        """
+        kind, payload, options = self._request(args, kwargs)
+        answer = self._calls.enqueue(kind, payload, **options)
+        return reading(answer, self._declaration.read_result)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R_co]:
+        """`enqueue`, awaited."""
+        kind, payload, options = self._request(args, kwargs)
+        answer = await self._calls.aenqueue(kind, payload, **options)
+        return reading(answer, self._declaration.read_result)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[P, R_co]:
+        """One call for `enqueue_many`. Options that were given by `using` go with it."""
+        payload = self._declaration.arguments.to_payload(args, kwargs)
+        return JobCall(self._declaration, payload, self._options)
+
+    def enqueue_many(self, calls: Iterable[JobCall[P, R_co]]) -> EnqueuedMany[R_co]:
+        """Store many, all or nothing, and answer for each, in order.
+
+        send_email.enqueue_many([send_email.call(1, "welcome"), send_email.call(2, "welcome")])
+        """
+        new_jobs, options = self._requests(calls)
+        answers = self._calls.enqueue_many(new_jobs, **options)
+        return reading(answers, self._declaration.read_result)
+
+    async def aenqueue_many(self, calls: Iterable[JobCall[P, R_co]]) -> EnqueuedMany[R_co]:
+        """`enqueue_many`, awaited."""
+        new_jobs, options = self._requests(calls)
+        answers = await self._calls.aenqueue_many(new_jobs, **options)
+        return reading(answers, self._declaration.read_result)
+
+    def unique_key(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """The unique key that such a job has, defaults of the signature applied."""
+        kind, payload, options = self._request(args, kwargs)
+        rest = {
+            name: options[name] for name in options if name not in CallOptions.__optional_keys__
+        }
+        key = prepare(NewJob(kind, payload, **rest), "", now=self._now()).request.unique_key
+        if key is None:
+            raise UsageError(f"{kind} has no unique key: declare it with unique=Unique(…).")
+        return key
+
+    def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P, R_co]:
+        """The same with options of an enqueue, which win over what is declared.
+
+        `using(unique_key=None)` switches a declared key off.
+        """
+        checks.options(options, EnqueueOptions.__optional_keys__)
+        merged: EnqueueOptions = {**self._options, **options}
+        return Enqueuer(self._declaration, self._calls, self._now, merged)
+
+    def within(self, connection: object) -> Enqueuer[P, R_co]:
+        """The same on your connection and inside your transaction; you commit."""
+        if not isinstance(self._calls, Lends):
+            raise UsageError("This is within a connection already.")
+        calls = self._calls.within(connection)
+        return Enqueuer(self._declaration, calls, self._now, self._options)
+
+    def tenant(self, name: str) -> Enqueuer[P, R_co]:
+        """The same for one owner of keys."""
+        if not isinstance(self._calls, HasTenants):
+            raise UsageError("This is for a tenant already, or within: job.tenant(…).within(…).")
+        return Enqueuer(self._declaration, self._calls.tenant(name), self._now, self._options)
+
+    def _request(self, args: Any, kwargs: Any) -> tuple[str, Json, dict[str, Any]]:
+        declaration = self._declaration
+        payload = declaration.arguments.to_payload(args, kwargs)
+        return declaration.kind, payload, declaration.options(payload, self._options)
+
+    def _requests(self, calls: Iterable[JobCall[P, R_co]]) -> tuple[list[NewJob], CallOptions]:
+        said: Any = dict(self._options)
+        shared: Any = {
+            name: said.pop(name) for name in CallOptions.__optional_keys__ if name in said
+        }
+        new_jobs: list[NewJob] = []
+        kind = self._declaration.kind
+        for item, call in enumerate(checks.listed(calls, "calls", f"{kind}.call(…)")):
+            if not isinstance(call, JobCall) or call.declaration is not self._declaration:
+                raise InvalidInput("calls", f"must hold {kind}.call(…), got {call!r}", item=item)
+            try:
+                new_jobs.append(call.with_options(said))
+            except InvalidInput as error:
+                raise error.at(item) from None
+        return new_jobs, shared
+
+
+class DeclaredJob(Enqueuer[P, R_co]):
+    """A function that is a job as well."""
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, declaration: Declaration, calls: JobCalls, now: Callable[[], int]) -> None:
+        """Made by `@onefold.job`."""
+        super().__init__(declaration, calls, now)
+        self.kind: str = declaration.kind
+        self.function: Callable[..., Any] = declaration.function
+        self.is_async: bool = declaration.is_async
+        self.isolation: Isolation = declaration.isolation
+        self.timeout: timedelta | None = declaration.timeout
+        self.on_dead: Callable[[Job], Any] | None = declaration.on_dead
+        self.stores_result: bool = declaration.stores_result
+        self.wants_run: bool = declaration.arguments.run is not None
+        self.context: Context = calls.context
+        self.declaration: Declaration = declaration
+        wrapper: Any = self
+        update_wrapper(wrapper, declaration.function)
+
+    def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the function is called with; `InvalidInput` where the payload does not fit."""
+        return self.declaration.arguments.from_payload(job.payload, run)
+
+    def forgives(self, error: BaseException) -> bool:
+        """True where `done_on` says that the work has been done."""
+        return self.declaration.rules.forgives(error)
+
+    def outcome_of(self, error: BaseException) -> Outcome | None:
+        """What `retry_on` and `bury_on` say; None leaves it to the attempts that remain."""
+        return self.declaration.rules.outcome_of(error)
+
+    def to_json(self, value: Any) -> Json:
+        """What the function returned, as it is stored."""
+        return self.declaration.to_json(value)
+
+    def __reduce__(self) -> str:
+        """By its name, as functions are pickled."""
+        return self.function.__qualname__
+
+    def __repr__(self) -> str:
+        """The kind, and where the function is."""
+        return f"<job {self.kind!r}: {self.declaration.place}>"
+
+
+class JobFunction(DeclaredJob[P, R_co], Generic[P, R_co, Q, C_co]):
+    """A declared job that is called like the function it was made of."""
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C_co:
+        """Run the function here and now, without any queue."""
+        answer: C_co = self.function(*args, **kwargs)
+        return answer
+
+
+class Registry:
+    """The declared jobs of an Onefold, by kind: what its workers can run."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._jobs: dict[str, DeclaredJob[..., Any]] = {}
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is declared, in order of declaration."""
+        return tuple(self._jobs)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues of declared jobs, in order of declaration."""
+        return tuple(dict.fromkeys(job.declaration.queue for job in self._jobs.values()))
+
+    def get(self, kind: str) -> DeclaredJob[..., Any] | None:
+        """The job of this kind, if it is declared here."""
+        return self._jobs.get(kind)
+
+    def add(self, job: DeclaredJob[..., Any]) -> None:
+        """A kind has one function."""
+        known = self._jobs.get(job.kind)
+        if known is not None and known.declaration.is_another(job.declaration):
+            raise InvalidInput(
+                "kind",
+                f"{job.kind!r} is declared twice, by {known.declaration.place} and by"
+                f" {job.declaration.place}. Give one of them another kind=.",
+            )
+        self._jobs[job.kind] = job
+
+
+def _function(function: Any) -> Callable[..., Any]:
+    if isinstance(function, staticmethod | classmethod):
+        raise InvalidInput(
+            "function", "is a method already: put @staticmethod above @onefold.job, or declare a"
+            " function"
+        )  # fmt: skip
+    if not inspect.isfunction(function):
+        raise InvalidInput("function", f"must be a function, got {function!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidInput(
+            function.__name__, "is a generator, and nobody would ask it for its values"
+        )
+    return function
+
+
+def _kind(function: Callable[..., Any], kind: str | None) -> str:
+    if kind is None and function.__name__ == "<lambda>":
+        raise InvalidInput("kind", "must be given for a lambda, which has no name")
+    return checks.name(function.__name__ if kind is None else kind, "kind")
+
+
+def _ignores_extra(options: Mapping[str, Any]) -> bool:
+    extra = options.get("extra", "forbid")
+    if extra not in ("forbid", "ignore"):
+        raise InvalidInput("extra", f'must be "forbid" or "ignore", got {extra!r}')
+    return bool(extra == "ignore")
+
+
+def _isolation(
+    function: Callable[..., Any], options: Mapping[str, Any], *, is_async: bool
+) -> Isolation:
+    isolation: Any = options.get("isolation", "thread")
+    if isolation not in {"thread", "process"}:
+        raise InvalidInput("isolation", f'must be "thread" or "process", got {isolation!r}')
+    if "isolation" in options and is_async:
+        raise ConflictingOptions(
+            "isolation", "is for plain functions; a coroutine runs in the worker's event loop"
+        )
+    if isolation == "process" and "<" in function.__qualname__:
+        raise ConflictingOptions(
+            "isolation",
+            f'"process" needs a function that can be imported, and {function.__qualname__} is'
+            " inside of another",
+        )
+    answer: Isolation = isolation
+    return answer

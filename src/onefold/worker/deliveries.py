@@ -1,0 +1,484 @@
+"""Deliveries as a worker has them: take, finish, end, heartbeat, plural and fenced."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from random import randrange
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from onefold.errors import InvalidInput
+from onefold.model import checks
+from onefold.model.checks import REASON_BYTES, text
+from onefold.model.delivery import (
+    Delivery,
+    Ended,
+    Heartbeat,
+    TakeOrder,
+    deliveries,
+    encode_error,
+    results_by_id,
+    take_order,
+)
+from onefold.model.failure import printable
+from onefold.model.ids import HASHES
+from onefold.model.lifecycle import Event
+from onefold.model.queue import Outlook, queue_names
+from onefold.model.timestamps import span
+from onefold.operations import deliveries as leases
+from onefold.operations import endings, queues
+from onefold.operations import queues as gates
+from onefold.operations.endings import Ending
+from onefold.operations.limited_take import take_controlled
+from onefold.runtime import Procedure, Transact
+from onefold.worker import chores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from onefold.app.context import Context
+    from onefold.databases import Build, Store
+    from onefold.model.job import Job, Json
+    from onefold.model.schedule import Ticked
+    from onefold.operations.deliveries import Finish
+    from onefold.operations.endings import Rescued
+    from onefold.operations.maintenance import Pruned
+    from onefold.operations.queues import TakenUnderControl
+    from onefold.operations.statement import Operation, Sql
+
+REMEMBERED: Final = 1_000
+"""Sets of queues, and groups, whose turns are remembered."""
+WORDS: Final = frozenset({Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK})
+
+
+class ShardRotation:
+    """The shard that a take asks first: round and round, for each set of queues by itself.
+
+    Takes of other queues in between would else use up the turns of some shards, always the same.
+    Each begins anywhere, in a forked child too: who starts together must not crowd on one shard.
+    """
+
+    def __init__(self) -> None:
+        """Nobody's turn yet."""
+        self._process = os.getpid()
+        self._turns: dict[tuple[str, ...], Iterator[int]] = {}
+
+    def next(self, queues: Iterable[str]) -> int:
+        """The next turn of these queues; its remainder is the shard."""
+        names = tuple(queues)
+        forked = self._process != os.getpid()
+        if forked or (names not in self._turns and len(self._turns) >= REMEMBERED):
+            self._process, self._turns = os.getpid(), {}
+        turn = self._turns.get(names)
+        if turn is None:
+            turn = self._turns.setdefault(names, count(randrange(HASHES)))
+        return next(turn)
+
+
+class DeliveryCalls:
+    """Take jobs, and report how their deliveries ended, of all tenants."""
+
+    def __init__(self, context: Context) -> None:
+        """On the store of `context`."""
+        self._context = context
+        self._rotation = ShardRotation()
+        self._ticker = chores.Ticker(context.hooks)
+        self._after: dict[str, str] = {}
+        """By queue: the group with which its last limited take has ended."""
+
+    def take(
+        self,
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+    ) -> list[Job]:
+        """Lease due jobs: the queues in order, each by priority, run_at and id.
+
+        The order is strict within a shard; which shard gives first goes round from take to take.
+        """
+        order = take_order(queues, limit=limit, worker=worker, lease=lease)
+        return self._context.runtime.run(self._finish_and_take([], order))[1]
+
+    async def atake(
+        self,
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+    ) -> list[Job]:
+        """`take`, awaited."""
+        order = take_order(queues, limit=limit, worker=worker, lease=lease)
+        return (await self._context.runtime.arun(self._finish_and_take([], order)))[1]
+
+    def finish(
+        self, jobs: Sequence[Job | Delivery], *, results: Mapping[str, Json] | None = None
+    ) -> list[Ended]:
+        """Complete deliveries, with their results by job id."""
+        return self._context.runtime.run(self._finish_and_take(_finishes(jobs, results)))[0]
+
+    async def afinish(
+        self, jobs: Sequence[Job | Delivery], *, results: Mapping[str, Json] | None = None
+    ) -> list[Ended]:
+        """`finish`, awaited."""
+        return (await self._context.runtime.arun(self._finish_and_take(_finishes(jobs, results))))[
+            0
+        ]
+
+    def finish_and_take(
+        self,
+        jobs: Sequence[Job | Delivery],
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+        results: Mapping[str, Json] | None = None,
+    ) -> tuple[list[Ended], list[Job]]:
+        """Complete the last deliveries and take the next jobs, in one transaction."""
+        order = take_order(queues, limit=limit, worker=worker, lease=lease)
+        return self._context.runtime.run(self._finish_and_take(_finishes(jobs, results), order))
+
+    async def afinish_and_take(
+        self,
+        jobs: Sequence[Job | Delivery],
+        queues: Sequence[str] | Mapping[str, int] = ("default",),
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+        results: Mapping[str, Json] | None = None,
+    ) -> tuple[list[Ended], list[Job]]:
+        """`finish_and_take`, awaited."""
+        order = take_order(queues, limit=limit, worker=worker, lease=lease)
+        return await self._context.runtime.arun(
+            self._finish_and_take(_finishes(jobs, results), order)
+        )
+
+    def _finish_and_take(
+        self, finishes: Sequence[Finish], order: TakeOrder | None = None
+    ) -> Procedure[tuple[list[Ended], list[Job]]]:
+        """Rows that somebody has locked are passed over at first, and waited for at the end."""
+        ended: list[Ended]
+        taken: list[Job]
+        # Only a take has a turn: with one for the finish too, every other shard would be passed by.
+        turn = 0 if order is None else self._rotation.next(order.queues)
+        ended, taken = yield Transact(finish_then_take(finishes, order, turn))
+        alive = {"running", "queued"}
+        lost = {item.id for item in ended if item.status == "lost" and item.state in alive}
+        if lost:
+            rest = [finish for finish in finishes if finish.delivery.id in lost]
+            waited: list[Ended] = yield Transact(lambda sql: leases.finish(sql, rest))
+            verdicts = {(item.id, item.fence): item for item in waited}
+            ended = [verdicts.get((item.id, item.fence), item) for item in ended]
+        return ended, taken
+
+    def look(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
+        """What there is to do in some queues, and when there will be more: one statement."""
+        return self._context.store.transact(_looking(queues), write=False)
+
+    async def alook(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
+        """`look`, awaited."""
+        return await self._context.store.atransact(_looking(queues), write=False)
+
+    def take_limited(
+        self,
+        queue: str = "default",
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+        unknown: Sequence[str] = (),
+        tries: list[str] | None = None,
+    ) -> TakenUnderControl:
+        """Lease due jobs of a queue as its limits and its order allow, groups in turn.
+
+        By priority, run_at and id, over all shards. Kinds that are `unknown` are left alone.
+        `tries` receives the ids of the takes: only the last of them can have been answered.
+        """
+        order = take_order(
+            [queue], limit=limit, worker=worker, lease=lease, unknown=unknown, tries=tries
+        )
+        return self._context.runtime.run(self._take_limited(queue, order))
+
+    async def atake_limited(
+        self,
+        queue: str = "default",
+        *,
+        limit: int = 1,
+        worker: str,
+        lease: timedelta,
+        unknown: Sequence[str] = (),
+        tries: list[str] | None = None,
+    ) -> TakenUnderControl:
+        """`take_limited`, awaited."""
+        order = take_order(
+            [queue], limit=limit, worker=worker, lease=lease, unknown=unknown, tries=tries
+        )
+        return await self._context.runtime.arun(self._take_limited(queue, order))
+
+    def _take_limited(self, queue: str, order: TakeOrder) -> Procedure[TakenUnderControl]:
+        after = self._after.get(queue, "")
+
+        def build(sql: Sql) -> Operation[TakenUnderControl]:
+            yield from begin_take(sql, order)
+            return (yield from take_controlled(sql, order, queue, after=after))
+
+        taken: TakenUnderControl = yield Transact(build)
+        if taken.after != after:
+            if len(self._after) >= REMEMBERED:
+                self._after.clear()
+            self._after[queue] = taken.after
+        return taken
+
+    def retry(
+        self,
+        jobs: Sequence[Job | Delivery],
+        *,
+        after: timedelta | None = None,
+        error: object = None,
+    ) -> list[Ended]:
+        """The deliveries failed: queue them again by their backoff (or `after`), or bury them."""
+        return self._context.runtime.run(_end_alike(Event.FAIL, jobs, after=after, error=error))
+
+    async def aretry(
+        self,
+        jobs: Sequence[Job | Delivery],
+        *,
+        after: timedelta | None = None,
+        error: object = None,
+    ) -> list[Ended]:
+        """`retry`, awaited."""
+        return await self._context.runtime.arun(
+            _end_alike(Event.FAIL, jobs, after=after, error=error)
+        )
+
+    def defer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
+        """Not now: queue them again after `after`; no attempt is burned."""
+        return self._context.runtime.run(_end_alike(Event.DEFER, jobs, after=after))
+
+    async def adefer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
+        """`defer`, awaited."""
+        return await self._context.runtime.arun(_end_alike(Event.DEFER, jobs, after=after))
+
+    def bury(
+        self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
+    ) -> list[Ended]:
+        """To the dead letters, whatever attempts remain."""
+        return self._context.runtime.run(_end_alike(Event.BURY, jobs, reason=reason, error=error))
+
+    async def abury(
+        self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
+    ) -> list[Ended]:
+        """`bury`, awaited."""
+        return await self._context.runtime.arun(
+            _end_alike(Event.BURY, jobs, reason=reason, error=error)
+        )
+
+    def hand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
+        """Give unstarted deliveries back at once; no attempt is burned."""
+        return self._context.runtime.run(_end_alike(Event.HAND_BACK, jobs))
+
+    async def ahand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
+        """`hand_back`, awaited."""
+        return await self._context.runtime.arun(_end_alike(Event.HAND_BACK, jobs))
+
+    def end(self, endings: Sequence[Ending]) -> list[Ended]:
+        """Say a word about each delivery, whichever it is, in one transaction."""
+        return self._context.runtime.run(_end_mixed(endings))
+
+    async def aend(self, endings: Sequence[Ending]) -> list[Ended]:
+        """`end`, awaited."""
+        return await self._context.runtime.arun(_end_mixed(endings))
+
+    def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Heartbeat]:
+        """Extend leases; a lost one says so."""
+        return self._context.runtime.run(_heartbeat(jobs, lease))
+
+    async def aheartbeat(
+        self, jobs: Sequence[Job | Delivery], *, lease: timedelta
+    ) -> list[Heartbeat]:
+        """`heartbeat`, awaited."""
+        return await self._context.runtime.arun(_heartbeat(jobs, lease))
+
+    def rescue(self, *, limit: int | None = None) -> Rescued:
+        """Requeue or bury jobs whose lease is over; bury those that have expired.
+
+        All of them, or about `limit`: whoever does something about each is then told of few.
+        """
+        return self._context.runtime.run(chores.rescue(limit))
+
+    async def arescue(self, *, limit: int | None = None) -> Rescued:
+        """`rescue`, awaited."""
+        return await self._context.runtime.arun(chores.rescue(limit))
+
+    def prune(self) -> Pruned:
+        """Remove finished jobs that have been kept long enough."""
+        return self._context.runtime.run(chores.prune())
+
+    async def aprune(self) -> Pruned:
+        """`prune`, awaited."""
+        return await self._context.runtime.arun(chores.prune())
+
+    def sweep(self) -> int:
+        """Forget claims whose time is over; answers how many."""
+        return self._context.runtime.run(chores.sweep())
+
+    async def asweep(self) -> int:
+        """`sweep`, awaited."""
+        return await self._context.runtime.arun(chores.sweep())
+
+    def tick(self) -> Ticked:
+        """Give each tick of a schedule that is due its job; says when to come again."""
+        return self._context.runtime.run(self._ticker.tick())
+
+    async def atick(self) -> Ticked:
+        """`tick`, awaited."""
+        return await self._context.runtime.arun(self._ticker.tick())
+
+    def fold(self) -> int:
+        """Fold the notes of suppressed duplicates; answers how many."""
+        return self._context.runtime.run(chores.fold())
+
+    async def afold(self) -> int:
+        """`fold`, awaited."""
+        return await self._context.runtime.arun(chores.fold())
+
+
+class UncheckedDeliveries:
+    """The calls of a worker's hot path. Its deliveries come from our takes: nothing is checked."""
+
+    def __init__(self, store: Store) -> None:
+        """On this store."""
+        self._store = store
+        self._rotation = ShardRotation()
+
+    async def finish_and_take(
+        self, finishes: Sequence[Finish], order: TakeOrder | None
+    ) -> tuple[list[Ended], list[Job]]:
+        """Complete deliveries and take jobs, without waiting for locks.
+
+        A delivery that is answered as lost while its job is alive may only have been locked, or
+        have a successor: ask for it again by `finish`.
+        """
+        turn = 0 if order is None else self._rotation.next(order.queues)
+        return await self._store.atransact(finish_then_take(finishes, order, turn))
+
+    async def open_queue(self, job: Job) -> bool:
+        """End the hold of a queue after one of its jobs has gone well."""
+        queue, taken_at = job.queue, job.taken_at_micros
+        return await self._store.atransact(
+            lambda sql: gates.open_gate(sql, queue, taken_at=taken_at)
+        )
+
+    async def return_taken(self, takes: Sequence[str]) -> int:
+        """Hand back what takes without an answer have leased; answers how many jobs."""
+        return await self._store.atransact(lambda sql: leases.return_taken(sql, takes))
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[Ended]:
+        """Complete deliveries, and wait for locks on their rows."""
+        return await self._store.atransact(lambda sql: leases.finish(sql, finishes))
+
+
+def _finishes(
+    jobs: Sequence[Job | Delivery], results: Mapping[str, Json] | None
+) -> list[leases.Finish]:
+    named = deliveries(jobs)
+    stored = results_by_id(results, named)
+    return [leases.Finish(delivery, stored.get(delivery.id)) for delivery in named]
+
+
+def _heartbeat(jobs: Sequence[Job | Delivery], lease: timedelta) -> Procedure[list[Heartbeat]]:
+    named, micros = deliveries(jobs), span(lease, "lease")
+    if not named:
+        return []
+    beats: list[Heartbeat] = yield Transact(lambda sql: leases.heartbeat(sql, named, lease=micros))
+    return beats
+
+
+def _looking(names: Sequence[str]) -> Build[list[Outlook]]:
+    wanted = queue_names(names)
+    return lambda sql: queues.look(sql, wanted)
+
+
+def _end_alike(
+    event: Event,
+    jobs: Sequence[Job | Delivery],
+    *,
+    after: timedelta | None = None,
+    reason: str | None = None,
+    error: object = None,
+) -> Procedure[list[Ended]]:
+    """The same word about all of them."""
+    # Only a retry has a backoff to fall back on.
+    delay = None if after is None and event is not Event.DEFER else span(after, "after")
+    why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
+    failure = encode_error(error)
+    return _say([Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)])
+
+
+def _end_mixed(words: Sequence[Ending]) -> Procedure[list[Ended]]:
+    """A word about each of them."""
+    listed = checks.listed(words, "endings", "endings")
+    said: dict[Delivery, Ending] = {}
+    for item, word in enumerate(listed):
+        if not isinstance(word, Ending):
+            raise InvalidInput("endings", f"must hold endings, got {word!r}", item=item)
+        if word.event not in WORDS:
+            reason = f"cannot end a delivery by {word.event!r}: a finish is a call of its own"
+            raise InvalidInput("endings", reason, item=item)
+        if word.event is Event.DEFER and word.after is None:
+            raise InvalidInput("after", "must say when a deferred job comes back", item=item)
+        if said.setdefault(word.delivery, word) != word:
+            raise InvalidInput("endings", "says two things about one delivery", item=item)
+    named = deliveries([word.delivery for word in listed])
+    return _say(
+        [
+            Ending(delivery, word.event, word.after, _reason(word.reason), word.error)
+            for delivery, word in zip(named, listed, strict=True)
+        ]
+    )
+
+
+def _reason(reason: str | None) -> str | None:
+    """A handler's own words: they must not keep its delivery from ending."""
+    return None if reason is None else printable(reason, REASON_BYTES)
+
+
+def _say(words: Sequence[Ending]) -> Procedure[list[Ended]]:
+    if not words:
+        return []
+    ended: list[Ended] = yield Transact(lambda sql: endings.end(sql, words))
+    return ended
+
+
+def finish_then_take(
+    finishes: Sequence[Finish], order: TakeOrder | None, turn: int
+) -> Build[tuple[list[Ended], list[Job]]]:
+    """Both in one transaction; rows that somebody has locked are passed over."""
+
+    def build(sql: Sql) -> Operation[tuple[list[Ended], list[Job]]]:
+        if order is None:
+            return (yield from leases.finish(sql, finishes, skip_locked=True)), []
+        yield from begin_take(sql, order)
+        if not finishes:
+            return [], (yield from leases.take_in_turn(sql, order, turn=turn))
+        return (yield from leases.finish_and_take(sql, finishes, order, turn=turn))
+
+    return build
+
+
+def begin_take(sql: Sql, order: TakeOrder) -> Operation[None]:
+    """Give a try of a take its id.
+
+    What an earlier one has leased, whose answer was lost, goes back before more is taken. It may
+    also be committed later than this: the worker asks again.
+    """
+    lost = list(order.tries)
+    order.tries.append(str(uuid4()))
+    if lost and sql.resends:
+        yield from leases.return_taken(sql, lost)
