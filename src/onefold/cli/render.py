@@ -6,6 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -113,6 +115,8 @@ def json_text(value: object, *, indent: int | None = None) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)  # by the names of the fields, not of the wire
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 

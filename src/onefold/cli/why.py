@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from onefold import InvalidInput
@@ -58,10 +56,7 @@ def why(
     more: dict[str, Any] = {} if payload is None else {"payload": _read(payload)}
     found = desk.calls.keys.why(key, surface=surface, scope=scope, fingerprint=fingerprint, **more)
     blocks = ["\n".join(_lines(holder)) for holder in found]
-    desk.answer(
-        msgspec.to_builtins(found, builtin_types=(datetime,)),
-        "\n\n".join(blocks) or "Nobody has this key: the next request with it runs.",
-    )
+    desk.answer(found, "\n\n".join(blocks) or "Nobody has this key: the next request with it runs.")
 
 
 def _read(text: str) -> Any:
