@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import sqlite3
 from pathlib import Path
@@ -27,7 +28,8 @@ POSTGRES = Sql("postgres")
 SQLITE = Sql("sqlite")
 DIALECTS: Final[tuple[Dialect, ...]] = ("postgres", "sqlite")
 FOLDER = Path(onefold.sql.__file__).parent
-FILES = sorted(FOLDER.rglob("*.sql"))
+TEXTS = {path: path.read_text() for path in sorted(FOLDER.rglob("*.sql"))}
+USES = uses()
 
 ONLY_POSTGRES = {
     "notify",  # SQLite's workers look for themselves
@@ -69,6 +71,10 @@ def named(path: Path) -> str:
     return str(path.relative_to(FOLDER))
 
 
+def place_of(use: Use) -> str:
+    return f"{use.module}, {use.statement}:"
+
+
 # --- both dialects --------------------------------------------------------------------------------
 
 
@@ -77,27 +83,34 @@ def test_both_databases_have_the_same_statements() -> None:
     assert set(SQLITE.names) - set(POSTGRES.names) == ONLY_SQLITE
 
 
-@pytest.mark.parametrize("use", uses(), ids=lambda use: f"{use.module}.{use.statement}")
-def test_an_operation_gives_postgres_every_parameter_and_no_other(use: Use) -> None:
-    if use.statement in ONLY_SQLITE or _is_take(use, SQLITE):
-        return
-    wanted = parameters_of(POSTGRES, use.statement) - GIVEN
-    given = {*use.columns, *use.parameters}
+def test_an_operation_gives_postgres_every_parameter_and_no_other() -> None:
+    wrong = [
+        found
+        for use in USES
+        if use.statement not in ONLY_SQLITE and not _is_take(use, SQLITE)
+        for found in _wrong_parameters(use, POSTGRES, {*use.columns, *use.parameters})
+    ]
 
-    assert given <= wanted
-    assert use.open_ended or given == wanted
+    assert wrong == []
 
 
-@pytest.mark.parametrize("use", uses(), ids=lambda use: f"{use.module}.{use.statement}")
-def test_an_operation_gives_sqlite_every_parameter_and_no_other(use: Use) -> None:
-    if use.statement in ONLY_POSTGRES or _is_take(use, POSTGRES):
-        return
-    wanted = parameters_of(SQLITE, use.statement) - GIVEN
-    columns = use.columns if use.each else ["rows"] if use.columns else []
-    given = {*columns, *use.parameters} - ONLY_FOR_POSTGRES
+def test_an_operation_gives_sqlite_every_parameter_and_no_other() -> None:
+    wrong: list[str] = []
+    for use in USES:
+        if use.statement in ONLY_POSTGRES or _is_take(use, POSTGRES):
+            continue
+        columns = use.columns if use.each else ["rows"] if use.columns else []
+        wrong += _wrong_parameters(use, SQLITE, {*columns, *use.parameters} - ONLY_FOR_POSTGRES)
 
-    assert given <= wanted
-    assert use.open_ended or given == wanted
+    assert wrong == []
+
+
+def _wrong_parameters(use: Use, sql: Sql, given: set[str]) -> Iterator[str]:
+    wanted = parameters_of(sql, use.statement) - GIVEN
+    if unknown := given - wanted:
+        yield f"{place_of(use)} gives {sorted(unknown)}, which the statement does not have"
+    if not use.open_ended and (missing := wanted - given):
+        yield f"{place_of(use)} does not give {sorted(missing)}"
 
 
 def _is_take(use: Use, other: Sql) -> bool:
@@ -105,29 +118,35 @@ def _is_take(use: Use, other: Sql) -> bool:
     return use.statement == "take_jobs" and other.takes_by_priority != bool(use.columns)
 
 
-@pytest.mark.parametrize("use", uses(), ids=lambda use: f"{use.module}.{use.statement}")
-def test_sqlite_reads_the_columns_of_a_batch_where_the_operation_puts_them(use: Use) -> None:
-    if not use.columns or use.statement in ONLY_POSTGRES or use.statement == "take_jobs":
-        return
-    if use.each:
-        return
-    text = text_of(SQLITE, use.statement)
-    aliased = re.findall(r"json_extract\(value, '\$\[(\d+)\]'\) as (\w+)", text)
-    compared = re.findall(r"\w+\.(\w+) = json_extract\(r\.value, '\$\[(\d+)\]'\)", text)
-    read = [(int(place), column) for place, column in aliased] + [
-        (int(place), {"job_id": "id"}.get(column, column)) for column, place in compared
-    ]
+def test_sqlite_reads_the_columns_of_a_batch_where_the_operation_puts_them() -> None:
+    wrong: list[str] = []
+    for use in USES:
+        if not use.columns or use.each or use.statement in {*ONLY_POSTGRES, "take_jobs"}:
+            continue
+        read = _columns_read(use)
+        given = [(place, use.columns[place]) for place, _ in read]
+        if not read or given != read:
+            wrong.append(f"{place_of(use)} gives {given}, and the statement reads {read}")
+
+    assert wrong == []
+
+
+def _columns_read(use: Use) -> list[tuple[int, str]]:
+    """The columns that a statement reads from its batch, with their places."""
     # Notes are deleted by their number alone, which is unique in the file; the batch names the
     # shard too, as PostgreSQL needs it.
     if use.statement == "delete_folded_duplicates":
-        read = [(1, "number")]
-
-    assert read
-    assert [use.columns[place] for place, _ in read] == [column for _, column in read]
+        return [(1, "number")]
+    text = text_of(SQLITE, use.statement)
+    aliased = re.findall(r"json_extract\(value, '\$\[(\d+)\]'\) as (\w+)", text)
+    compared = re.findall(r"\w+\.(\w+) = json_extract\(r\.value, '\$\[(\d+)\]'\)", text)
+    return [(int(place), column) for place, column in aliased] + [
+        (int(place), {"job_id": "id"}.get(column, column)) for column, place in compared
+    ]
 
 
 def test_every_statement_is_asked_for() -> None:
-    asked = {use.statement for use in uses()} | ASKED_BY_DATABASES | ASKED_BY_DJANGO
+    asked = {use.statement for use in USES} | ASKED_BY_DATABASES | ASKED_BY_DJANGO
 
     assert asked == {*POSTGRES.names, *SQLITE.names}
 
@@ -198,28 +217,38 @@ def test_every_statement_prepares_on_sqlite() -> None:
 # --- how they are written -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_a_file_begins_with_a_sentence_about_it(path: Path) -> None:
-    header: list[str] = []
-    for line in path.read_text().splitlines():
-        if not line.startswith("--"):
-            break
-        header.append(line.removeprefix("--").strip())
+def test_a_file_begins_with_a_sentence_about_it() -> None:
+    headers = {path: _header(text) for path, text in TEXTS.items()}
+    wrong = [
+        f"{named(path)} begins with {header!r}"
+        for path, header in headers.items()
+        if not (header[:1].isupper() and header.endswith((".", "?")))
+    ]
 
-    sentence = " ".join(header)
-    assert sentence
-    assert sentence[0].isupper()
-    assert sentence.endswith((".", "?"))
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_keywords_are_in_lower_case(path: Path) -> None:
-    assert re.findall(r"\b[A-Z]+\b", code_of(path.read_text())) == []
+def _header(text: str) -> str:
+    """The comment at the beginning of a file, as one line."""
+    lines = itertools.takewhile(lambda line: line.startswith("--"), text.splitlines())
+    return " ".join(line.removeprefix("--").strip() for line in lines)
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_lines_fit_a_page(path: Path) -> None:
-    assert [line for line in path.read_text().splitlines() if len(line) > 110] == []
+def test_keywords_are_in_lower_case() -> None:
+    wrong = {named(path): re.findall(r"\b[A-Z]+\b", code_of(text)) for path, text in TEXTS.items()}
+
+    assert {path: words for path, words in wrong.items() if words} == {}
+
+
+def test_lines_fit_a_page() -> None:
+    wrong = [
+        f"{named(path)}: {line}"
+        for path, text in TEXTS.items()
+        for line in text.splitlines()
+        if len(line) > 110
+    ]
+
+    assert wrong == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
