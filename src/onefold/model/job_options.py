@@ -73,13 +73,13 @@ def has_options(job: NewJob) -> bool:
 def encode_options(job: NewJob, *, exists: bool) -> str:
     """Check and encode the options; `exists`: the record holds a key after the job has ended."""
     options = Options(
-        backoff=stored_backoff(job.backoff),
-        keep=stored_keep(job.retention, exists=exists),
+        backoff=None if job.backoff is None else stored_backoff(job.backoff),
+        keep=None if job.retention is None else stored_keep(job.retention, exists=exists),
         timeout=None if job.timeout is None else _timeout(job.timeout),
-        tags=_tags(job.tags),
-        metadata=_metadata(job.metadata),
+        tags=_tags(job.tags) if job.tags != () else (),
+        metadata=None if job.metadata is None else _metadata(job.metadata),
         result=None if job.store_result is None else checks.flag(job.store_result, "store_result"),
-        trace=_trace(job.trace),
+        trace=None if job.trace is None else _trace(job.trace),
         tick=None if job.tick is None else to_micros(job.tick, "tick"),
         published=job.idempotency_key,
     )

@@ -11,6 +11,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from onefold.errors import DatabaseError
 from onefold.model import wire
 from onefold.model.wire import BadBody
@@ -50,17 +52,13 @@ if TYPE_CHECKING:
 access: logging.Logger = logging.getLogger("onefold.access")
 
 
-class AccessRecord:
+class AccessRecord(msgspec.Struct):
     """What the access log has of a request."""
 
-    __slots__ = ("is_coming", "principal", "request_id")
-
-    def __init__(self, request_id: str) -> None:
-        """Not authenticated yet."""
-        self.request_id: str = request_id
-        self.principal: str = "-"
-        self.is_coming: bool = False
-        """Whether the server waits for the client to send the body."""
+    request_id: str
+    principal: str = "-"
+    is_coming: bool = False
+    """Whether the server waits for the client to send the body."""
 
 
 class AccessLog:
@@ -208,6 +206,7 @@ class PathApp:
         query: bytes = scope["query_string"]
         asking = RequestContext(
             server=self._server,
+            calls=self._server.calls_of(caller.tenant),
             tenant=caller.tenant,
             principal=caller.principal,
             path=path_values(scope["path_params"]),

@@ -1,7 +1,4 @@
-"""What an endpoint is given, and what it says.
-
-A route: what it takes, what it gives, who may ask. Routing and OpenAPI read one table.
-"""
+"""What an endpoint receives and returns, and the routes: routing and OpenAPI read one table."""
 
 from __future__ import annotations
 
@@ -11,72 +8,43 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from onefold.app.onefold import Onefold, Tenant
-    from onefold.server.app import Server
+    from onefold.app.onefold import Onefold, Tenant  # noqa: TC004 - never decoded
+    from onefold.server.app import Server  # noqa: TC004 - never decoded
 
 
 FENCE: Final = "onefold-fence"
-"""The header that says which delivery is spoken for."""
+"""The header with the fence of a delivery."""
 
 
-class RequestContext:
-    """One request: who asks, for what, and what is there to answer it with."""
+class RequestContext(msgspec.Struct, kw_only=True, frozen=True, gc=False):
+    """One request: its caller, its values, and the server that answers it."""
 
-    __slots__ = (
-        "body",
-        "calls",
-        "headers",
-        "key",
-        "path",
-        "principal",
-        "query",
-        "request_id",
-        "root",
-        "server",
-        "tenant",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        server: Server,
-        tenant: str,
-        principal: str,
-        path: Mapping[str, str],
-        body: Any,
-        query: Any,
-        key: str | None,
-        request_id: str,
-        headers: Mapping[str, str],
-        root: str = "",
-    ) -> None:
-        """Made for each request by the dispatch."""
-        self.server: Server = server
-        self.calls: Tenant = server.calls_of(tenant)
-        """The calls of the caller's tenant: it has no others."""
-        self.tenant: str = tenant
-        self.principal: str = principal
-        self.path: Mapping[str, str] = path
-        """What stands in the place of `{name}` in the route's path."""
-        self.body: Any = body
-        """A value of the route's `body`; None where the route has none."""
-        self.query: Any = query
-        """A value of the route's `query`."""
-        self.key: str | None = key
-        """The Idempotency-Key header, read and checked."""
-        self.request_id: str = request_id
-        self.headers: Mapping[str, str] = headers
-        self.root: str = root
-        """Where the application is mounted; empty at the root of the host."""
+    server: Server
+    calls: Tenant
+    """The calls of the caller's tenant."""
+    tenant: str
+    principal: str
+    path: Mapping[str, str]
+    """The parameters of the path, by the names in the route's path."""
+    body: Any
+    """A value of the route's `body`; None if the route has none."""
+    query: Any
+    """A value of the route's `query`."""
+    key: str | None
+    """The checked Idempotency-Key header."""
+    request_id: str
+    headers: Mapping[str, str]
+    root: str = ""
+    """Where the application is mounted; empty at the root of the host."""
 
     @property
     def onefold(self) -> Onefold:
-        """The whole, for what is not the tenant's alone: queues under their qualified names."""
+        """The Onefold of the server, for calls that are not for one tenant."""
         return self.server.onefold
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What an endpoint answers."""
+    """What an endpoint returns."""
 
     status: int
     body: object = None
@@ -100,19 +68,19 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     endpoint: Endpoint
     scope: RouteScope | None
-    """What an API key must carry; None is open to everybody."""
+    """The scope that an API key needs; None if no key is needed."""
     body: Any = None
     """The type of the body; None where there is none."""
     body_optional: bool = False
-    """True where nothing at all may be sent instead of `{}`."""
+    """True if an empty body counts as `{}`."""
     query: Any = None
     answers: Mapping[int, Any]
-    """The type of each answer that is no problem; None is an answer without a body."""
+    """The type of each response by status, without problems; None has no body."""
     problems: tuple[int, ...] = ()
-    """Statuses of problems beside those that every route may answer with."""
+    """Statuses of problems, without those that every route may return."""
     keyed: Keyed = "claim"
-    """What a POST does with an Idempotency-Key: the dispatch claims it and replays the answer; or
-    the endpoint makes it part of its own statement; or it is refused."""
+    """What a POST does with an Idempotency-Key. `claim`: the dispatch claims it and replays the
+    response. `native`: the endpoint uses it in its own statement. `none`: it is rejected."""
     description: str = ""
     streams: bool = False
-    """True where the endpoint answers by itself, message by message."""
+    """True if the endpoint returns a stream of messages."""

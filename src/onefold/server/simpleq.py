@@ -146,17 +146,12 @@ def published(enqueued: Enqueued, state: Status | None) -> Published:
     return Published(
         id=enqueued.id,
         status="completed" if state is None else WORDS[state],
-        created_at=created_at(enqueued.id),
+        created_at=iso_of(milliseconds_of(enqueued.id)),
         duplicate=enqueued.duplicate,
         mismatch=enqueued.mismatch,
         replaced=enqueued.replaced,
         state=state,
     )
-
-
-def created_at(job_id: str) -> str:
-    """When a job was published: its id contains the time."""
-    return iso_of(milliseconds_of(job_id))
 
 
 def said_of(job: Job) -> JobAnswer:
@@ -188,7 +183,7 @@ def _members(job: Job) -> dict[str, Any]:
         "payload": msgspec.Raw(job.payload_text.encode()),
         "scheduled_for": iso(job.run_at),
         "last_error": _message(job.error),
-        "created_at": created_at(job.id),
+        "created_at": iso_of(milliseconds_of(job.id)),
         "completed_at": iso_or_none(job.ended_at) if state == "completed" else None,
         "state": state,
         "kind": job.kind,

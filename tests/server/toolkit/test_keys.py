@@ -91,6 +91,7 @@ async def asked_as_acme(api: Api, endpoint: Any, query: Any) -> Any:
     """What an endpoint answers to the tenant `acme`."""
     asking = RequestContext(
         server=api.app.server,
+        calls=api.app.server.calls_of("acme"),
         tenant="acme",
         principal="key",
         path={},
