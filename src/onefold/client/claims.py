@@ -11,7 +11,7 @@ import msgspec
 
 from onefold.client.connection import Connection, decode
 from onefold.client.remote_values import ChangeReply
-from onefold.client.requests import WireStruct, json_value, path, wire_body
+from onefold.client.requests import json_value, path, wire_body
 from onefold.effects.claims import LEASE, ClaimOptions
 from onefold.effects.step_codec import encoded
 from onefold.errors import Busy, InvalidInput, KeyReused, LeaseLost, OnefoldError, OutcomeUnknown
@@ -20,9 +20,9 @@ from onefold.model.checks import REASON_BYTES
 from onefold.model.claim import (
     Claim,
     ClaimAnswer,
-    ClaimKey,
-    Guarantee,
+    ClaimReply,
     Mismatch,
+    Renewed,
     Replay,
     Unknown,
     Won,
@@ -30,6 +30,7 @@ from onefold.model.claim import (
 )
 from onefold.model.failure import printable
 from onefold.model.json_text import decode_payload
+from onefold.model.step import StepReply
 from onefold.model.timestamps import span
 from onefold.runtime import Pause
 
@@ -40,33 +41,6 @@ LONGEST_WAIT: Final = 20.0
 """Seconds that the server waits for a lock. The client repeats the request for a longer wait."""
 LONGEST_PAUSE: Final = 0.25
 _WON: Final = 201
-
-
-class ClaimReply(WireStruct, frozen=True, kw_only=True):
-    """A claim or a lock, or the result that is stored for its key."""
-
-    id: str = ""
-    fence: int = 0
-    surface: str = "lock"
-    scope: str = ""
-    key: str = ""
-    name: str = ""
-    lease_until: datetime | None = None
-    guarantee: Guarantee = "at least once"
-    resumed: bool = False
-    result: Any = None
-
-    def claim(self) -> Claim:
-        """The value of the library. The server identifies the owner by the id."""
-        return Claim(
-            key=ClaimKey("", self.surface, self.scope, self.key or self.name),
-            id=self.id,
-            owner=self.id,
-            fence=self.fence,
-            lease_until=self.lease_until,
-            guarantee=self.guarantee,
-            resumed=self.resumed,
-        )
 
 
 class HttpClaims:
@@ -91,7 +65,7 @@ class HttpClaims:
         except OutcomeUnknown as unknown:
             return Unknown(key, 0, unknown.since)
         reply = decode(response, ClaimReply)
-        return Won(reply.claim()) if response.status == _WON else Replay(reply.result, "")
+        return Won(reply.claim) if response.status == _WON else Replay(reply.result, "")
 
     def settle(self, claim: Claim, result: Any) -> Procedure[None]:
         """Store the result; `LeaseLost` if another attempt holds the key."""
@@ -109,7 +83,7 @@ class HttpClaims:
             response = yield from self._connection.post(path("claims", claim.id, "heartbeat"), body)
         except LeaseLost:
             return None
-        return decode(response, ClaimReply).lease_until
+        return decode(response, Renewed).lease_until
 
     def lock(self, name: str, ttl: timedelta, wait: timedelta | None) -> Procedure[Claim]:
         """Take a lock; `Busy` after `wait`."""
@@ -125,7 +99,7 @@ class HttpClaims:
                     raise
                 yield Pause(min(busy.retry_after.total_seconds(), LONGEST_PAUSE))
             else:
-                return decode(response, ClaimReply).claim()
+                return decode(response, ClaimReply).claim
 
     def renew_lock(self, claim: Claim, ttl: timedelta) -> Procedure[None]:
         """Extend a lock; `LeaseLost` if it has ended."""
@@ -153,19 +127,6 @@ class HttpStep(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str | None = None
     attempt: str = msgspec.field(default_factory=lambda: str(uuid4()))
     """A repeated begin, whose response was lost, is recognised by it."""
-
-
-class StepReply(WireStruct, frozen=True, kw_only=True):
-    """The response to a begin."""
-
-    outcome: str
-    result: Any = None
-    idempotency_key: str | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        """True if the step was done before."""
-        return self.outcome == "finished"
 
 
 class HttpSteps:

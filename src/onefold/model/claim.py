@@ -17,7 +17,7 @@ from onefold.errors import Busy, ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.ids import advisory_lock_key, hash12, length_prefixed, new_id
 from onefold.model.json_text import decode_payload, encode_payload
-from onefold.model.timestamps import from_micros, span
+from onefold.model.timestamps import Moment, from_micros, span
 from onefold.model.unique import fingerprint as digest
 
 if TYPE_CHECKING:
@@ -236,6 +236,46 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 ClaimAnswer: TypeAlias = Won | Replay | Busy | Mismatch | Unknown
+
+
+class ClaimReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The response to a claim over HTTP: the key is held now, or a result is stored for it."""
+
+    outcome: Literal["won", "replay"]
+    surface: str
+    scope: str
+    key: str
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    """Identifies the claim in the requests that settle, release and renew it."""
+    fence: int | msgspec.UnsetType = msgspec.UNSET
+    """Grows with each attempt: the systems that you write to can reject a smaller one."""
+    lease_until: Moment | msgspec.UnsetType | None = msgspec.UNSET
+    guarantee: Guarantee | msgspec.UnsetType = msgspec.UNSET
+    resumed: bool | msgspec.UnsetType = msgspec.UNSET
+    """True if an earlier attempt vanished, and its finished steps still count."""
+    result: Any = msgspec.UNSET
+    """Of a replay: what the first attempt stored."""
+
+    @property
+    def claim(self) -> Claim:
+        """The claim of a client. The server identifies its owner by the id."""
+        assert isinstance(self.id, str)
+        assert isinstance(self.fence, int)
+        return Claim(
+            ClaimKey("", self.surface, self.scope, self.key),
+            self.id,
+            self.id,
+            self.fence,
+            self.lease_until or None,
+            self.guarantee or "at least once",
+            bool(self.resumed),
+        )
+
+
+class Renewed(msgspec.Struct, frozen=True, rename="camel"):
+    """The response to a renewal over HTTP."""
+
+    lease_until: Moment
 
 
 class TakeOver(msgspec.Struct, frozen=True):

@@ -173,6 +173,27 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return None if self.ended_at is None else self.ended_at - self.started_at
 
 
+class StepReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The response to a begin, a finish or a fail of a step over HTTP."""
+
+    outcome: Literal["run", "finished", "failed", "retrying", "unknown"]
+    """`run`: do it, then finish it. `finished`: do not; `result` is stored."""
+    name: str
+    label: str
+    attempt: str | msgspec.UnsetType = msgspec.UNSET
+    """Of `run`: send it with the finish or the fail."""
+    attempts: int | msgspec.UnsetType = msgspec.UNSET
+    """Of `run`: how often the step was begun, this time included."""
+    idempotency_key: str | msgspec.UnsetType = msgspec.UNSET
+    """Of `run`: a key for the system that the step calls, the same in each attempt of the job."""
+    result: Any = msgspec.UNSET
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the step was done before."""
+        return self.outcome == "finished"
+
+
 def shown(row: StepRow, *, state: int | None, fence: int | None, results: bool) -> Step:
     """A stored step for its reader, who knows the state and the fence of the job."""
     name, notes = read_name(row.key), row.notes

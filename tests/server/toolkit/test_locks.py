@@ -29,7 +29,7 @@ async def test_a_lock_has_one_holder(api: Api) -> None:
 
     told = await lock(api)
 
-    assert mine["leaseUntil"] == "2020-01-01T00:00:30.000Z"
+    assert mine["leaseUntil"] == "2020-01-01T00:00:30Z"
     told.problem(409, "busy")
     assert told.headers["retry-after"] == "30"
     with pytest.raises(Busy):
@@ -68,7 +68,7 @@ async def test_a_heartbeat_extends_it_under_the_same_fence(api: Api, clock: Cloc
 
     renewed = await api("POST", f"/v1/locks/{mine['id']}/heartbeat", {"ttl": 60})
 
-    assert renewed.json == {"leaseUntil": "2020-01-01T00:01:15.000Z"}
+    assert renewed.json == {"leaseUntil": "2020-01-01T00:01:15Z"}
 
 
 async def test_who_waits_is_given_it_when_it_is_free(store: Store) -> None:

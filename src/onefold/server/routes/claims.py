@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -16,9 +16,10 @@ from onefold.effects.lock import lock_key
 from onefold.errors import Busy, KeyReused, LeaseLost
 from onefold.model.claim import (
     Claim,
-    Guarantee,
+    ClaimReply,
     Holding,
     Mismatch,
+    Renewed,
     Replay,
     Takeover,
     Unknown,
@@ -29,17 +30,8 @@ from onefold.model.claim import (
     want,
 )
 from onefold.model.claim import ClaimAnswer as Claimed
-from onefold.model.timestamps import Iso
-from onefold.model.wire import (
-    Answer,
-    Body,
-    Fence,
-    Seconds,
-    duration,
-    iso,
-    iso_or_none,
-    optional_duration,
-)
+from onefold.model.timestamps import Duration, as_duration, span
+from onefold.model.wire import Answer, Body, Fence
 from onefold.operations import claims
 from onefold.runtime import Pause, Procedure, Transact, waits
 from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
@@ -66,39 +58,12 @@ class ClaimBody(Body):
     """Where the attempt comes in; `once` unless you keep surfaces of your own."""
     fingerprint: str | None = None
     """Digest of the request: the same key with another one is refused."""
-    lease: Seconds = LEASE.total_seconds()
+    lease: Duration = msgspec.field(default_factory=lambda: as_duration(LEASE))
     """How long the work may take before others may step in, unless a heartbeat says otherwise."""
     takeover: Takeover = "refuse"
     """What happens when the work vanishes: others `rerun` or `resume` it, or `refuse` to."""
-    retention: Seconds | None = None
+    retention: Duration | None = None
     """How long the outcome is remembered once it is settled; until told, by default."""
-
-
-class ClaimWon(Answer):
-    """The key is yours: do the work, then settle or release it."""
-
-    outcome: Literal["won"]
-    id: str
-    """To settle, release and renew it by."""
-    surface: str
-    scope: str
-    key: str
-    fence: int
-    """Grows with every attempt: give it to what you write to."""
-    lease_until: Iso | None
-    guarantee: Guarantee
-    resumed: bool
-    """True where an earlier attempt vanished, and what it has finished still counts."""
-
-
-class ClaimReplay(Answer):
-    """It was done before, and this is what it gave."""
-
-    outcome: Literal["replay"]
-    surface: str
-    scope: str
-    key: str
-    result: Any
 
 
 class SettleBody(Body):
@@ -119,7 +84,7 @@ class ClaimFenceBody(Body):
 class RenewBody(Body):
     """Still at work."""
 
-    lease: Seconds = LEASE.total_seconds()
+    lease: Duration = msgspec.field(default_factory=lambda: as_duration(LEASE))
     """From now."""
     fence: Fence | None = None
 
@@ -136,22 +101,17 @@ class Released(Answer):
     released: bool
 
 
-class Renewed(Answer):
-    """Until when it is yours."""
-
-    lease_until: Iso
-
-
 async def claim(asking: RequestContext) -> Reply:
     """Take a key, or hear who has it."""
     body: ClaimBody = asking.body
     key = claim_key(asking.tenant, claimable(body.surface), body.scope, body.key)
+    span(body.lease, "lease", least=LEAST)
     wanted = want(
         key,
         fingerprint=body.fingerprint,
-        lease=duration(body.lease, "lease", least=LEAST),
+        lease=body.lease,
         takeover=body.takeover,
-        retention=optional_duration(body.retention, "retention"),
+        retention=body.retention,
     )
     wanted = msgspec.structs.replace(wanted, id=attempt_of(asking))
     answer = await asking.server.context.store.atransact(
@@ -161,7 +121,7 @@ async def claim(asking: RequestContext) -> Reply:
         return Reply(201, _won(answer.claim))
     asking.server.context.duplicate_log.note(key, asking.request_id)
     if isinstance(answer, Replay):
-        told = ClaimReplay(
+        told = ClaimReply(
             outcome="replay",
             surface=key.surface,
             scope=key.scope,
@@ -184,16 +144,16 @@ def _claiming(wanted: Wanted, *, may_be_resent: bool) -> Build[Claimed]:
     return build
 
 
-def _won(held: Claim) -> ClaimWon:
+def _won(held: Claim) -> ClaimReply:
     key = held.key
-    return ClaimWon(
+    return ClaimReply(
         outcome="won",
         id=handle_of(held),
         surface=key.surface,
         scope=key.scope,
         key=key.key,
         fence=held.fence,
-        lease_until=iso_or_none(held.lease_until),
+        lease_until=held.lease_until,
         guarantee=held.guarantee,
         resumed=held.resumed,
     )
@@ -208,7 +168,7 @@ def refusal(answer: Busy | Mismatch | Unknown) -> Refused:
     if isinstance(answer, Mismatch):
         told["outcome"] = "mismatch"
         return Refused(make(KEY_REUSED, str(KeyReused(key=answer.key)), extra=told))
-    told |= {"outcome": "unknown", "since": iso_or_none(answer.since)}
+    told |= {"outcome": "unknown", "since": answer.since}
     detail = (
         f"The attempt at {answer.key!r} ended without a known outcome, so its effect may or may not"
         " have happened. Find out, then settle or release the key:"
@@ -235,10 +195,11 @@ async def renew(asking: RequestContext) -> Reply:
     """Extend the lease."""
     body: RenewBody = asking.body
     held = claim_of(asking, body.fence)
-    until = await asking.calls.keys.arenew(held, lease=duration(body.lease, "lease", least=LEAST))
+    span(body.lease, "lease", least=LEAST)
+    until = await asking.calls.keys.arenew(held, lease=body.lease)
     if until is None:
         raise LeaseLost(f"the key {held.key.key!r}", fence=held.fence)
-    return Reply(200, Renewed(lease_until=iso(until)))
+    return Reply(200, Renewed(lease_until=until))
 
 
 ROUTES: Final = (
@@ -256,7 +217,7 @@ ROUTES: Final = (
         scope="work",
         endpoint=claim,
         body=ClaimBody,
-        answers={201: ClaimWon, 200: ClaimReplay},
+        answers={201: ClaimReply, 200: ClaimReply},
         problems=(409, 422),
     ),
     Route(
@@ -315,27 +276,16 @@ class LockBody(Body):
     """A name that only one may work under at a time."""
 
     name: str
-    ttl: Seconds = TTL
+    ttl: Duration = msgspec.field(default_factory=lambda: Duration(seconds=TTL))
     """How long it is yours unless a heartbeat extends it."""
     wait: Wait = 0.0
     """How long to wait for it, where another has it."""
 
 
-class LockAnswer(Answer):
-    """It is yours, until its lease ends."""
-
-    id: str
-    """To release and renew it by."""
-    name: str
-    fence: int
-    """Strictly greater than every earlier one of this name: give it to what you write to."""
-    lease_until: Iso
-
-
 class RenewLockBody(Body):
     """Still needed."""
 
-    ttl: Seconds = TTL
+    ttl: Duration = msgspec.field(default_factory=lambda: Duration(seconds=TTL))
     """From now."""
     fence: Fence | None = None
 
@@ -344,15 +294,11 @@ async def lock(asking: RequestContext) -> Reply:
     """Take a lock, waiting for it where that is wanted."""
     body: LockBody = asking.body
     key = claim_key(asking.tenant, "lock", "", lock_key(body.name))
-    wanted = want(key, lease=duration(body.ttl, "ttl", least=LEAST), takeover="rerun")
+    span(body.ttl, "ttl", least=LEAST)
+    wanted = want(key, lease=body.ttl, takeover="rerun")
     wanted = msgspec.structs.replace(wanted, id=attempt_of(asking))
-    wait = duration(body.wait, "wait")
-    held = await asking.server.context.runtime.arun(_acquired(wanted, wait))
-    assert held.lease_until is not None
-    told = LockAnswer(
-        id=handle_of(held), name=body.name, fence=held.fence, lease_until=iso(held.lease_until)
-    )
-    return Reply(201, told)
+    held = await asking.server.context.runtime.arun(_acquired(wanted, timedelta(seconds=body.wait)))
+    return Reply(201, _won(held))
 
 
 def _acquired(wanted: Wanted, wait: timedelta) -> Procedure[Claim]:
@@ -382,10 +328,11 @@ async def renew_lock(asking: RequestContext) -> Reply:
     """Extend a lock, under the same fence."""
     body: RenewLockBody = asking.body
     held = claim_of(asking, body.fence, of_locks=True)
-    until = await asking.calls.keys.arenew(held, lease=duration(body.ttl, "ttl", least=LEAST))
+    span(body.ttl, "ttl", least=LEAST)
+    until = await asking.calls.keys.arenew(held, lease=body.ttl)
     if until is None:
         raise LeaseLost(f"the lock {held.key.key!r}", fence=held.fence)
-    return Reply(200, Renewed(lease_until=iso(until)))
+    return Reply(200, Renewed(lease_until=until))
 
 
 LOCK_ROUTES: Final = (
@@ -402,7 +349,7 @@ LOCK_ROUTES: Final = (
         scope="work",
         endpoint=lock,
         body=LockBody,
-        answers={201: LockAnswer},
+        answers={201: ClaimReply},
         problems=(409,),
     ),
     Route(

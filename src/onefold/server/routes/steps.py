@@ -16,7 +16,7 @@ from onefold.effects.step_store import RemoteStep
 from onefold.errors import ConflictingOptions, InvalidInput, JobNotFound
 from onefold.model import checks
 from onefold.model.claim import Holding
-from onefold.model.step import Step
+from onefold.model.step import Step, StepReply
 from onefold.model.wire import Answer, Body, Fence
 from onefold.server.problems import NOT_FOUND
 from onefold.server.request_context import Reply, Route
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onefold.model.claim import Takeover
     from onefold.server.request_context import RequestContext
 
-Outcome: TypeAlias = Literal["finished", "failed", "retrying", "unknown"]
+Outcome: TypeAlias = Literal["failed", "retrying", "unknown"]
 Occurrence: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 
@@ -71,29 +71,6 @@ class StepBody(Body):
     """
 
 
-class StepBegun(Answer):
-    """It is yours to do now."""
-
-    outcome: Literal["run"]
-    name: str
-    label: str
-    attempt: str
-    """Say it when you say how it ended."""
-    attempts: int
-    """How often it was begun, this time included."""
-    idempotency_key: str
-    """For whom the step talks to: the same over every attempt of the job."""
-
-
-class StepOver(Answer):
-    """It is over: `finished`; or what was said of its failure is stored."""
-
-    outcome: Outcome
-    name: str
-    label: str
-    result: Any
-
-
 class StepList(Answer):
     """The steps of a job, in the order in which they began."""
 
@@ -127,7 +104,7 @@ async def say(asking: RequestContext) -> Reply:
         step_store.fail(asked, error, final=body.final, unknown=body.unknown)
     )
     label = _label(body, asked.name)
-    return Reply(200, StepOver(outcome=_FAILED[stored], name=asked.name, label=label, result=None))
+    return Reply(200, StepReply(outcome=_FAILED[stored], name=asked.name, label=label, result=None))
 
 
 def _asked(asking: RequestContext, body: StepBody) -> RemoteStep:
@@ -184,7 +161,7 @@ def _label(body: StepBody, name: str) -> str:
 
 
 def _begun(begun: step_store.StepStart) -> Reply:
-    told = StepBegun(
+    told = StepReply(
         outcome="run",
         name=begun.name.name,
         label=begun.name.label,
@@ -197,7 +174,7 @@ def _begun(begun: step_store.StepStart) -> Reply:
 
 def _finished(begun: step_store.StepStart) -> Reply:
     name = begun.name
-    told = StepOver(outcome="finished", name=name.name, label=name.label, result=begun.result)
+    told = StepReply(outcome="finished", name=name.name, label=name.label, result=begun.result)
     return Reply(200, told)
 
 
@@ -245,7 +222,7 @@ ROUTES: Final = (
         scope="work",
         endpoint=say,
         body=StepBody,
-        answers={201: StepBegun, 200: StepOver},
+        answers={201: StepReply, 200: StepReply},
         problems=(404, 409, 422),
     ),
     Route(
