@@ -257,6 +257,8 @@ def is_idle(onefold: Any) -> bool:
     """Whether no call is queued, waiting or running."""
     state = onefold.context.database._state
     if not hasattr(state, "thread_groups"):
-        return state._writer is None or state._writer.is_idle
-    groups = [*state.task_groups.values(), state.thread_groups]
-    return all(each is None or each.is_idle for each in groups)
+        return state._writer is None or not state._writer._running
+    every = [groups for groups in (*state.task_groups.values(), state.thread_groups) if groups]
+    return not any(
+        groups._held or any(group._running for group in groups._groups.values()) for groups in every
+    )

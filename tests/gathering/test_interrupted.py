@@ -23,6 +23,7 @@ from tests.gathering.crowd import Crowd, has_asked, is_idle
 from tests.race.crew import DEADLINE
 from tests.race.waiting import until
 from tests.unit.test_batching import answered, item, listed, threads_of
+from tests.unit.test_batching import is_idle as is_idle_group
 
 SIZE = 6
 INTERRUPTS = repetitions(200, soak=2_000)
@@ -184,8 +185,7 @@ def test_a_thread_that_is_interrupted_anywhere_affects_only_itself(
         thread.join(DEADLINE)
 
     assert not any(thread.is_alive() for thread in threads)
-    until(lambda: group.is_idle, "for all calls to end")
-    assert not group._held
+    until(lambda: is_idle_group(group), "for all calls to end")
 
 
 def all_reach(numbers: list[int], goals: list[int]) -> bool:

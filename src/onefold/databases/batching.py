@@ -24,6 +24,7 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from copy import copy
+from operator import methodcaller
 from queue import Empty, SimpleQueue
 from threading import Lock, RLock, Thread, current_thread, get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -58,6 +59,8 @@ IDLE: Final = 1.0
 """Seconds without work after which a background thread ends."""
 HELD_KEYS: Final = 5
 """Held keys that are waited for at a time. The other connections stay free for other calls."""
+MOST_GROUPS: Final = 100
+"""Groups that are kept: there may be one for each value of `max_wait`."""
 
 
 class Item(msgspec.Struct, Generic[V, T], frozen=True):
@@ -176,6 +179,8 @@ class TaskEntry(Entry):
 
 E = TypeVar("E", bound=Entry)
 
+_wake: Final = methodcaller("wake")
+
 
 def together(entries: Sequence[Entry]) -> Build[list[Any]]:
     """The operation of all items of a batch."""
@@ -245,10 +250,6 @@ def _fail_all(entries: Sequence[E], error: BaseException, done: Callable[[E], ob
         done(entry)
 
 
-def _wake(entry: Entry) -> None:
-    entry.wake()
-
-
 Waiter: TypeAlias = Gate | asyncio.Event
 """Wakes a thread or a task."""
 
@@ -314,11 +315,6 @@ class ThreadQueue(ABC):
         self._running: dict[int, None] = {}
         """The threads that are in a transaction of this queue, callers and ours."""
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no call is queued or running."""
-        return not self._running and self._queue.empty()
-
     def run(self, item: Item[Any, T]) -> T:
         """Run an item, at once or together with others."""
         deadline = time.monotonic() + self._timeout
@@ -380,26 +376,20 @@ class ThreadQueue(ABC):
         """The next batch, as soon as there is one; nothing when it is time to end."""
         while True:
             with suppress(Empty):
-                first = self._queue.get(timeout=self._idle)
-                entries = [*self._waiting(first), *self._queued()]
-                if entries:
+                if entries := self._queued(self._queue.get(timeout=self._idle)):
                     return entries
             with self._lock:
                 if self._queue.empty():
                     self._threads.discard(current_thread())
                     return []
 
-    def _queued(self) -> list[Entry]:
-        """The calls that are queued now."""
-        found: list[Entry] = []
+    def _queued(self, *first: Entry | None) -> list[Entry]:
+        """The calls that are queued now, after the first one, without those that were abandoned."""
+        found = [*first]
         with suppress(Empty):
             while len(found) < self.largest:
-                found += self._waiting(self._queue.get_nowait())
-        return found
-
-    @staticmethod
-    def _waiting(entry: Entry | None) -> list[Entry]:
-        return [] if entry is None or entry.is_abandoned else [entry]
+                found.append(self._queue.get_nowait())
+        return [entry for entry in found if entry is not None and not entry.is_abandoned]
 
     @abstractmethod
     def _run_inline(self, item: Item[Any, T]) -> list[T] | None:
@@ -583,3 +573,24 @@ class TaskGroup:
             if not entry.is_abandoned:
                 entries.append(entry)
         return entries
+
+
+G = TypeVar("G", bound=ThreadGroup | TaskGroup)
+
+
+class Groups(Generic[G]):
+    """The groups of a process or of an event loop. They share the waiters for held keys."""
+
+    def __init__(self, make: Callable[..., G]) -> None:
+        self._make = make
+        self._held = HeldKeys()
+        self._groups: dict[Hashable, G] = {}
+
+    def of(self, item: Item[Any, Any]) -> G:
+        """The group of an item."""
+        group = self._groups.get(item.group)
+        if group is None:
+            if len(self._groups) >= MOST_GROUPS:
+                self._groups.clear()  # calls under way go on
+            group = self._groups.setdefault(item.group, self._make(held=self._held))
+        return group

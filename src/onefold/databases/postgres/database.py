@@ -32,13 +32,12 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
 from onefold.databases import raise_translated
-from onefold.databases.batching import TaskGroup, ThreadGroup
+from onefold.databases.batching import Groups, TaskGroup, ThreadGroup
 from onefold.databases.postgres.errors import translated, verdict
 from onefold.databases.postgres.notify import PostgresBell, SilentBell
 from onefold.databases.postgres.pool import (
     CONNECTIONS,
     AsyncPool,
-    Groups,
     Pool,
     Process,
     is_full,
@@ -273,11 +272,10 @@ class PostgresDatabase:
         }
 
     def effort(self, *, patient: bool = True, deadline: float | None = None) -> Effort:
-        """How long a call that begins now goes on trying."""
-        left = self.busy_timeout
-        if deadline is not None:
-            left = timedelta(seconds=max(0.0, deadline - time.monotonic()))
-        return Effort(self.label, left, self.busy, patient=patient)
+        """How long a call goes on trying: from now on, or until its deadline."""
+        timeout = self.busy_timeout
+        started = None if deadline is None else deadline - timeout.total_seconds()
+        return Effort(self.label, timeout, self.busy, patient=patient, started=started)
 
     def get_connection(self) -> tuple[Pool, Session]:
         """A connection in autocommit mode, and the pool that wants it back."""

@@ -17,17 +17,16 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg_pool
 
-from onefold.databases.batching import HeldKeys
 from onefold.databases.postgres.transaction import AsyncSession, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable
+    from collections.abc import Generator
 
-    from onefold.databases.batching import Item, TaskGroup, ThreadGroup
+    from onefold.databases.batching import Groups, TaskGroup, ThreadGroup
     from onefold.operations.migrations import Identity
 
 
@@ -35,39 +34,11 @@ Pool: TypeAlias = psycopg_pool.ConnectionPool[Session]
 AsyncPool: TypeAlias = psycopg_pool.AsyncConnectionPool[AsyncSession]
 
 CONNECTIONS: Final = 10
-MOST_GROUPS: Final = 100
-
-G = TypeVar("G", bound="ThreadGroup | TaskGroup")
 
 
 def is_full(pool: Pool | AsyncPool) -> bool:
     """True where every connection that the pool may have is in use, or on its way."""
     return pool.get_stats()["pool_size"] >= CONNECTIONS
-
-
-class Groups(Generic[G]):
-    """The groups of a process or of an event loop."""
-
-    def __init__(self, make: Callable[..., G]) -> None:
-        self._make = make
-        self._groups: dict[Hashable, G] = {}
-        self.held = HeldKeys()
-
-    def of(self, item: Item[Any, Any]) -> G:
-        """The group of an item."""
-        group = self._groups.get(item.group)
-        if group is None:
-            if len(self._groups) >= MOST_GROUPS:  # options like `max_wait` have many values
-                for name, other in list(self._groups.items()):
-                    if other.is_idle:
-                        self._groups.pop(name, None)
-            group = self._groups.setdefault(item.group, self._make(held=self.held))
-        return group
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no call of any group is queued, waiting or running."""
-        return not self.held and all(group.is_idle for group in list(self._groups.values()))
 
 
 class Process:

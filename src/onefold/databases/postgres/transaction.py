@@ -123,6 +123,7 @@ class Effort:
         busy: Callable[[timedelta], DatabaseBusy],
         *,
         patient: bool,
+        started: float | None = None,
     ) -> None:
         """`busy` makes the error for a lock that was not given up in time.
 
@@ -133,7 +134,7 @@ class Effort:
         self._patience = patience
         self.patient = patient
         self._busy = busy
-        self._started = time.monotonic()
+        self._started = time.monotonic() if started is None else started
         self._tries = 0
         self.resends: bool = False
         """True where an earlier try may have been stored, and its answer lost."""
