@@ -93,7 +93,7 @@ def test_batches_over_all_shards_agree_on_every_key(
 
 
 def enqueue_and_settle(racer: Racer, prefix: str) -> dict[str, str]:
-    """Single calls, which may be gathered with those of others; the job of each key."""
+    """Single calls, which may share a batch with those of others; the job of each key."""
     jobs: dict[str, str] = {}
     for number in range(CALLS):
         shared, own = f"{prefix} {number}", f"{prefix} {number} {racer.rank}"

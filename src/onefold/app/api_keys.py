@@ -178,7 +178,7 @@ class _KeyChecks:
         shown = api_key.read_text(text)
         if shown is None:
             return Admission(None)
-        known: StoredApiKey | None = await self._gathered().run(
+        known: StoredApiKey | None = await self._group().run(
             Item(api_keys.read, shown.id, "api_key", shown.id)
         )
         return await self._context.runtime.arun(_admit(api_key.proven(shown, known)))
@@ -196,7 +196,7 @@ class _KeyChecks:
         # Not what was read: one may have been made here since.
         return self.some
 
-    def _gathered(self) -> TaskGroup:
+    def _group(self) -> TaskGroup:
         loop = asyncio.get_running_loop()
         lookups = self._lookups.get(loop)
         if lookups is None:

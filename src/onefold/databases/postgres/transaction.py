@@ -361,7 +361,7 @@ class PostgresTransaction:
             return execute(self._cursor, statement, self._clock)
         if not statement.alone and self._connection.server is None:
             self._connection.server = self._server()
-        with self._flight():
+        with self._pipelined():
             self._connection.execute(BEGIN, prepare=False)
             self._connection.execute(self._patience, prepare=False)
             self._connection.execute(AWAKE, prepare=False)
@@ -378,16 +378,16 @@ class PostgresTransaction:
         return rows
 
     def _send_together(self, statements: list[Statement]) -> Rows:
-        """Without a block, what travels in one flight is one transaction of the server's."""
+        """Without a block, the statements of one pipeline are one transaction of the server."""
         cursors = [self._cursor, *(self._connection.cursor() for _ in statements[1:])]
-        with self._flight():
+        with self._pipelined():
             for cursor, statement in zip(cursors, statements, strict=True):
                 execute(cursor, statement, self._clock, fetch_rows=False)
         rows = [fetch(cursor) for cursor in cursors]
         self._answers = dict(zip(map(id, statements), rows, strict=True))
         return self._answers.pop(id(statements[0]))
 
-    def _flight(self) -> AbstractContextManager[Any]:
+    def _pipelined(self) -> AbstractContextManager[Any]:
         return self._connection.pipeline() if PIPELINES else nullcontext()
 
 
@@ -473,7 +473,7 @@ class AsyncPostgresTransaction:
             return await aexecute(self._cursor, statement, self._clock)
         if not statement.alone and self._connection.server is None:
             self._connection.server = await self._server()
-        async with self._flight() as self._pipeline:
+        async with self._pipelined() as self._pipeline:
             await self._connection.execute(BEGIN, prepare=False)
             await self._connection.execute(self._patience, prepare=False)
             await self._connection.execute(AWAKE, prepare=False)
@@ -492,14 +492,14 @@ class AsyncPostgresTransaction:
         return rows
 
     async def _send_together(self, statements: list[Statement]) -> Rows:
-        """Without a block, what travels in one flight is one transaction of the server's."""
+        """Without a block, the statements of one pipeline are one transaction of the server."""
         cursors = [self._cursor, *(self._connection.cursor() for _ in statements[1:])]
-        async with self._flight() as self._pipeline:
+        async with self._pipelined() as self._pipeline:
             for cursor, statement in zip(cursors, statements, strict=True):
                 await aexecute(cursor, statement, self._clock, fetch_rows=False)
         rows = [await afetch(cursor) for cursor in cursors]
         self._answers = dict(zip(map(id, statements), rows, strict=True))
         return self._answers.pop(id(statements[0]))
 
-    def _flight(self) -> AbstractAsyncContextManager[Any]:
+    def _pipelined(self) -> AbstractAsyncContextManager[Any]:
         return self._connection.pipeline() if PIPELINES else nullcontext()

@@ -13,11 +13,11 @@ import pytest
 
 from onefold import Onefold
 from onefold.claims import Claim, Replay
+from tests.batching.crowd import driven
 from tests.crash.injector import kill_before
 from tests.crash.scenario import Scenario
 from tests.fixtures.colours import Colour, Coloured
 from tests.fixtures.place import Place
-from tests.gathering.crowd import driven
 from tests.race.crew import together
 
 SIZE = 4

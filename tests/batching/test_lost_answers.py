@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.gathering.crowd import Crowd, enqueue, settle
+from tests.batching.crowd import Crowd, enqueue, settle
 from tests.race.crew import values
 
 SIZE = 10

@@ -8,7 +8,7 @@ import pytest
 from onefold import DatabaseBusy
 from onefold.databases.batching import HELD_KEYS
 from onefold.databases.postgres.pool import CONNECTIONS
-from tests.gathering.crowd import Crowd, ended, enqueue, goes_on, holding, settle
+from tests.batching.crowd import Crowd, ended, enqueue, goes_on, holding, settle
 from tests.race.crew import values
 
 HOUR = timedelta(hours=1)
@@ -73,7 +73,7 @@ async def test_more_held_keys_than_connections_leave_some_for_the_others(
 
         async def after(callers: list[Any]) -> None:
             await ended(callers[len(keys) :])
-            # A call that is not gathered needs a connection, too.
+            # A call that is not batched needs a connection, too.
             assert len(await crowd.onefold.find()) == SIZE
             assert (await crowd.onefold.enqueue("mail", unique_key="another")).inserted
             assert all(map(goes_on, callers[: len(keys)]))

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from onefold import Closed
-from tests.gathering.crowd import Crowd, enqueue, goes_on, holding
+from tests.batching.crowd import Crowd, enqueue, goes_on, holding
 
 SIZE = 8
 

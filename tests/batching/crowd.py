@@ -1,7 +1,7 @@
 """Calls that are made at once: all of them wait before the first one is let through.
 
 On SQLite the test holds the file's write lock meanwhile. On PostgreSQL it keeps back what is sent
-to the server: a lock would not do, since a flight does not wait long for one.
+to the server: a lock would not do, since a batch does not wait long for one.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class Crowd:
             tasks = [asyncio.create_task(answer(call(self.onefold))) for call in calls]
             # One turn of the loop: each has asked now.
             await asyncio.wait(tasks, timeout=0)
-            until(self._is_gathered, "for the writer to have them all")
+            until(self._is_queued, "for the writer to have them all")
             await before(tasks)
         await after(tasks)
         await ended(tasks)
@@ -123,13 +123,13 @@ class Crowd:
             for thread in threads:
                 thread.start()
             until(lambda: all(map(has_asked, threads)), "for all to have asked")
-            until(self._is_gathered, "for the writer to have them all")
+            until(self._is_queued, "for the writer to have them all")
             await before(threads)
         await after(threads)
         await ended(threads)
         return answers
 
-    def _is_gathered(self) -> bool:
+    def _is_queued(self) -> bool:
         """Whether nobody is on the way to SQLite's writer."""
         if self.place.on_postgres:
             return True

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from tests.batching.crowd import Crowd
 from tests.faults.proxy import Proxy
 from tests.fixtures.colours import Colour, Coloured
 from tests.fixtures.place import PATIENCE, Place, place, postgres_place
-from tests.gathering.crowd import Crowd
 
 __all__ = ["colour", "crowd", "place", "postgres_crowd", "postgres_place"]
 

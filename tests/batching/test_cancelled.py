@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from onefold import Closed
+from tests.batching.crowd import Crowd, answer, enqueue, holding
 from tests.faults.proxy import Proxy
 from tests.fixtures.colours import Coloured
 from tests.fixtures.place import Place
-from tests.gathering.crowd import Crowd, answer, enqueue, holding
 from tests.race.crew import DEADLINE, values
 
 SIZE = 8
@@ -72,7 +72,7 @@ async def test_callers_that_are_cancelled_harm_nobody(
     await crowd.is_idle()
 
 
-async def test_a_caller_that_goes_away_before_its_flight_is_not_on_it(
+async def test_a_caller_that_goes_away_before_its_batch_is_not_in_it(
     crowd: Crowd, complaints: list[dict[str, Any]]
 ) -> None:
     listen(complaints)
@@ -81,7 +81,7 @@ async def test_a_caller_that_goes_away_before_its_flight_is_not_on_it(
 
     with crowd.bar():
         for call in calls[:3]:
-            # A turn of the loop for each: none of them is on another one's flight.
+            # A turn of the loop for each: none of them is in the batch of another.
             first.append(asyncio.create_task(call(crowd.onefold)))
             await asyncio.wait(first, timeout=0)
             await asyncio.wait(first, timeout=0)

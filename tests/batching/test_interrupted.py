@@ -18,8 +18,8 @@ import pytest
 
 from onefold import Closed, Onefold, WouldDeadlock
 from onefold.databases.batching import KeyHeld, ThreadGroup
+from tests.batching.crowd import Crowd, has_asked, is_idle
 from tests.fixtures.soak import repetitions
-from tests.gathering.crowd import Crowd, has_asked, is_idle
 from tests.race.crew import DEADLINE
 from tests.race.waiting import until
 from tests.unit.test_batching import answered, item, listed, threads_of

@@ -7,8 +7,8 @@ import pytest
 
 from onefold import AlreadyEnqueued, KeyReused, LeaseLost
 from onefold.claims import Claim
+from tests.batching.crowd import Call, Commits, Crowd, enqueue, settle
 from tests.fixtures.colours import Coloured
-from tests.gathering.crowd import Call, Commits, Crowd, enqueue, settle
 from tests.race.crew import values
 
 SIZE = 24
@@ -258,7 +258,7 @@ class TestAnswers:
 
 
 @pytest.mark.parametrize("bad", ["unique_key", "payload"])
-async def test_bad_input_never_boards(crowd: Crowd, bad: str) -> None:
+async def test_bad_input_is_never_queued(crowd: Crowd, bad: str) -> None:
     options: dict[str, Any] = {"unique_key": "\0"} if bad == "unique_key" else {}
     payload = float("nan") if bad == "payload" else None
 
