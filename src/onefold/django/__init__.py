@@ -1,8 +1,6 @@
-"""Onefold as an app of Django's: put `onefold.django` into INSTALLED_APPS.
+"""Onefold as a Django app: put `onefold.django` into INSTALLED_APPS.
 
-from onefold.django import get_onefold
-
-`get_onefold()` is the Onefold of the project, on the database that the setting ONEFOLD names.
+`get_onefold()` returns the Onefold of the project, on the database that the setting ONEFOLD names.
 """
 
 from importlib import import_module

@@ -1,12 +1,4 @@
-"""Forms of a Django project: keys that are signed with SECRET_KEY and bound to the session.
-
-form = Form(form_keys(), "order")
-
-@idempotency(form=form, principal=session_of)
-def order(request: HttpRequest) -> HttpResponse: ...
-
-{% load onefold %} … {% onefold_key "order" %}
-"""
+"""Form keys of a Django project, signed with SECRET_KEY and bound to the session."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""The setting ONEFOLD of a Django project.
+"""The Onefold of a Django project: one per process, made from the setting ONEFOLD.
 
 ONEFOLD = {"DATABASE": "default"}          # an alias of DATABASES, or the URL of another database
-
-The URL of a database that Django knows by an alias.
-
-The Onefold of a Django project: one for a process, wherever Django's settings point to.
 """
 
 from __future__ import annotations

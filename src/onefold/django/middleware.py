@@ -1,9 +1,7 @@
-"""The views that have a policy, by the paths that a project gives them.
+"""The middleware for keyed views, and the report of them.
 
-The middleware: what only somebody around the views can do.
-
-It refuses before a body is read, reads it before others do, and sees what becomes of an exception.
-Put it into MIDDLEWARE before CsrfViewMiddleware, and behind what compresses or caches.
+It rejects requests before their bodies are read, keeps the bodies, and sees the response to an
+exception. Put it into MIDDLEWARE before CsrfViewMiddleware, and after compression and caches.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def collect() -> list[KeyedRoute]:
 
 def report_views() -> list[str]:
     """What is guaranteed, view by view."""
-    return [route.told() for route in collect()]
+    return [route.summary() for route in collect()]
 
 
 def _views(patterns: Any, prefix: str) -> Iterator[tuple[Any, str]]:
@@ -100,16 +98,16 @@ class IdempotencyMiddleware(MiddlewareMixin):
         names = self._checked()
         setattr(request, IS_WATCHED, True)
         route: KeyedRoute | None = getattr(view, MARK, None)
-        asked = request_of(request)
+        http_request = request_of(request)
         try:
             if route is None:
-                self._refuse_unconfigured(asked, names)
-            elif _has_key(asked, route):
-                read_key(asked, route.policy.key)
-                keep_body(request, asked, route.policy)
+                self._refuse_unconfigured(http_request, names)
+            elif _has_key(http_request, route):
+                read_key(http_request, route.policy.key)
+                keep_body(request, http_request, route.policy)
         except Refused as refused:
             link = None if route is None else route.policy.link
-            return response_of(refused.problem.described_by(link).answer(asked))
+            return response_of(refused.problem.described_by(link).answer(http_request))
         return None
 
     def process_response(
@@ -130,12 +128,12 @@ class IdempotencyMiddleware(MiddlewareMixin):
             return response if instead is None else response_of(instead)
         add_headers(found, exchange.added)
         answer = answer_of(found, found.content)
-        told = run(exchange.finish(answer))
-        return response if told is answer else response_of(told)
+        final = run(exchange.finish(answer))
+        return response if final is answer else response_of(final)
 
-    def _refuse_unconfigured(self, asked: Request, names: frozenset[str]) -> None:
-        is_keyed = any(asked.values(name) for name in names)
-        if is_keyed and asked.method in KEYED and self._unconfigured == "refuse":
+    def _refuse_unconfigured(self, http_request: Request, names: frozenset[str]) -> None:
+        is_keyed = any(http_request.values(name) for name in names)
+        if is_keyed and http_request.method in KEYED and self._unconfigured == "refuse":
             raise Refused(not_configured())
 
     def _checked(self) -> frozenset[str]:
@@ -150,7 +148,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
         return self._names
 
 
-def _has_key(asked: Request, route: KeyedRoute) -> bool:
+def _has_key(http_request: Request, route: KeyedRoute) -> bool:
     policy = route.policy
-    in_header = any(asked.values(name) for name in policy.key.headers)
-    return in_header or (policy.form is not None and is_form(asked))
+    in_header = any(http_request.values(name) for name in policy.key.headers)
+    return in_header or (policy.form is not None and is_form(http_request))

@@ -1,13 +1,7 @@
-"""The tasks framework that is installed: Django's own from 6.0 on, or its backport.
+"""A backend for the tasks of Django 6.0, or of the backport `django_tasks`.
 
-A backend for Django's tasks framework: `django.tasks`, or its backport `django_tasks`.
-
-TASKS = {"default": {"BACKEND": "onefold.django.tasks.OnefoldBackend"}}
-
-1. A task is a job whose kind is the task's dotted path. `manage.py onefold_worker` runs it.
-2. In an atomic block on Onefold's database the task is enqueued by the block's commit, and by
-   nothing else. Nobody needs `on_commit` for that.
-3. A task that fails is tried again, as jobs are: eight times, unless OPTIONS say otherwise.
+A task is a job whose kind is its dotted path; `manage.py onefold_worker` runs it. A task that is
+enqueued in an atomic block on Onefold's database is committed with the block.
 """
 
 from __future__ import annotations

@@ -1,21 +1,8 @@
-"""Django's requests and responses, as the rules see them, and back.
+"""Idempotency-Key for Django views.
 
-Where a request's transaction is begun: on a connection of Django's, by its alias.
-
-Where an atomic block is open already (a test's, or one that was put around the view), the claim,
-the rows and the answer are part of it, and its end is theirs.
-
-Idempotency-Key for Django's views.
-
-idempotency = Idempotency()
-
-@idempotency(principal=lambda request: request.user.pk)
-def pay(request: HttpRequest) -> HttpResponse: ...
-
-1. Unless it says `takeover=`, a view is joined: its claim, its rows and its answer are committed
-   together, in a transaction on Onefold's database.
-2. It fits ATOMIC_REQUESTS: the block that Django would put around the view is begun here instead,
-   so that its commit comes before the answer is sent, and a duplicate is told at once.
+A view without `takeover=` is joined: its claim, its rows and its response are committed together,
+also with ATOMIC_REQUESTS. Inside an atomic block that is open already, all of it is part of that
+block.
 """
 
 from __future__ import annotations
@@ -41,7 +28,7 @@ from onefold.errors import ConflictingOptions, InvalidInput, UsageError
 from onefold.runtime import Runtime
 from onefold.web.http import HttpRequest as Request
 from onefold.web.http import HttpResponse as Answer
-from onefold.web.idempotency.body import digested, said_length, spool
+from onefold.web.idempotency.body import content_length, digested, spool
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.keyed_routes import SAFE, RouteRegistry, refuse_bare
 from onefold.web.idempotency.once_parameter import Once, check_target, once_parameters
@@ -78,9 +65,9 @@ def request_of(request: HttpRequest) -> Request:
     )
 
 
-def is_form(asked: Request) -> bool:
+def is_form(http_request: Request) -> bool:
     """Whether a key may be in a hidden field."""
-    return (asked.value("content-type") or "").startswith(FORMS)
+    return (http_request.value("content-type") or "").startswith(FORMS)
 
 
 def body_of(request: HttpRequest) -> Digested:
@@ -98,17 +85,17 @@ def body_of(request: HttpRequest) -> Digested:
         ) from error
 
 
-def keep_body(request: HttpRequest, asked: Request, policy: RoutePolicy) -> None:
+def keep_body(request: HttpRequest, http_request: Request, policy: RoutePolicy) -> None:
     """Read the body to its end, and put it where Django finds it: uploads may be large."""
     if hasattr(request, "_body"):
         if len(request.body) > policy.max_request:
             raise Refused(too_large(policy.max_request))
         setattr(request, BODY, digested(request.body))
         return
-    length = said_length(asked)
+    length = content_length(http_request)
     if length is not None and length > policy.max_request:
         raise Refused(too_large(policy.max_request))
-    file, body = spool(request.read, asked, policy, length=None)
+    file, body = spool(request.read, http_request, policy, length=None)
     # As Django's own `body` does, but for its limit on what is in memory.
     stream: Any = request
     stream._stream = file  # noqa: SLF001
@@ -304,13 +291,13 @@ class _Keyed:
             if request.method in SAFE:
                 return self._called(None, request, args, kwargs)
             runtime, target = transaction_of(self._route, self._alias)
-            asked = request_of(request)
+            http_request = request_of(request)
             exchange = Exchange(
                 self._route,
-                asked,
-                self._body(request, asked),
-                principal=_asked(self._route.principal, request),
-                tenant=_asked(self._route.tenant, request),
+                http_request,
+                self._body(request, http_request),
+                principal=_value_of(self._route.principal, request),
+                tenant=_value_of(self._route.tenant, request),
                 runtime=runtime,
                 target=target,
             )
@@ -322,11 +309,11 @@ class _Keyed:
         wrapper._non_atomic_requests = _Every()  # type: ignore[attr-defined] # noqa: SLF001
         return wrapper
 
-    def _body(self, request: HttpRequest, asked: Request) -> Digested:
+    def _body(self, request: HttpRequest, http_request: Request) -> Digested:
         """Not read where nobody will ask what it was."""
         policy = self._route.policy
-        is_keyed = any(asked.values(name) for name in policy.key.headers)
-        return body_of(request) if is_keyed or (policy.form and is_form(asked)) else NOTHING
+        is_keyed = any(http_request.values(name) for name in policy.key.headers)
+        return body_of(request) if is_keyed or (policy.form and is_form(http_request)) else NOTHING
 
     def _attempted(self, exchange: Exchange, request: HttpRequest, args: Any, kwargs: Any) -> Any:
         self._note(exchange, request)
@@ -358,7 +345,7 @@ class _Keyed:
     def _note(self, exchange: Exchange, request: HttpRequest) -> None:
         setattr(request, _ONCE, exchange.once)
         if isinstance(self._registry.target(self._route.policy), Alias):
-            # The models of that database are in the transaction, whoever has asked for it.
+            # The models of that database are in the transaction, whoever has http_request for it.
             exchange.once.was_used = True
 
     def _finished(self, exchange: Exchange, response: Any) -> Any:
@@ -405,13 +392,13 @@ class _Keyed:
                 return await self._view(
                     request, *args, **{**kwargs, **dict.fromkeys(self._takes_once)}
                 )
-            asked = request_of(request)
+            http_request = request_of(request)
             exchange = Exchange(
                 route,
-                asked,
-                self._body(request, asked),
-                principal=await _aasked(route.principal, request),
-                tenant=await _aasked(route.tenant, request),
+                http_request,
+                self._body(request, http_request),
+                principal=await _avalue_of(route.principal, request),
+                tenant=await _avalue_of(route.tenant, request),
             )
             answer = await exchange.abegin()
             if answer is not None:
@@ -448,17 +435,17 @@ class _Keyed:
             body = b"".join([piece async for piece in response])
             return response_of(await exchange.arun(exchange.finish(answer_of(response, body))))
         answer = answer_of(response, b"" if response.streaming else response.content)
-        told = await exchange.arun(exchange.finish(answer))
-        return response if told is answer else response_of(told)
+        final = await exchange.arun(exchange.finish(answer))
+        return response if final is answer else response_of(final)
 
 
 class _RolledBack(Exception):
-    """A view has asked for its rows to be undone, and has answered all the same."""
+    """A view has http_request for its rows to be undone, and has answered all the same."""
 
 
 def _told(exchange: Exchange, answer: Answer, response: HttpResponse) -> Any:
-    told = exchange.run(exchange.finish(answer))
-    return response if told is answer else response_of(told)
+    final = exchange.run(exchange.finish(answer))
+    return response if final is answer else response_of(final)
 
 
 def _left(exchange: Exchange, request: HttpRequest, error: Exception) -> Answer | None:
@@ -479,11 +466,11 @@ async def _aleft(exchange: Exchange, request: HttpRequest, error: Exception) -> 
     return None
 
 
-def _logged(exchange: Exchange, told: Answer | None, error: Exception) -> Answer | None:
+def _logged(exchange: Exchange, final: Answer | None, error: Exception) -> Answer | None:
     """Django logs what a view raises, but not what it answers in its stead."""
-    if told is not None and not exchange.is_lost_by(error):
+    if final is not None and not exchange.is_lost_by(error):
         log.error("A keyed request failed.", exc_info=error)
-    return told
+    return final
 
 
 async def _apart(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:
@@ -512,12 +499,12 @@ def _render(response: Any) -> None:
         render()
 
 
-def _asked(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
+def _value_of(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
     return None if function is None else function(request)
 
 
-async def _aasked(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
-    value = _asked(function, request)
+async def _avalue_of(function: Callable[..., Any] | None, request: HttpRequest) -> Any:
+    value = _value_of(function, request)
     return await value if inspect.isawaitable(value) else value
 
 

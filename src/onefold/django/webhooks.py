@@ -1,7 +1,7 @@
-"""Webhooks in Django: a view made of a handler, exempt from the check that forms need.
+"""Webhooks in Django: a view that is made from a handler, exempt from the CSRF check.
 
-The transaction is begun on `transaction=`, such as `django.db.connection`. Where ATOMIC_REQUESTS is
-on, Django has begun one before the view is called: the view is exempt from that, too.
+The transaction begins on `transaction=`, such as `django.db.connection`. The view is exempt from
+ATOMIC_REQUESTS, too.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def _awaits(handler: Callable[..., Any]) -> bool:
 def _view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., HttpResponse]:
     @wraps(handler)
     def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        asked, answer = _read(webhook, request)
+        http_request, answer = _read(webhook, request)
         if isinstance(answer, bytes):
             called = partial(handler, **kwargs)
-            answer = webhook.receive(asked, answer, called, (request, *args))
+            answer = webhook.receive(http_request, answer, called, (request, *args))
         return _response(answer)
 
     return view
@@ -69,10 +69,10 @@ def _async_view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., 
 
     @wraps(handler)
     async def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        asked, answer = _read(webhook, request)
+        http_request, answer = _read(webhook, request)
         if isinstance(answer, bytes):
             called = partial(handler, **kwargs)
-            answer = await webhook.areceive(asked, answer, called, (request, *args))
+            answer = await webhook.areceive(http_request, answer, called, (request, *args))
         return _response(answer)
 
     return view
@@ -81,11 +81,11 @@ def _async_view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., 
 def _read(webhook: Webhook, request: HttpRequest) -> tuple[Request, bytes | Answer]:
     """The request and its body, whichever kind of server it came through."""
     limit = webhook.settings.max_body
-    asked = webhook_apps.wsgi_request_of(request.META, _path(request))
-    if webhook_apps.is_too_long(asked, limit):
-        return asked, processing.too_large(limit)
+    http_request = webhook_apps.wsgi_request_of(request.META, _path(request))
+    if webhook_apps.is_too_long(http_request, limit):
+        return http_request, processing.too_large(limit)
     body: bytes = request.read(limit + 1)
-    return asked, (processing.too_large(limit) if len(body) > limit else body)
+    return http_request, (processing.too_large(limit) if len(body) > limit else body)
 
 
 def _path(request: HttpRequest) -> str:

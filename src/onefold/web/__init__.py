@@ -1,7 +1,4 @@
-"""The surfaces: places where attempts come in, over HTTP. Each translates a claim's answer.
-
-What routes are told with: the values of their options, for every framework.
-"""
+"""Idempotency keys, webhooks and forms over HTTP; here are the values of their options."""
 
 from __future__ import annotations
 

@@ -1,15 +1,8 @@
-"""A conversation: one request and its answer, between an ASGI server and an application.
+"""Idempotency-Key for ASGI: the middleware, and routes without a framework.
 
-Nobody's response object is looked into: the answer is what the application sends. It is kept back
-until it is committed, so that no client knows of an effect that is not there.
-
-Idempotency-Key for ASGI applications: the middleware, and routes for those without a framework.
-
-1. Requests that can have no effect pass untouched; so do those without a key, until a route of
-   theirs asks.
-2. A key is checked before the body is read, and claimed when the endpoint begins: after routing,
-   authentication and validation, which refuse without an outcome.
-3. A keyed request runs in a task of its own: it comes to its end though its client has gone.
+A key is checked before the body is read, and claimed when the endpoint begins. The response is
+sent after it is committed. A keyed request runs in its own task: it ends even if its client has
+disconnected.
 """
 
 from __future__ import annotations
@@ -184,11 +177,11 @@ class Conversation:
         """
         if self._exchange is None:
             return False
-        told = await self._exchange.arun(self._exchange.fail(error))
-        if told is None or self._is_started or not isinstance(error, Exception):
+        final = await self._exchange.arun(self._exchange.fail(error))
+        if final is None or self._is_started or not isinstance(error, Exception):
             return False
         with suppress(OSError):
-            await self.answer(told)
+            await self.answer(final)
         return self._exchange.is_lost_by(error)
 
     # --- out --------------------------------------------------------------------------------------
@@ -237,15 +230,15 @@ class Conversation:
         assert self._exchange is not None
         assert self._start is not None
         answer = HttpResponse(self._start["status"], _headers(self._start), body)
-        told = await self._exchange.arun(self._exchange.finish(answer))
-        if told is answer:
+        final = await self._exchange.arun(self._exchange.finish(answer))
+        if final is answer:
             await self._say(body)
             return
         if self._is_started:
             # Half of an answer is with the client that must not be taken for a whole one.
             raise LeaseLost("the key of this request", fence=0)
         self._is_replaced = True
-        await self.answer(told)
+        await self.answer(final)
 
     async def _say(self, body: bytes) -> None:
         assert self._start is not None
@@ -458,8 +451,8 @@ class IdempotencyMiddleware:
         except UsageError as error:
             log.error("The application does not start: %s", error)  # noqa: TRY400 - said in full
             await receive()
-            told = "\n".join([str(error), *getattr(error, "__notes__", [])])
-            await send({"type": "lifespan.startup.failed", "message": told})
+            message = "\n".join([str(error), *getattr(error, "__notes__", [])])
+            await send({"type": "lifespan.startup.failed", "message": message})
             return
 
         async def heard() -> Message:
@@ -578,8 +571,8 @@ class _Outside(IdempotencyMiddleware):
         if match is not None and match.route is not None:
             conversation.template = match.template
             route = match.route
-            principal = await _asked(route.principal, scope)
-            tenant = await _asked(route.tenant, scope)
+            principal = await _value_of(route.principal, scope)
+            tenant = await _value_of(route.tenant, scope)
             answer = await conversation.begin(route, principal=principal, tenant=tenant)
             if answer is not None:
                 await conversation.answer(answer)
@@ -588,7 +581,7 @@ class _Outside(IdempotencyMiddleware):
         await self.app(scope, receive, conversation.send)
 
 
-async def _asked(function: Callable[[Scope], Any] | None, scope: Scope) -> Any:
+async def _value_of(function: Callable[[Scope], Any] | None, scope: Scope) -> Any:
     if function is None:
         return None
     value = function(scope)

@@ -1,19 +1,8 @@
-"""Idempotency-Key for FastAPI.
+"""Idempotency-Key, webhooks and pushed jobs for FastAPI.
 
-idempotency = Idempotency(onefold)
-idempotency.install(app)
-
-@app.post("/payments", status_code=201)
-@idempotency(principal=current_user, transaction=engine)
-async def pay(payment: Payment, once: Once) -> Receipt: ...
-
-With `transaction=Depends(get_session)` the claim is joined to the session that the dependency gives
-to this request: the endpoint and its other dependencies have the same one.
-
-Webhooks and pushed jobs in FastAPI: a path operation made of a handler, dependencies and all.
-
-The transaction must be committed before the answer is sent, and what a dependency does after its
-`yield` comes too late for that. So the event is given by a decorator, as an argument.
+With `transaction=Depends(get_session)` the claim joins the session of the request, which the
+endpoint and its dependencies use. A webhook is an argument, not a dependency: code after the
+`yield` of a dependency runs too late for the commit.
 """
 
 from __future__ import annotations
@@ -171,9 +160,9 @@ def _check_shared(given: params.Depends, endpoint: Callable[..., Any]) -> None:
     _check_options(given, "transaction")
     hints = get_type_hints(endpoint, include_extras=True)
     for name, parameter in inspect.signature(endpoint).parameters.items():
-        for said in (parameter.default, *getattr(hints.get(name), "__metadata__", ())):
-            if isinstance(said, params.Depends) and said.dependency is given.dependency:
-                _check_options(said, name)
+        for source in (parameter.default, *getattr(hints.get(name), "__metadata__", ())):
+            if isinstance(source, params.Depends) and source.dependency is given.dependency:
+                _check_options(source, name)
 
 
 def _check_options(dependency: params.Depends, field: str) -> None:
@@ -214,16 +203,16 @@ def _signature(
         for name, parameter in signature.parameters.items()
         if name not in takes_once
     ]
-    asked: dict[str, Any] = {} if _own_request(endpoint) else {REQUEST: Request}
+    added: dict[str, Any] = {} if _own_request(endpoint) else {REQUEST: Request}
     if route.principal is not None:
-        asked[PRINCIPAL] = Annotated[Any, _depends(route.principal)]
+        added[PRINCIPAL] = Annotated[Any, _depends(route.principal)]
     if route.tenant is not None:
-        asked[TENANT] = Annotated[Any, _depends(route.tenant)]
+        added[TENANT] = Annotated[Any, _depends(route.tenant)]
     if isinstance(route.policy.transaction, params.Depends):
-        asked[SESSION] = Annotated[Any, route.policy.transaction]
+        added[SESSION] = Annotated[Any, route.policy.transaction]
     more = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint)
-        for name, hint in asked.items()
+        for name, hint in added.items()
     ]
     returns = hints.get("return", signature.return_annotation)
     # FastAPI takes None for no body, and NoneType for a body that is null.

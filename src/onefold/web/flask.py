@@ -1,14 +1,4 @@
-"""Idempotency-Key for Flask.
-
-idempotency = Idempotency(onefold)
-idempotency.init_app(app)
-
-@app.post("/payments")
-@idempotency(principal=lambda: g.user.id, transaction=engine)
-def pay(once: Once): ...
-
-Webhooks in Flask: a view made of a handler.
-"""
+"""Idempotency-Key and webhooks for Flask."""
 
 from __future__ import annotations
 
@@ -141,8 +131,8 @@ def _wrapped(view: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
             route,
             request_of(request.environ, rule),
             request.environ.get(BODY, NOTHING),
-            principal=_asked(route.principal),
-            tenant=_asked(route.tenant),
+            principal=_value_of(route.principal),
+            tenant=_value_of(route.tenant),
         )
         answer = exchange.run(exchange.begin())
         if answer is not None:
@@ -155,7 +145,7 @@ def _wrapped(view: Callable[..., Any], route: KeyedRoute) -> Callable[..., Any]:
     return wrapper
 
 
-def _asked(function: Callable[[], Any] | None) -> Any:
+def _value_of(function: Callable[[], Any] | None) -> Any:
     return None if function is None else function()
 
 
@@ -190,16 +180,16 @@ def _failed(exchange: Exchange, error: Exception) -> flask.Response:
     """The answer that is stored for a failure; the exception where Flask is to answer."""
     proxy: Any = flask.current_app
     app: flask.Flask = proxy._get_current_object()  # noqa: SLF001 - as Flask's documentation has it
-    told, is_lost = exchange.run(exchange.fail(error)), exchange.is_lost_by(error)
-    said: bool | None = proxy.config["PROPAGATE_EXCEPTIONS"]
-    propagates = (app.testing or app.debug) if said is None else said
-    if told is None or (propagates and not is_lost):
+    final, is_lost = exchange.run(exchange.fail(error)), exchange.is_lost_by(error)
+    configured: bool | None = proxy.config["PROPAGATE_EXCEPTIONS"]
+    propagates = (app.testing or app.debug) if configured is None else configured
+    if final is None or (propagates and not is_lost):
         raise error
     if not is_lost:
         # As Flask does where it answers 500 by itself.
         flask.got_request_exception.send(app, _async_wrapper=app.ensure_sync, exception=error)
         app.log_exception(sys.exc_info())
-    return _response(told)
+    return _response(final)
 
 
 def _finished(exchange: Exchange, response: flask.Response) -> flask.Response:
@@ -222,8 +212,8 @@ def _finished(exchange: Exchange, response: flask.Response) -> flask.Response:
         raise
     # Measured once more: reading the body has told its length.
     answer = HttpResponse(response.status_code, tuple(response.headers.items()), body)
-    told = exchange.run(exchange.finish(answer))
-    return response if told is answer else _response(told)
+    final = exchange.run(exchange.finish(answer))
+    return response if final is answer else _response(final)
 
 
 def _response(answer: HttpResponse) -> flask.Response:
@@ -246,7 +236,7 @@ class _Finder:
         self._app = app
 
     def find(self, environ: WSGIEnvironment) -> Match | None:
-        """The view that the application will call, and what was said of it."""
+        """The view that the application will call, and what was configured of it."""
         app = self._app
         try:
             adapter = app.create_url_adapter(app.request_class(environ))

@@ -1,13 +1,7 @@
-"""A request, as the rules see it: no framework's.
+"""HTTP requests and responses without a framework, content negotiation and content codings.
 
-What a client would rather have: the Accept and Accept-Encoding of a request.
-
-Bodies out of their content coding: gzip and deflate, up to a bound.
-
-An answer, and what of it is stored.
-
-Stored is what belongs to the effect: the status, the headers that describe the body, and the bytes
-as they were. What belongs to one connection, one moment or one visitor is left out.
+A stored response has the status, the headers that describe the body, and the bytes. It has no
+headers of one connection, one moment or one visitor.
 """
 
 from __future__ import annotations

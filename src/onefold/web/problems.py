@@ -1,7 +1,7 @@
-"""What a client is told when its request is not carried out: RFC 9457, with stable names.
+"""Problem documents (RFC 9457) for requests that are rejected.
 
-The registry below is the list; docs/reference/problems.md explains each. A problem never holds
-a body, a stored answer or the key itself.
+The registry below is the list; docs/reference/problems.md explains each. A problem never contains
+a body, a stored response or the key itself.
 """
 
 from __future__ import annotations

@@ -1,13 +1,4 @@
-"""Idempotency-Key for Starlette.
-
-idempotency = Idempotency(onefold)
-idempotency.install(app)
-
-@idempotency(principal=lambda request: request.user.identity, transaction=engine)
-async def pay(request: Request, once: Once) -> Response: ...
-
-Webhooks and pushed jobs in Starlette: an endpoint made of a handler.
-"""
+"""Idempotency-Key, webhooks and pushed jobs for Starlette."""
 
 from __future__ import annotations
 
@@ -184,8 +175,8 @@ def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., A
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         request = _request_of((*args, *kwargs.values()))
         conversation = conversation_of(request.scope)
-        principal = await _asked(route.principal, request)
-        tenant = await _asked(route.tenant, request)
+        principal = await _value_of(route.principal, request)
+        tenant = await _value_of(route.tenant, request)
         answer = await conversation.begin(route, principal=principal, tenant=tenant)
         if answer is not None:
             return response_of(answer)
@@ -206,7 +197,7 @@ def _request_of(given: tuple[Any, ...]) -> Request:
     raise UsageError("An endpoint of Starlette's is given a request, and this one was not.")
 
 
-async def _asked(function: Callable[..., Any] | None, request: Request) -> Any:
+async def _value_of(function: Callable[..., Any] | None, request: Request) -> Any:
     if function is None:
         return None
     value = function(request)
@@ -316,14 +307,14 @@ async def respond(
     webhook: Receives, request: Request, handler: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> Response:
     """Receive what came in; a body that is too long is not read to its end."""
-    asked = request_of(request.scope)
-    body = await read_body(asked, request.receive, webhook.max_body)
+    http_request = request_of(request.scope)
+    body = await read_body(http_request, request.receive, webhook.max_body)
     if body is None:
         # Nobody is there any more to read it.
         return Response(status_code=400)
     if not isinstance(body, bytes):
         return webhook_response_of(body)
-    answer, afterwards = await webhook.respond(asked, body, handler, arguments)
+    answer, afterwards = await webhook.respond(http_request, body, handler, arguments)
     response = webhook_response_of(answer)
     response.background = None if afterwards is None else BackgroundTask(afterwards)
     return response

@@ -1,14 +1,7 @@
-"""An answer that is sent while it is made, all but its end, which is not sent before it is stored.
+"""Idempotency-Key for WSGI: the middleware, and routes without a framework.
 
-Its pieces are what a WSGI server iterates over: `close` is called by it, once, whatever happens.
-
-Idempotency-Key for WSGI applications: the middleware, and routes for those without a framework.
-
-1. Requests that can have no effect pass untouched.
-2. A key is checked before the body is read, and the body is read before the key is claimed. The
-   application reads it again, from where it was put.
-3. The answer is kept back until it is committed, so that no client knows of an effect that is not
-   there.
+A key is checked before the body is read, and the body is read before the key is claimed. The
+response is sent after it is committed.
 """
 
 from __future__ import annotations
@@ -24,7 +17,7 @@ import msgspec
 
 from onefold.errors import LeaseLost
 from onefold.web.http import HttpRequest, HttpResponse
-from onefold.web.idempotency.body import digested, said_length, spool
+from onefold.web.idempotency.body import content_length, digested, spool
 from onefold.web.idempotency.exchange import Exchange
 from onefold.web.idempotency.key import read_key
 from onefold.web.idempotency.keyed_routes import KEYED, SAFE, KeyedRoute, RouteRegistry, Table
@@ -255,7 +248,7 @@ def read_body(
     environ: WSGIEnvironment, request: HttpRequest, policy: RoutePolicy
 ) -> tuple[IO[bytes], Digested]:
     """Read the body to its end, and put it where the application finds it."""
-    length = said_length(request)
+    length = content_length(request)
     if length is None and not environ.get("wsgi.input_terminated"):
         # Nothing says where it ends: an application would not read it, either.
         length = 0
@@ -421,9 +414,9 @@ class _Capture:
             answer = msgspec.structs.replace(self._started(), body=body)
         except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
             return self._failed(error)
-        told = self._finished(answer)
-        if told is not answer:
-            return sent(told, self._start_response)
+        final = self._finished(answer)
+        if final is not answer:
+            return sent(final, self._start_response)
         self._start_response(self._status, list(answer.headers))
         return [body]
 
@@ -443,21 +436,21 @@ class _Capture:
             self._is_sent = True
             self._start_response(self._status, list(head.headers))
             return Forwarded(self._exchange, head, rest, close)
-        told = self._finished(head)
-        if told is not head:
+        final = self._finished(head)
+        if final is not head:
             close()
-            return sent(told, self._start_response)
+            return sent(final, self._start_response)
         self._is_sent = True
         self._start_response(self._status, list(head.headers))
         return Passed(rest, close)
 
     def _failed(self, error: BaseException) -> Iterable[bytes]:
-        told = self._exchange.run(self._exchange.fail(error))
-        if told is None or not isinstance(error, Exception):
+        final = self._exchange.run(self._exchange.fail(error))
+        if final is None or not isinstance(error, Exception):
             raise error
         if not self._exchange.is_lost_by(error):
             log.error("A keyed request failed.", exc_info=error)
-        return sent(told, self._start_response)
+        return sent(final, self._start_response)
 
     def _started(self) -> HttpResponse:
         if self._head is None:

@@ -1,14 +1,7 @@
-"""What a browser has submitted: the fields of the body, and the key among them.
+"""A form of an application: its fields, its key, and its pages.
 
-One form of an application: where its key is, and how its visitor is told what became of it.
-
-| a claim's answer | the visitor gets |
-|---|---|
-| won | what the handler answers; a 4xx frees the key, so that a corrected form goes through |
-| replay | the same redirect, without its cookies |
-| busy | a wait, and then the wait page |
-| mismatch | the page that submits as new |
-| unknown | "we are checking" |
+A response of 4xx frees the key, so that a corrected form runs. A replay is the same redirect
+without its cookies. Other answers of a claim are pages.
 """
 
 from __future__ import annotations
@@ -214,26 +207,26 @@ class Form:
             raise Refused(key_invalid("differs between the form and the header"))
         return in_header if in_field is None else in_field
 
-    def page(self, asked: KeyedRequest, problem: Problem) -> HttpResponse | None:
+    def page(self, keyed: KeyedRequest, problem: Problem) -> HttpResponse | None:
         """The page that tells of a problem; None for who would rather have it as JSON."""
-        if not prefers_html(asked.request):
+        if not prefers_html(keyed.request):
             return None
-        form = self._form(asked, problem)
+        form = self._form(keyed, problem)
         if self._own_page is not None:
-            own = self._own_page(problem, asked.request, form)
+            own = self._own_page(problem, keyed.request, form)
             if own is not None:
                 return own
         return page(problem, form, url=self._url)
 
-    def _form(self, asked: KeyedRequest, problem: Problem) -> Submitted:
+    def _form(self, keyed: KeyedRequest, problem: Problem) -> Submitted:
         """What a page may hold of what was submitted, with the key to submit it with."""
         if problem.code in (KEY_INVALID.code, KEY_MISSING.code):
             # It may be somebody else's who has submitted it, with the visitor's browser.
             return Submitted()
-        form = read_form(asked.request, asked.body)
+        form = read_form(keyed.request, keyed.body)
         if problem.code not in (KEY_EXPIRED.code, KEY_REUSED.code):
             return form
-        old = self._text(asked.request, asked.body)
+        old = self._text(keyed.request, keyed.body)
         assert old is not None, "such a problem is about a key that was checked"
         new = str(uuid4()) if self._keys is None else self._keys.renew(old)
         return form.with_value(self._field, new)

@@ -1,13 +1,8 @@
-"""Markup that templates do not escape again.
+"""Signed keys in hidden fields: `1.<id>.<form>.<session>.<time>.<signature>`.
 
-The key in a form's hidden field: signed, and bound to the session and the form.
-
-1. `1.<id>.<form>.<session>.<time>.<signature>`. Nobody can guess the id, and the session is a keyed
-   digest, so that a page which is saved or shown to others does not give it away.
-2. Nothing of a key is believed before its signature has been checked.
-3. The id is the claim's key, not the text: a signature can be spelled in more than one way.
-4. Why a key was refused is for logs. A visitor is told one thing in every case but one: a key that
-   was good, and is too old.
+The id cannot be guessed, and the session is a keyed digest, so a saved page does not reveal it.
+The signature is checked first. The claim's key is the id, because a signature has more than one
+spelling. The reason of a rejection is only logged, except for a key that is too old.
 """
 
 from __future__ import annotations

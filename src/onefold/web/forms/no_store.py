@@ -1,10 +1,7 @@
-"""No page with a key is stored: a page from a cache would give one key to two submissions.
+"""`Cache-Control: no-store` for pages with a key: a cached page would give two visitors one key.
 
-1. `note_key` is called wherever a key is issued, and the page that is being made hears of it.
-2. Its answer then says `Cache-Control: no-store`, whatever has rendered it. What is streamed out of
-   a template while it is rendered comes too late for that, and has to say it by itself.
-3. The middleware goes round the whole application: `NoStore` for ASGI, `WsgiNoStore` for WSGI.
-   Where it is missing, the log says so, once.
+`note_key` marks the page when a key is issued, and the middleware (`NoStore` for ASGI,
+`WsgiNoStore` for WSGI) adds the header. A page that is streamed sets the header itself.
 """
 
 from __future__ import annotations

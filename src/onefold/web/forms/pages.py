@@ -1,10 +1,8 @@
-"""The pages of a form whose submission is not carried out, or not again.
+"""Pages for submissions that are rejected or replayed.
 
-1. They have the status of the problem that they stand for, and load nothing from elsewhere.
-2. A page that submits again holds what was submitted, in the same order and encoding, so that a
-   retry is the same request. What no page can hold (a file) it asks for again.
-3. Only who showed a good key of this session gets a page with what was submitted: otherwise a page
-   of somebody else's making could put words into a visitor's mouth, one click away from us.
+A page that submits again has the same fields in the same order and encoding, so that the retry is
+the same request. Only a visitor with a valid key of this session gets such a page: otherwise
+another site could prepare a submission.
 """
 
 from __future__ import annotations

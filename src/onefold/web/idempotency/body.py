@@ -1,9 +1,4 @@
-"""Bodies that browsers send: the fields of a form, whatever separates them on the wire.
-
-The body of a request while it comes in: its digest, and its bytes if there are few of them.
-
-A request's body, read to its end and put where the application finds it; a big one on disk.
-"""
+"""Request bodies: digest, form fields, and large bodies in a temporary file."""
 
 from __future__ import annotations
 
@@ -298,7 +293,7 @@ def spool(
             if digesting.length > MAX_IN_MEMORY and isinstance(file, BytesIO):
                 file = _on_disk(file)
             file.write(piece)
-        _refuse_shorter(digesting.length, said_length(request))
+        _refuse_shorter(digesting.length, content_length(request))
     except BaseException:
         file.close()
         raise
@@ -306,10 +301,10 @@ def spool(
     return file, digesting.done()
 
 
-def said_length(request: HttpRequest) -> int | None:
+def content_length(request: HttpRequest) -> int | None:
     """What Content-Length says; None where it says nothing that can be relied on."""
-    said = request.value("content-length") or ""
-    return int(said) if said.isascii() and said.isdigit() else None
+    text = request.value("content-length") or ""
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _refuse_longer(length: int, limit: int) -> None:
@@ -317,8 +312,8 @@ def _refuse_longer(length: int, limit: int) -> None:
         raise Refused(too_large(limit))
 
 
-def _refuse_shorter(length: int, said: int | None) -> None:
-    if length < (said or 0):
+def _refuse_shorter(length: int, text: int | None) -> None:
+    if length < (text or 0):
         raise Refused(incomplete())
 
 

@@ -1,20 +1,8 @@
-"""JSON, spelled in one way: white space and the order of members do not count, numbers do.
+"""Fingerprints: the digest of what must be the same in a request and its retry.
 
-A number is what was written: 1 and 1.0 are two, and integers of any size are exact.
-
-Fingerprints: the digest of what must not change between a request and its retry.
-
-Always in it: method, path, query, and Content-Type. The body by one of these:
-
-- `raw`: byte by byte;
-- `json`: whatever its white space and the order of its members. What two readers may understand in
-  two ways (a member twice, NaN) counts byte by byte;
-- `form`: the fields, urlencoded or multipart, whatever the boundary;
-- `Fields`: some of the fields of either, or all but some;
-- a function of yours.
-
-A fingerprint begins with how it was made (`1.raw:…`), so that after a change of mind old ones are
-compared in the old way.
+Method, path, query and Content-Type are always part of it. The body is compared as bytes (`raw`),
+as a JSON value, as form fields, by some of its fields, or by a function of the application. The
+prefix (`1.raw:`) is the rule that made it, so that old fingerprints stay comparable.
 """
 
 from __future__ import annotations
@@ -185,7 +173,7 @@ def _as_text(recipe: _Recipe) -> str:
     return f"{VERSION}.{recipe.mode}" + (f"?{spelled}" if spelled else "")
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Input(msgspec.Struct, frozen=True):
     """What an essence is made of."""
 
     recipe: _Recipe
@@ -285,7 +273,7 @@ def _make(recipe: _Recipe, request: HttpRequest, body: bytes | Digested, how: Ho
         coding,
         *(_value(request, name) for name in recipe.headers),
     ]
-    essence = _MODES[recipe.mode](_Asked(recipe, request, read, how))
+    essence = _MODES[recipe.mode](_Input(recipe, request, read, how))
     head = [part.encode("utf-8", "surrogatepass") for part in parts]
     return f"{recipe}:{_digest([*head, *essence])}"
 
@@ -301,49 +289,51 @@ def _query(query: str, *, any_order: bool) -> str:
     return urlencode(sorted(parse_qsl(query, keep_blank_values=True, encoding="latin-1")))
 
 
-def _raw(asked: _Asked) -> list[bytes]:
-    return [b"bytes", asked.read.sha256.encode()]
+def _raw(source: _Input) -> list[bytes]:
+    return [b"bytes", source.read.sha256.encode()]
 
 
-def _json(asked: _Asked) -> list[bytes]:
-    if asked.read.body is None:
-        return _raw(asked)
+def _json(source: _Input) -> list[bytes]:
+    if source.read.body is None:
+        return _raw(source)
     try:
-        return [b"json", write(read(asked.read.body))]
+        return [b"json", write(read(source.read.body))]
     except NotCanonical:
-        return _raw(asked)
+        return _raw(source)
 
 
-def _form(asked: _Asked) -> list[bytes]:
-    found = _form_fields(asked.request, asked.read)
-    return _raw(asked) if found is None else [b"form", *_spelled(found)]
+def _form(source: _Input) -> list[bytes]:
+    found = _form_fields(source.request, source.read)
+    return _raw(source) if found is None else [b"form", *_spelled(found)]
 
 
-def _fields(asked: _Asked) -> list[bytes]:
-    found = _form_fields(asked.request, asked.read)
+def _fields(source: _Input) -> list[bytes]:
+    found = _form_fields(source.request, source.read)
     if found is not None:
-        chosen = [field for field in found if _is_chosen(field.name, asked.recipe)]
+        chosen = [field for field in found if _is_chosen(field.name, source.recipe)]
         # A form of nothing but its key and a button has nothing left: that is what it says.
-        if chosen or not asked.recipe.names:
+        if chosen or not source.recipe.names:
             return [b"form", *_spelled(chosen)]
     else:
-        selected = _select_json(_in_memory(asked.read), asked.recipe)
+        selected = _select_json(_in_memory(source.read), source.recipe)
         if selected is not None:
             return [b"json", selected]
-    if isinstance(asked.how, Fields) and asked.how.empty == "raise":
-        raise InvalidInput("fingerprint", f"selects nothing of this body by {asked.recipe.names!r}")
+    if isinstance(source.how, Fields) and source.how.empty == "raise":
+        raise InvalidInput(
+            "fingerprint", f"selects nothing of this body by {source.recipe.names!r}"
+        )
     raise Refused(nothing_selected())
 
 
-def _custom(asked: _Asked) -> list[bytes]:
-    assert callable(asked.how)
-    essence = asked.how(asked.request, _in_memory(asked.read))
+def _custom(source: _Input) -> list[bytes]:
+    assert callable(source.how)
+    essence = source.how(source.request, _in_memory(source.read))
     if not essence:
         raise Refused(nothing_selected())
     return [b"custom", essence.encode() if isinstance(essence, str) else essence]
 
 
-_MODES: Final[dict[str, Callable[[_Asked], list[bytes]]]] = {
+_MODES: Final[dict[str, Callable[[_Input], list[bytes]]]] = {
     "raw": _raw,
     "json": _json,
     "form": _form,

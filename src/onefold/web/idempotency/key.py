@@ -1,9 +1,7 @@
-"""The key of a request: read, checked before anything is looked up, and never echoed.
+"""The key of a request: where it is, and which keys are valid.
 
 A structured-field string (`"8e03…"`) and the bare text (`8e03…`) are the same key, unless the rules
-are strict. Bare text is taken literally: nothing in it is a parameter or an escape.
-
-Where the key of a request may be, if not in a header: what a form is to the rules of HTTP.
+are strict. A key is never part of a response.
 """
 
 from __future__ import annotations
@@ -142,6 +140,6 @@ class KeySource(Protocol):
         """The scope and the key; None where there is none, `Refused` where it is not acceptable."""
         ...
 
-    def page(self, asked: KeyedRequest, problem: Problem) -> HttpResponse | None:
+    def page(self, keyed: KeyedRequest, problem: Problem) -> HttpResponse | None:
         """The answer that stands for a problem; None for the problem itself."""
         ...

@@ -1,7 +1,4 @@
-"""The registry: what the routes of one application share, whatever framework it is written in.
-
-A table of routes, for applications without a framework that would know where requests go.
-"""
+"""The keyed routes of an application and what they share; a route table without a framework."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ def report(routes: Sequence[KeyedRoute]) -> None:
     server = logging.getLogger("uvicorn.error")
     chosen = server if server.hasHandlers() and not log.hasHandlers() else log
     for route in routes:
-        chosen.info("%s", route.told())
+        chosen.info("%s", route.summary())
 
 
 def refuse_bare(given: tuple[object, ...]) -> None:
@@ -145,7 +142,7 @@ class KeyedRoute:
                 " what tells them apart (a session, a cart), never a constant.",
             )
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What is guaranteed, in a line."""
         made = self.policy
         mode = "joined" if made.joined else f"leased, takeover {made.takeover}"
@@ -288,7 +285,7 @@ class RouteRegistry:
 
     def report(self) -> list[str]:
         """What is guaranteed, route by route."""
-        return [route.told() for route in self.routes]
+        return [route.summary() for route in self.routes]
 
     def announce(self) -> None:
         """Check, and log the report."""

@@ -1,9 +1,4 @@
-"""`Once`: one attempt at a request, as its handler sees it.
-
-@idempotency(principal=user_id, transaction=engine)
-async def pay(payment: Payment, once: Once) -> Receipt:
-    await once.connection.execute(…)          # committed with the answer, or not at all
-"""
+"""`Once`: one attempt at a request, as its handler sees it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""The policy of one route: what its keys mean, what is stored, and what may be said of its effect.
+"""The policy of a route: its options, their checks, and the fate of a key.
 
-| the answer | joined | leased |
-|---|---|---|
-| 408, 425, 429, 503 | undone, the key is free | the key is free |
-| other 5xx | undone, the key is free | stored (`on_5xx`) |
-| 4xx | stored (`on_4xx`) | stored (`on_4xx`) |
-| anything else | stored | stored |
-| an exception that becomes no answer | undone, the key is free | stored as failed (`on_error`) |
-| an exception of `retryable` | undone, the key is free | the key is free |
+Joined: 5xx, 408, 425, 429 and exceptions roll back and free the key; the rest is stored (4xx: `on_4xx`).
+Leased: 408, 425, 429, 503 and `retryable` exceptions free the key; `on_4xx`, `on_5xx` and
+`on_error` decide about the others.
 """
 
 from __future__ import annotations
@@ -208,15 +203,15 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
 def policy(options: PolicyOptions, defaults: PolicyOptions | None = None) -> RoutePolicy:
     """Check the settings of a route; what it does not say itself, the defaults say."""
     checks.options(options, PolicyOptions.__optional_keys__)
-    said: dict[str, Any] = {**(defaults or {}), **options}
-    form: object = said.get("form")
+    merged: dict[str, Any] = {**(defaults or {}), **options}
+    form: object = merged.get("form")
     if isinstance(form, KeySource):
-        said = {**(defaults or {}), **form.options, **options}
+        merged = {**(defaults or {}), **form.options, **options}
     if "takeover" in options and "transaction" not in options:
-        said.pop("transaction", None)
+        merged.pop("transaction", None)
     if "transaction" in options and "takeover" not in options:
-        said.pop("takeover", None)
-    made = RoutePolicy(**said)
+        merged.pop("takeover", None)
+    made = RoutePolicy(**merged)
     _check_mode(made)
     _check_values(made)
     _check_form(made)

@@ -1,8 +1,7 @@
-"""`once.step` and `once.transact`: what a request has done before it vanished is not done again.
+"""`once.step` and `once.transact`: steps that count for the next attempt at a request.
 
-As the steps of a job, but for one thing: a request whose step fails has failed, and says so. Hence
-a safe step is written once, when it is over, and not before. Only an `unsafe` one is written first:
-that it may have happened is known by that alone.
+A request whose step fails has failed. So a safe step is written once, when it has ended; only an
+`unsafe` one is written before it begins, because it may have happened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What lies in the database of an answer: redacted, entombed, sealed, as a policy says.
-
-A stored answer, given again.
-"""
+"""What is stored of a response (redacted, encrypted, or a tombstone), and its replay."""
 
 from __future__ import annotations
 

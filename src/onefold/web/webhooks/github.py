@@ -1,8 +1,7 @@
 """GitHub: `X-Hub-Signature-256: sha256=…`, over the body alone.
 
-The delivery's id is not signed, and no time is. So the body's digest stands guard, too: a captured
-body that is sent again under another id is known by it. The event's name is not signed either, and
-no part of that digest: whoever may change the id may change the name.
+The id, the name and the time of a delivery are not signed. So the digest of the body is claimed,
+too: it detects a body that is sent again under another id.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""What senders are told. None is told why its signature was refused.
+"""One webhook event: claim it, run its handler, settle the claim, in one transaction.
 
-One delivery whose signature is good, from its claim to its answer; once for sync and async.
-
-1. The claim is the first statement of the handler's transaction, and its settling the last.
-   Whatever goes wrong in between leaves nothing, and the redelivery runs.
-2. A duplicate of what is still being processed is told 409, never 2xx: if the first one dies, the
-   event must come again.
-3. Nothing is answered with 2xx before it is committed.
+An error rolls back, and the next delivery runs. A duplicate of an event in progress receives 409,
+because the event must be delivered again if the first attempt dies. No 2xx is sent before the
+commit. The sender does not learn why its signature is wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ if TYPE_CHECKING:
     from onefold.web.webhooks.webhook_event import Verified
 
 
-def told(status: int, sentence: str = "", *headers: Header) -> HttpResponse:
+def short_response(status: int, sentence: str = "", *headers: Header) -> HttpResponse:
     """A short answer: it is read by people in the sender's log, if at all."""
     body = f"{sentence}\n".encode() if sentence else b""
     common: list[Header] = [("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
@@ -53,13 +49,15 @@ def told(status: int, sentence: str = "", *headers: Header) -> HttpResponse:
     return HttpResponse(status, (*common, *headers), body)
 
 
-DONE: Final = told(200)
-REJECTED: Final = told(401, "The webhook was not accepted.")
-REUSED: Final = told(422, "An event with this id was received before, and was another one.")
-UNKNOWN: Final = told(409, "What became of this event is being looked into.")
-FAILED: Final = told(500, "The event could not be processed. Send it again later.")
-TOO_OLD: Final = told(400, "The event is older than what is accepted here.")
-NOT_ALLOWED: Final = told(405, "Webhooks are sent by POST.", ("Allow", "POST"))
+DONE: Final = short_response(200)
+REJECTED: Final = short_response(401, "The webhook was not accepted.")
+REUSED: Final = short_response(
+    422, "An event with this id was received before, and was another one."
+)
+UNKNOWN: Final = short_response(409, "What became of this event is being looked into.")
+FAILED: Final = short_response(500, "The event could not be processed. Send it again later.")
+TOO_OLD: Final = short_response(400, "The event is older than what is accepted here.")
+NOT_ALLOWED: Final = short_response(405, "Webhooks are sent by POST.", ("Allow", "POST"))
 
 
 def echoed(challenge: str) -> HttpResponse:
@@ -71,7 +69,7 @@ def echoed(challenge: str) -> HttpResponse:
 
 def busy(retry_after: timedelta | float = 1) -> HttpResponse:
     """Never a 2xx: if the first delivery dies, this one must come again."""
-    return told(
+    return short_response(
         409,
         "An earlier delivery of this event is still being processed. Send it again later.",
         ("Retry-After", str(whole_seconds(retry_after))),
@@ -80,7 +78,7 @@ def busy(retry_after: timedelta | float = 1) -> HttpResponse:
 
 def unavailable() -> HttpResponse:
     """It cannot be told whether the event was processed before, so it is not processed."""
-    return told(
+    return short_response(
         503,
         "The event could not be processed at the moment. Send it again later.",
         ("Retry-After", "1"),
@@ -89,12 +87,12 @@ def unavailable() -> HttpResponse:
 
 def too_large(limit: int) -> HttpResponse:
     """Told before the body is read to its end, or digested."""
-    return told(413, f"The body has more than {limit} bytes.")
+    return short_response(413, f"The body has more than {limit} bytes.")
 
 
 def refused(headers: tuple[Header, ...]) -> HttpResponse:
     """Not wanted, now or ever."""
-    return told(410, "The event is not wanted. Do not send it again.", *headers)
+    return short_response(410, "The event is not wanted. Do not send it again.", *headers)
 
 
 log: logging.Logger = logging.getLogger("onefold.web")

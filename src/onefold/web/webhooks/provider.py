@@ -1,15 +1,7 @@
-"""`BadSignature`: a request that is not, or no longer, the sender's. The sender is not told why.
+"""How a sender signs: the base of all providers, their secrets and `BadSignature`.
 
-Secrets that senders sign with: several at a time while they are rotated, old ones with an end.
-
-How the text of a secret becomes a key is each provider's own: Stripe takes `whsec_…` as it stands,
-Standard Webhooks decodes what follows `whsec_`.
-
-A provider: how one sender signs, as a value. `verify` is the whole of it, and pure.
-
-What is read of a request: its headers and their parts. Raises nothing but `BadSignature`.
-
-Events that come as a form, as GitHub, Slack and Twilio send them; no byte of it is decoded.
+Several secrets are valid while they are rotated. Each provider makes its key from the text of a
+secret: Stripe uses `whsec_…` as it is, Standard Webhooks decodes what follows `whsec_`.
 """
 
 from __future__ import annotations

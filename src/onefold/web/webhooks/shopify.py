@@ -1,8 +1,7 @@
-"""Shopify: `X-Shopify-Hmac-Sha256`, base64, over the body alone; the headers have newer names, too.
+"""Shopify: `X-Shopify-Hmac-Sha256`, base64, over the body alone.
 
-One event is sent for each subscription and topic, so all of them make the key. None is signed: the
-digest of the body stands guard, with the topic, as one body may be sent for several of them. The
-shop is no part of it: whoever may change the id may change that, and shops have ids of their own.
+One event is sent per subscription and topic, so both are part of the key. No header is signed, so
+the digest of the body and the topic is claimed, too.
 """
 
 from __future__ import annotations

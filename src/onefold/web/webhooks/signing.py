@@ -1,7 +1,7 @@
-"""The sender's side: how an event of ours is signed, and what an answer to it means. Pure.
+"""Sign outgoing events, and decide what a response to one means. No I/O.
 
-A delivery has one id over all its tries, and a new timestamp for each of them. While secrets are
-rotated it has a signature by each, so that a receiver may change over when it likes.
+A delivery has one id for all attempts, and a new timestamp for each. While secrets are rotated, it
+has one signature per secret.
 """
 
 from __future__ import annotations
@@ -116,6 +116,6 @@ def after_response(status: int, headers: Iterable[Header], now: datetime) -> Sen
 
 
 def _retry_after(headers: list[Header], now: datetime) -> timedelta | None:
-    said = {name.lower(): value for name, value in reversed(headers)}
-    text = said.get("retry-after")
-    return None if text is None else parse_retry_after(text, now=now, date=said.get("date"))
+    by_name = {name.lower(): value for name, value in reversed(headers)}
+    text = by_name.get("retry-after")
+    return None if text is None else parse_retry_after(text, now=now, date=by_name.get("date"))

@@ -63,10 +63,10 @@ class Slack(Provider, frozen=True):
 
     def challenge(self, verified: Verified) -> str | None:
         """Slack's url_verification is answered with what it says, and is no event."""
-        said = provider.json_object(verified.event)
-        if said.get("type") != "url_verification":
+        event = provider.json_object(verified.event)
+        if event.get("type") != "url_verification":
             return None
-        return provider.text_of(said.get("challenge"))
+        return provider.text_of(event.get("challenge"))
 
 
 def _type(event: dict[str, object]) -> str | None:

@@ -150,16 +150,16 @@ class StandardWebhooks(Provider, frozen=True):
         content = b".".join((provider.to_bytes(message_id), stamp.encode(), body))
         secret = self._matching(_by_version(signatures), content, now)
         provider.refuse_stale(signed_at, now, self.tolerance)
-        said = provider.json_object(body)
+        event = provider.json_object(body)
         return Verified(
             provider=self.name,
             id=message_id,
             signed_id=True,
             secret_id=secret.id,
             body=body,
-            event_type=provider.text_of(said.get("type")),
+            event_type=provider.text_of(event.get("type")),
             timestamp=signed_at,
-            occurred_at=provider.moment_of(said.get("timestamp")),
+            occurred_at=provider.moment_of(event.get("timestamp")),
         )
 
     def _matching(self, given: dict[str, list[str]], content: bytes, now: datetime) -> Secret:

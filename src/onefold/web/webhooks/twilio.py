@@ -1,10 +1,8 @@
-"""Twilio: `X-Twilio-Signature`, base64 of HMAC-SHA1, over the address and the form's fields.
+"""Twilio: `X-Twilio-Signature`, base64 of HMAC-SHA1, over the URL and the form fields.
 
-1. The address is what Twilio called, not what reached us through a proxy: it is configured. No
-   X-Forwarded-* is believed, unless the function that you give as `url` does.
-2. A body that is no form is bound by its digest in the address (`bodySHA256`), or it is refused.
-3. No time is signed, and the id is not: a digest of all that is signed stands guard. Not of the
-   body: its fields may be sent in another order or spelling, and the signature still fits.
+The URL is the one that Twilio called, so it is configured; X-Forwarded-* headers are not trusted.
+A body that is not a form needs its digest in the URL (`bodySHA256`). Time and id are not signed,
+so a digest of what is signed is claimed, too.
 """
 
 from __future__ import annotations

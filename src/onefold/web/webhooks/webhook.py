@@ -1,7 +1,4 @@
-"""The settings of one receiver, checked.
-
-`Webhook`: one endpoint that receives the events of one sender, each of them once.
-"""
+"""`Webhook`: an endpoint that processes each event of one sender once, and its settings."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""A receiver as an ASGI application: of a `Webhook`, or of the `Receiver` of pushed jobs.
+"""A `Webhook`, or the `Receiver` of pushed jobs, as an ASGI or WSGI application.
 
-Give it to a route. What Starlette and FastAPI mount at `/hook` is called for `/hook/`; their router
-answers `/hook` with a redirect before it comes here, and no sender follows that.
-
-A receiver as a WSGI application, for any server and any framework that mounts one.
+Give it to a route. Starlette and FastAPI redirect `/hook` to `/hook/` for a mounted application,
+and senders do not follow redirects.
 """
 
 from __future__ import annotations
@@ -118,8 +116,12 @@ async def read_body(
 
 def is_too_long(request: HttpRequest, limit: int) -> bool:
     """Whether the body says of itself that it is too long."""
-    said = request.value("content-length") or ""
-    return said.isascii() and said.isdigit() and (len(said) > len(str(limit)) or int(said) > limit)
+    length = request.value("content-length") or ""
+    return (
+        length.isascii()
+        and length.isdigit()
+        and (len(length) > len(str(limit)) or int(length) > limit)
+    )
 
 
 async def send_answer(answer: HttpResponse, send: Send, *, head: bool = False) -> None:
@@ -188,11 +190,11 @@ def wsgi_read_body(
     """The body, or an answer where it is too long."""
     if is_too_long(request, limit):
         return processing.too_large(limit)
-    said = request.value("content-length") or ""
-    is_said = said.isascii() and said.isdigit()
-    if not is_said and not environ.get("wsgi.input_terminated"):
+    length = request.value("content-length") or ""
+    is_number = length.isascii() and length.isdigit()
+    if not is_number and not environ.get("wsgi.input_terminated"):
         return b""
-    wanted = int(said) if is_said else limit + 1
+    wanted = int(length) if is_number else limit + 1
     body = bytearray()
     while len(body) < wanted:
         piece: bytes = environ["wsgi.input"].read(wanted - len(body))

@@ -1,11 +1,7 @@
-"""Order: ignore what is older than the last applied, per object, by the event's own time.
+"""A verified event as its handler receives it, and the order of events per object.
 
-Senders promise no order. A row per object has the time of what was last applied. It is written in
-the transaction of the handler, and only if it is still as it was seen: the database decides.
-
-What a handler of webhooks is given: the event, and the transaction it is part of.
-
-What is known of a request whose signature is good.
+Senders promise no order. A row per object has the time of the event that was last applied. It is
+written in the handler's transaction, and only if it is unchanged.
 """
 
 from __future__ import annotations

@@ -71,17 +71,17 @@ class Command(BaseCommand):
 
 
 def _worker_options(options: dict[str, Any]) -> WorkerOptions:
-    said: WorkerOptions = {
+    given: WorkerOptions = {
         "chores": not options["no_chores"],
     }
     if options["queues"] is not None:
-        said["queues"] = read_queues(options["queues"])
+        given["queues"] = read_queues(options["queues"])
     if options["concurrency"] is not None:
-        said["concurrency"] = options["concurrency"]
+        given["concurrency"] = options["concurrency"]
     if options["lease"] is not None:
-        said["lease"] = timedelta(seconds=options["lease"])
+        given["lease"] = timedelta(seconds=options["lease"])
     if options["grace"] is not None:
-        said["grace"] = timedelta(seconds=options["grace"])
+        given["grace"] = timedelta(seconds=options["grace"])
     if options["name"] is not None:
-        said["name"] = options["name"]
-    return said
+        given["name"] = options["name"]
+    return given
