@@ -20,7 +20,7 @@ VISITOR: Final = "onefold_visitor"
 
 
 def form_keys() -> FormKeys:
-    """What signs and checks the keys of the project's forms."""
+    """Signs and checks the form keys of the project."""
     return _made(settings.SECRET_KEY, tuple(settings.SECRET_KEY_FALLBACKS))
 
 
@@ -30,10 +30,10 @@ def _made(secret: str, retired: Sequence[str]) -> FormKeys:
 
 
 def session_of(request: HttpRequest) -> str:
-    """What tells a visitor from others, from the page to its submission; begun where there is none.
+    """The id of a session, which begins if there is none.
 
     It is kept in the session, and is not the session's key: that one is a secret, changes when
-    somebody signs in, and with every answer where sessions are kept in cookies.
+    a visitor signs in, and with every answer where sessions are kept in cookies.
     """
     session: Any = getattr(request, "session", None)
     if session is None:

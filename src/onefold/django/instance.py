@@ -60,7 +60,7 @@ class DjangoSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_settings() -> DjangoSettings:
-    """What the project says now."""
+    """Read the setting."""
     found: Any = getattr(settings, "ONEFOLD", {})
     if not isinstance(found, Mapping):
         raise ImproperlyConfigured('ONEFOLD must be a dictionary like {"DATABASE": "default"}.')
@@ -184,7 +184,7 @@ def get_onefold() -> Onefold:
 
 
 def onefold_of(settings: DjangoSettings) -> Onefold:
-    """A new one, as the setting says."""
+    """Make an Onefold from the setting."""
     onefold = (
         Onefold(settings.database, **settings.options)
         if settings.alias is None

@@ -53,7 +53,7 @@ def collect() -> list[KeyedRoute]:
 
 
 def report_views() -> list[str]:
-    """What is guaranteed, view by view."""
+    """The guarantee of each view, one line per view."""
     return [route.summary() for route in collect()]
 
 
@@ -69,7 +69,7 @@ def _views(patterns: Any, prefix: str) -> Iterator[tuple[Any, str]]:
 PAGE: Final = "_onefold_page"
 IGNORED: Final = (
     "Keys of requests to views without a policy are ignored: a client that retries such a request"
-    " is not told that it runs again."
+    " does not learn that it runs again."
 )
 
 log: logging.Logger = logging.getLogger("onefold.web")
@@ -85,7 +85,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
         self._names: frozenset[str] | None = None
 
     def process_request(self, request: HttpRequest) -> None:
-        """A page with the key of a form must not come from a cache: listen for one."""
+        """Find out whether the page has a form key: then it must not be cached."""
         setattr(request, PAGE, open_page())
 
     def process_view(
@@ -113,7 +113,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
-        """What the project made of an exception of the view's is its answer."""
+        """Store the response of the project to an exception of the view."""
         close_with(response, request)
         if getattr(request, PAGE).has_key:
             response["Cache-Control"] = NO_STORE
@@ -137,7 +137,7 @@ class IdempotencyMiddleware(MiddlewareMixin):
             raise Refused(not_configured())
 
     def _checked(self) -> frozenset[str]:
-        """Where keys may be. With the first request, also report what is guaranteed."""
+        """The headers of keys. With the first request, also log the report."""
         if self._names is None:
             routes = collect()
             report(routes)

@@ -36,7 +36,7 @@ PACKAGES: Final = (("django.tasks", "django.utils.json"), ("django_tasks", "djan
 
 
 class Framework(NamedTuple):
-    """What a backend needs of it. The two are the same in all but a few names."""
+    """The names that a backend needs, from either package."""
 
     base: Any
     backends: Any
@@ -46,7 +46,7 @@ class Framework(NamedTuple):
 
     @property
     def backend_class(self) -> Any:
-        """What every backend comes from."""
+        """The base class of backends."""
         return self.backends.BaseTaskBackend
 
     @property
@@ -59,7 +59,7 @@ class Framework(NamedTuple):
 
 
 def framework() -> Framework:
-    """Whichever is there; Django's own first."""
+    """The installed package, `django.tasks` first."""
     for package, json in PACKAGES:
         try:
             import_module(package)
@@ -85,7 +85,7 @@ if not TYPE_CHECKING:
 _Status: Any = _tasks.base.TaskResultStatus
 
 OPTIONS: Final = frozenset({"backoff", "max_attempts", "retention", "tags", "timeout"})
-"""What OPTIONS of the backend may say of every task; see `@onefold.job`."""
+"""Options of all tasks that OPTIONS may have; see `@onefold.job`."""
 
 STATUSES: Final = {
     "queued": _Status.READY,
@@ -116,7 +116,7 @@ class OnefoldBackend(BaseTaskBackend):
             )
 
     def validate_task(self, task: Any) -> None:
-        """Django asks this of every task when it is made; so every one becomes a job here."""
+        """Django calls this for every task, so every task becomes a job here."""
         super().validate_task(task)
         self._declared(task)
 
@@ -138,7 +138,7 @@ class OnefoldBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """The job of that id, as long as it is kept: a day after it is done, unless told."""
+        """The job of that id, as long as it is kept: a day after it is done by default."""
         try:
             job = _calls().get(result_id)
         except InvalidInput:
@@ -150,7 +150,7 @@ class OnefoldBackend(BaseTaskBackend):
         return self._result(task, job, Deliveries(_calls().context).attempts(job.id))
 
     def _declared(self, task: Any) -> DeclaredJob[..., Any]:
-        """The job of a task; declared when it is first asked for."""
+        """The job of a task; declared at its first use."""
         onefold = get_onefold()
         known = onefold.jobs.get(task.module_path)
         if known is not None and getattr(known.function, "task", None) is not None:
@@ -196,13 +196,13 @@ class OnefoldBackend(BaseTaskBackend):
         return run_task
 
     def _started(self, task: Any, job: Job) -> tuple[Any, ...]:
-        """Tell that it has begun; answers with what goes before the task's own arguments."""
+        """Send the signal that it has begun; returns the arguments before those of the task."""
         result = self._running(task, job)
         _tasks.signals.task_started.send(type(self), task_result=result)
         return (_tasks.base.TaskContext(task_result=result),) if task.takes_context else ()
 
     def _finished(self, task: Any, job: Job, value: Any) -> Any:
-        """Tell that it is done. That it stays so is up to the job's completion, which follows."""
+        """Send the signal that it is done; the completion of the job follows."""
         value = _tasks.json.normalize_json(value)
         result = self._running(task, job)
         _write(result, status=_Status.SUCCESSFUL, _return_value=value)
@@ -210,7 +210,7 @@ class OnefoldBackend(BaseTaskBackend):
         return value
 
     def _failed(self, task: Any, job: Job, error: Exception) -> None:
-        """Tell of the last failure; after any other one the task is tried again."""
+        """Send the signal of the last failure; after others the task is tried again."""
         if job.attempt < job.max_attempts:
             return
         result = self._running(task, job)

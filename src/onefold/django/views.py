@@ -86,7 +86,7 @@ def body_of(request: HttpRequest) -> Digested:
 
 
 def keep_body(request: HttpRequest, http_request: Request, policy: RoutePolicy) -> None:
-    """Read the body to its end, and put it where Django finds it: uploads may be large."""
+    """Read the whole body, and give it back to Django; a large one is in a file."""
     if hasattr(request, "_body"):
         if len(request.body) > policy.max_request:
             raise Refused(too_large(policy.max_request))
@@ -96,7 +96,7 @@ def keep_body(request: HttpRequest, http_request: Request, policy: RoutePolicy) 
     if length is not None and length > policy.max_request:
         raise Refused(too_large(policy.max_request))
     file, body = spool(request.read, http_request, policy, length=None)
-    # As Django's own `body` does, but for its limit on what is in memory.
+    # As `HttpRequest.body` does, without its limit for memory.
     stream: Any = request
     stream._stream = file  # noqa: SLF001
     stream._read_started = False  # noqa: SLF001
@@ -119,7 +119,7 @@ def answer_of(response: HttpResponse, body: bytes) -> Answer:
 
 
 def add_headers(response: HttpResponseBase, headers: tuple[Header, ...]) -> None:
-    """What an answer has on top of the view's own headers."""
+    """Add headers to the response of a view."""
     for name, value in headers:
         response[name.lower()] = value
 
@@ -140,7 +140,7 @@ def response_of(answer: Answer) -> HttpResponse:
 
 
 class Alias(msgspec.Struct, frozen=True):
-    """A database of Django's, for `transaction=`."""
+    """The alias of a Django database, for `transaction=`."""
 
     name: str
 
@@ -150,7 +150,7 @@ class Alias(msgspec.Struct, frozen=True):
 
 
 def alias_of(target: object) -> object:
-    """A target that was given as an alias or as a connection of Django's, as an alias of it."""
+    """An alias or a Django connection as `Alias`; other targets unchanged."""
     name = target if isinstance(target, str) else getattr(target, "alias", None)
     return Alias(name) if isinstance(name, str) else target
 
@@ -187,14 +187,14 @@ _ONCE: Final = "_onefold_once"
 log: logging.Logger = logging.getLogger("onefold.web")
 
 _under_way: Final[set[asyncio.Task[Any]]] = set()
-"""Event loops forget tasks that nobody holds."""
+"""Event loops refer to tasks weakly."""
 
 
 class Idempotency:
-    """The keys of a project's views."""
+    """Idempotency keys for the views of a project."""
 
     def __init__(self, onefold: Onefold | None = None, **defaults: Unpack[PolicyOptions]) -> None:
-        """`defaults` hold for every view that does not say otherwise.
+        """`defaults` are the options of every view; a view can replace them.
 
         Without `onefold`, it is the project's. `transaction` may be an alias of DATABASES.
         """
@@ -215,10 +215,10 @@ class Idempotency:
         tenant: Callable[[HttpRequest], Any] | None = None,
         **options: Unpack[PolicyOptions],
     ) -> Callable[[F], F]:
-        """Honour the keys of a view; of a class of views, by `method_decorator` on `dispatch`.
+        """Accept idempotency keys on a view; on a class of views with `method_decorator`.
 
-        `principal` gives the id of who asks, `tenant` the owner of the keys. A parameter annotated
-        `Once` is given the attempt, and None where the view answers a GET.
+        `principal` returns the id of the caller, `tenant` the owner of the keys. A parameter
+        annotated `Once` receives the attempt, and None for a GET.
         """
         refuse_bare(bare)
 
@@ -237,12 +237,12 @@ class Idempotency:
         return decorate
 
     def report(self) -> list[str]:
-        """What is guaranteed, view by view."""
+        """The guarantee of each view, one line per view."""
         return self.registry.report()
 
 
 def once_of(request: HttpRequest) -> Once:
-    """The attempt that a view, or something it calls, is part of."""
+    """The attempt of the current request."""
     once = getattr(request, _ONCE, None)
     if not isinstance(once, Once):
         raise UsageError("This view has no policy: decorate it with @idempotency(…).")
@@ -250,7 +250,7 @@ def once_of(request: HttpRequest) -> Once:
 
 
 def _with_alias(options: PolicyOptions) -> PolicyOptions:
-    """Whatever names a database of Django's, as an alias."""
+    """The options with a Django database as `Alias`."""
     target = options.get("transaction")
     return options if target is None else {**options, "transaction": alias_of(target)}
 
@@ -310,7 +310,7 @@ class _Keyed:
         return wrapper
 
     def _body(self, request: HttpRequest, http_request: Request) -> Digested:
-        """Not read where nobody will ask what it was."""
+        """The body; not read if the request has no key."""
         policy = self._route.policy
         is_keyed = any(http_request.values(name) for name in policy.key.headers)
         return body_of(request) if is_keyed or (policy.form and is_form(http_request)) else NOTHING
@@ -332,7 +332,7 @@ class _Keyed:
         return finished
 
     def _called(self, once: Once | None, request: HttpRequest, args: Any, kwargs: Any) -> Any:
-        """In a block for each database whose ATOMIC_REQUESTS is on, but for ours, which has one."""
+        """Call the view in atomic blocks, as ATOMIC_REQUESTS does; ours is open already."""
         target = self._registry.target(self._route.policy)
         joined = target.name if once is not None and isinstance(target, Alias) else None
         with ExitStack() as stack:
@@ -345,7 +345,7 @@ class _Keyed:
     def _note(self, exchange: Exchange, request: HttpRequest) -> None:
         setattr(request, _ONCE, exchange.once)
         if isinstance(self._registry.target(self._route.policy), Alias):
-            # The models of that database are in the transaction, whoever has http_request for it.
+            # All models of that database use the transaction.
             exchange.once.was_used = True
 
     def _finished(self, exchange: Exchange, response: Any) -> Any:
@@ -367,7 +367,7 @@ class _Keyed:
         return response_of(exchange.run(exchange.finish(answer_of(response, b"".join(response)))))
 
     def _undo_if_told(self, exchange: Exchange) -> None:
-        """A view may answer, and have its rows undone: `set_rollback`, or Django REST framework."""
+        """Roll back if the view has set `needs_rollback`, as Django REST framework does."""
         target = self._registry.target(self._route.policy)
         if isinstance(target, Alias) and connections[target.name].needs_rollback:
             exchange.run(exchange.undo(_RolledBack()))
@@ -380,8 +380,8 @@ class _Keyed:
         if isinstance(self._registry.target(route.policy), Alias):
             raise ConflictingOptions(
                 "transaction",
-                "is Django's, which has none for async views. Say takeover=, or give an async pool"
-                " or engine as transaction=, or make the view a plain function",
+                "is a Django database, and Django has no transactions in async views. Give takeover=,"
+                " give an async pool or engine as transaction=, or make the view a plain function",
             )
         if route.policy.stream == "forward":
             raise ConflictingOptions("stream", "forward is for plain views")
@@ -440,7 +440,7 @@ class _Keyed:
 
 
 class _RolledBack(Exception):
-    """A view has http_request for its rows to be undone, and has answered all the same."""
+    """A view has set `needs_rollback`, and has responded."""
 
 
 def _told(exchange: Exchange, answer: Answer, response: HttpResponse) -> Any:
@@ -449,7 +449,7 @@ def _told(exchange: Exchange, answer: Answer, response: HttpResponse) -> Any:
 
 
 def _left(exchange: Exchange, request: HttpRequest, error: Exception) -> Answer | None:
-    """To the middleware, which will see what the project makes of an exception."""
+    """Leave the exception to the middleware, which sees the response of the project."""
     exchange.run(exchange.undo(error))
     if not getattr(request, IS_WATCHED, False):
         return _logged(exchange, exchange.run(exchange.fail(error)), error)
@@ -467,21 +467,21 @@ async def _aleft(exchange: Exchange, request: HttpRequest, error: Exception) -> 
 
 
 def _logged(exchange: Exchange, final: Answer | None, error: Exception) -> Answer | None:
-    """Django logs what a view raises, but not what it answers in its stead."""
+    """Log the error: Django does not, because the view responds."""
     if final is not None and not exchange.is_lost_by(error):
         log.error("A keyed request failed.", exc_info=error)
     return final
 
 
 async def _apart(work: Coroutine[Any, Any, Any], request: HttpRequest) -> Any:
-    """To its end, though its client has gone: Django cancels the view then."""
+    """Run to the end: Django cancels a view whose client has disconnected."""
     task = asyncio.ensure_future(work)
     _under_way.add(task)
     task.add_done_callback(_under_way.discard)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        # Nobody will see what becomes of an exception.
+        # The middleware does not see an exception any more.
         setattr(request, IS_WATCHED, False)
         task.add_done_callback(_tell)
         raise
@@ -493,7 +493,7 @@ def _tell(task: asyncio.Task[Any]) -> None:
 
 
 def _render(response: Any) -> None:
-    """What is rendered late is rendered now: its answer is stored."""
+    """Render a template response now, because it will be stored."""
     render = getattr(response, "render", None)
     if callable(render):
         render()

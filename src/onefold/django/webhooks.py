@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a view of a handler, which is given the event, Django's request, and the URL's parts.
+    """Make a view from a handler, which receives the event, the request and the URL arguments.
 
     @receives(payments)
     def paid(event: Received, request: HttpRequest) -> None: ...
@@ -64,7 +64,7 @@ def _view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., HttpRe
 
 
 def _async_view(webhook: Webhook, handler: Callable[..., Any]) -> Callable[..., Any]:
-    # Where a function gives it, this is told with the first request.
+    # If a function returns it, this is checked with the first request.
     refuse_thread_bound(webhook.settings.transaction)
 
     @wraps(handler)

@@ -49,11 +49,11 @@ class Conversation:
     """One request and its answer."""
 
     template: str | None = None
-    """Of the route that the request matches, where it is known."""
+    """The template of the matched route, if it is known."""
     keeps_back: bool = False
-    """Whether its answer is made to its end, though the client may have gone."""
+    """True if the response is completed even if the client has disconnected."""
 
-    # Most requests come to nothing of this: what they do not need is not made for them.
+    # Class attributes: most requests need none of them.
     _exchange: Exchange | None = None
     _digesting: Digesting | None = None
     _is_read: bool = False
@@ -84,22 +84,22 @@ class Conversation:
 
     @property
     def is_open(self) -> bool:
-        """True while an answer is expected that is to be stored."""
+        """True while a response is expected that will be stored."""
         return self._exchange is not None and self._exchange.is_open
 
     @property
     def once(self) -> Once | None:
-        """What the handler is given; None where there is no policy."""
+        """The attempt as the handler sees it; None if the route has no policy."""
         return None if self._exchange is None else self._exchange.once
 
     # --- in ---------------------------------------------------------------------------------------
 
     def listen(self, longest: int = WHOLE) -> None:
-        """Read along from now on: the body is to be compared. A longer one is refused anyway."""
+        """Digest the body while the application reads it. A longer one is rejected anyway."""
         self._digesting = Digesting(min(longest, WHOLE), request=self.request)
 
     async def receive(self) -> Message:
-        """What the application hears."""
+        """`receive` of the application."""
         if self._ahead:
             return self._ahead.popleft()
         if self._is_gone:
@@ -145,7 +145,7 @@ class Conversation:
         tenant: object,
         target: object = None,
     ) -> HttpResponse | None:
-        """Claim the key. None means that the handler is to run; otherwise this is the answer.
+        """Claim the key. None: the handler runs; otherwise the response to send.
 
         `target` is a session that the framework has made for this request.
         """
@@ -166,14 +166,14 @@ class Conversation:
         return await self._exchange.abegin(None if self._digesting is None else self.disconnected)
 
     async def undo(self, error: BaseException) -> None:
-        """The handler has raised: what it has written must not stay, whatever is answered."""
+        """The handler has raised: roll back what it has written."""
         assert self._exchange is not None
         await self._exchange.arun(self._exchange.undo(error))
 
     async def fail(self, error: BaseException) -> bool:
-        """The application has raised, or ended without an answer: answer where it is ours to do.
+        """The application has raised, or ended without a response.
 
-        True means that this is all. Otherwise the exception goes on, to handlers and logs.
+        Sends the stored failure, if there is one. True: the exception is handled.
         """
         if self._exchange is None:
             return False
@@ -187,7 +187,7 @@ class Conversation:
     # --- out --------------------------------------------------------------------------------------
 
     async def send(self, message: Message) -> None:
-        """What the application says."""
+        """`send` of the application."""
         if self._is_replaced:
             return
         if self._exchange is None or not self._exchange.is_open:
@@ -222,7 +222,7 @@ class Conversation:
             )
 
     async def _send_on(self, message: Message) -> None:
-        """A client that has left does not end what was begun: the rest is made, and stored."""
+        """If the client has disconnected, the rest of the response is still made and stored."""
         with suppress(OSError):
             await self._send(message)
 
@@ -235,7 +235,7 @@ class Conversation:
             await self._say(body)
             return
         if self._is_started:
-            # Half of an answer is with the client that must not be taken for a whole one.
+            # The client has a part of a response, and must not take it for all of it.
             raise LeaseLost("the key of this request", fence=0)
         self._is_replaced = True
         await self.answer(final)
@@ -251,7 +251,7 @@ class Conversation:
         await self._send({"type": "http.response.body", "body": b"".join(last)})
 
     async def answer(self, answer: HttpResponse) -> None:
-        """Send an answer of ours."""
+        """Send a response that the application has not made."""
         headers = asgi_headers(answer.headers)
         await self._send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}
@@ -299,17 +299,17 @@ HIDDEN: Final = frozenset(
 """Ways past us in which an answer could be sent."""
 
 DEAF: Final = "2.4"
-"""From this version of ASGI on, an application may rely on being told by `send` that its client has
-gone, and streams on until then. Ours are not told while they are kept back: they come to an end."""
+"""From this version of ASGI on, applications stream until `send` raises because the client has
+disconnected. For a response that is held back it never raises, so they complete the response."""
 
 log: logging.Logger = logging.getLogger("onefold.web")
 
 
 class AsgiRouteFinder(Protocol):
-    """Knows where requests go."""
+    """Finds the route of a request."""
 
     def find(self, scope: Scope) -> Match | None:
-        """None where the application has nothing for it, and will say so."""
+        """None if the application has no such route."""
         ...
 
     def collect(self, scope: Scope) -> None:
@@ -321,7 +321,7 @@ class IdempotencyMiddleware:
     """The middleware; made by the `Idempotency` of a framework, or of this module."""
 
     def __init__(self, app: App, registry: RouteRegistry, finder: AsgiRouteFinder) -> None:
-        """`finder` knows where requests go."""
+        """`finder` finds the routes of requests."""
         self.app: App = app
         self._registry = registry
         self._finder = finder
@@ -332,7 +332,7 @@ class IdempotencyMiddleware:
         self._longest = 0
         """Of the bodies that any route accepts."""
         self._captures_all = False
-        """Whether a request without a key may come to a transaction of ours."""
+        """True if a request without a key may need a transaction."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """ASGI; what passes untouched costs no coroutine of its own."""
@@ -381,7 +381,7 @@ class IdempotencyMiddleware:
         return is_keyed, is_form
 
     def _refusal(self, scope: Scope, conversation: Conversation) -> HttpResponse | None:
-        """What can be refused before the body is read."""
+        """The rejection of a request before its body is read; None if it is accepted."""
         match = self._finder.find(scope)
         if match is None:
             return None
@@ -416,7 +416,7 @@ class IdempotencyMiddleware:
         await self.app(scope, receive, conversation.send)
 
     async def _apart(self, work: Any) -> None:
-        """Run to the end, whatever becomes of who waits for it."""
+        """Run to the end even if the server cancels the request."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -430,7 +430,7 @@ class IdempotencyMiddleware:
     # --- the life of the application --------------------------------------------------------------
 
     def _check(self, scope: Scope) -> None:
-        """Once; where a server tells an application nothing of its life, with a first request."""
+        """Check the routes once: at the start, or without lifespan with the first request."""
         if self._is_checked:
             return
         self._finder.collect(scope)
@@ -449,7 +449,7 @@ class IdempotencyMiddleware:
         try:
             self._check(scope)
         except UsageError as error:
-            log.error("The application does not start: %s", error)  # noqa: TRY400 - said in full
+            log.error("The application does not start: %s", error)  # noqa: TRY400 - the message is complete
             await receive()
             message = "\n".join([str(error), *getattr(error, "__notes__", [])])
             await send({"type": "lifespan.startup.failed", "message": message})
@@ -465,7 +465,7 @@ class IdempotencyMiddleware:
 
 
 def _guarded(scope: Scope, conversation: Conversation) -> Scope:
-    """What the application is told: whom it talks to, and of no way around us."""
+    """The scope of the application, without extensions that would bypass the middleware."""
     guarded = {**scope, CONVERSATION: conversation}
     if "extensions" in scope:
         guarded["extensions"] = {
@@ -475,7 +475,7 @@ def _guarded(scope: Scope, conversation: Conversation) -> Scope:
 
 
 def _tell(task: asyncio.Task[None]) -> None:
-    """Of a request whose client has gone: nobody else would see it."""
+    """Log the error of a request whose client has disconnected."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("A request failed after its client had gone.", exc_info=error)
 
@@ -484,7 +484,7 @@ def conversation_of(scope: Scope) -> Conversation:
     """The conversation that an endpoint is part of."""
     found = scope.get(CONVERSATION)
     if isinstance(found, RouteRegistry):
-        # There is no key, so there is nothing to listen to.
+        # Without a key, no message needs to be read.
         found = scope[CONVERSATION] = Conversation(found, scope, _silence, _silence)
     if not isinstance(found, Conversation):
         raise UsageError(
@@ -495,7 +495,7 @@ def conversation_of(scope: Scope) -> Conversation:
 
 
 async def _silence(*_: object) -> Any:
-    raise UsageError("Nothing is heard or said here: the request has no key.")
+    raise UsageError("This request has no key, so its messages do not pass through Onefold.")
 
 
 # --- without a framework --------------------------------------------------------------------------
@@ -516,7 +516,7 @@ class Idempotency:
         unconfigured: Unconfigured = "refuse",
         **defaults: Unpack[PolicyOptions],
     ) -> None:
-        """`defaults` hold for every route that does not say otherwise."""
+        """`defaults` are the options of every route; a route can replace them."""
         self.registry: RouteRegistry = RouteRegistry(
             onefold, unconfigured=unconfigured, defaults=defaults
         )
@@ -531,14 +531,14 @@ class Idempotency:
         tenant: Callable[[Scope], Any] | None = None,
         **options: Unpack[PolicyOptions],
     ) -> None:
-        """Say what holds for a route. `{name}` in a path is any text without a slash.
+        """Add a route with its options. `{name}` in a path is any text without a slash.
 
         `principal` and `tenant` are given the ASGI scope; they may be coroutine functions.
         """
         self._table.add(method, path, options, principal=principal, tenant=tenant)
 
     def wrap(self, app: App) -> IdempotencyMiddleware:
-        """The application, with its keys honoured."""
+        """Wrap the application in the middleware."""
         return _Outside(app, self.registry, self)
 
     def find(self, scope: Scope) -> Match | None:
@@ -547,15 +547,15 @@ class Idempotency:
         return self._table.find(scope["method"], scope["path"].removeprefix(root) or "/")
 
     def collect(self, scope: Scope) -> None:
-        """They have names already."""
+        """The routes have names already."""
 
     def report(self) -> list[str]:
-        """What is guaranteed, route by route."""
+        """The guarantee of each route, one line per route."""
         return self.registry.report()
 
 
 class _Outside(IdempotencyMiddleware):
-    """Claims before it calls the application: there is no endpoint to ask."""
+    """Claims the key before it calls the application, which has no decorated endpoint."""
 
     def __init__(self, app: App, registry: RouteRegistry, finder: AsgiRouteFinder) -> None:
         """Every request may be one of a route that requires a key."""

@@ -89,10 +89,10 @@ class Idempotency(starlette.Idempotency):
         tenant: Callable[..., Any] | None = None,
         **options: Unpack[PolicyOptions],
     ) -> Callable[[F], F]:
-        """Honour the keys of an endpoint: under `@app.post(…)`, on the function.
+        """Accept idempotency keys on an endpoint: under `@app.post(…)`, on the function.
 
         `principal` and `tenant` are dependencies, with or without `Depends` around them, that give
-        the id of who asks and the owner of the keys. `transaction` may be `Depends(get_session)`:
+        the id of the caller and the owner of the keys. `transaction` may be `Depends(get_session)`:
         the session that this dependency gives to the request. A parameter annotated `Once` is given
         the attempt.
         """
@@ -122,7 +122,7 @@ class _Finder(RouteFinder):
     """Knows routers that were included, too."""
 
     def flattened(self, routes: Any) -> Any:
-        """Newer versions keep an included router as it is, and say what comes of it."""
+        """Newer versions of FastAPI keep included routers, and expand them here."""
         expand: Any = getattr(routing, "iter_route_contexts", None)
         return routes if expand is None else list(expand(routes))
 
@@ -145,7 +145,7 @@ def _wrapped(endpoint: Callable[..., Any], route: KeyedRoute) -> Callable[..., A
             return response_of(answer)
 
         async def run(once: Once) -> Any:
-            # Where it is given by a dependency, the endpoint has it from there.
+            # The endpoint has the session from its dependency.
             once.was_used = is_given
             return await called(endpoint, (), {**kwargs, **dict.fromkeys(takes_once, once)})
 
@@ -193,7 +193,7 @@ def _own_request(endpoint: Callable[..., Any]) -> str | None:
 def _signature(
     endpoint: Callable[..., Any], route: KeyedRoute, takes_once: list[str]
 ) -> inspect.Signature:
-    """The endpoint's own parameters but for `Once`, and what we need to know."""
+    """The parameters of the endpoint without `Once`, and those of the wrapper."""
     signature = inspect.signature(endpoint)
     hints = get_type_hints(endpoint, include_extras=True)
     kept = [
@@ -270,7 +270,7 @@ def _event(signature: inspect.Signature, handler: object, kind: type[Any]) -> st
 
 
 def _without(signature: inspect.Signature, event: str) -> inspect.Signature:
-    """What FastAPI is to give: everything but the event, and the request."""
+    """The parameters that FastAPI provides: all but the event, and the request."""
     rest = [
         one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, one in signature.parameters.items()

@@ -58,9 +58,9 @@ class Idempotency:
         unconfigured: Unconfigured = "refuse",
         **defaults: Unpack[PolicyOptions],
     ) -> None:
-        """`defaults` hold for every view that does not say otherwise.
+        """`defaults` are the options of every view; a view can replace them.
 
-        A POST or PATCH with a key to a view without a policy is told 400, unless `unconfigured` is
+        A POST or PATCH with a key to a view without a policy receives 400, unless `unconfigured` is
         "ignore".
         """
         self.registry: RouteRegistry = RouteRegistry(
@@ -69,7 +69,7 @@ class Idempotency:
         self._finder: _Finder | None = None
 
     def init_app(self, app: flask.Flask) -> None:
-        """Put the middleware around the application. It reads bodies before anybody else does."""
+        """Wrap the application in the middleware, which reads bodies first."""
         self._finder = _Finder(app)
         middleware = IdempotencyMiddleware(app.wsgi_app, self.registry, self._finder)
         app.wsgi_app = middleware  # type: ignore[method-assign] # as Flask's documentation has it
@@ -81,11 +81,11 @@ class Idempotency:
         tenant: Callable[[], Any] | None = None,
         **options: Unpack[PolicyOptions],
     ) -> Callable[[F], F]:
-        """Honour the keys of a view: under `@app.post(…)`, on the function.
+        """Accept idempotency keys on a view: under `@app.post(…)`, on the function.
 
-        `principal` gives the id of who asks, `tenant` the owner of the keys; both may look at
-        `flask.request` and `flask.g`. A parameter annotated `Once` is given the attempt, and None
-        where the view answers a GET.
+        `principal` returns the id of the caller, `tenant` the owner of the keys; both may use
+        `flask.request` and `flask.g`. A parameter annotated `Once` receives the attempt, and None
+        for a GET.
         """
         refuse_bare(bare)
 
@@ -102,14 +102,14 @@ class Idempotency:
         return decorate
 
     def report(self) -> list[str]:
-        """What is guaranteed, view by view."""
+        """The guarantee of each view, one line per view."""
         if self._finder is not None:
             self._finder.collect()
         return self.registry.report()
 
 
 def once_of() -> Once:
-    """The attempt that a view, or something it calls, is part of."""
+    """The attempt of the current request."""
     once = flask.g.get("onefold_once")
     if not isinstance(once, Once):
         raise UsageError("This view has no policy: decorate it with @idempotency(…).")
@@ -150,7 +150,7 @@ def _value_of(function: Callable[[], Any] | None) -> Any:
 
 
 def _made(view: Callable[..., Any], args: Any, kwargs: Any) -> flask.Response:
-    """What the view gives, as a response."""
+    """The response of the view."""
     app: flask.Flask = flask.current_app
     return app.make_response(app.ensure_sync(view)(*args, **kwargs))
 
@@ -158,7 +158,7 @@ def _made(view: Callable[..., Any], args: Any, kwargs: Any) -> flask.Response:
 def _attempted(exchange: Exchange, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     try:
         response = _made(view, args, kwargs)
-    except Exception as error:  # noqa: BLE001 - the application says what becomes of it
+    except Exception as error:  # noqa: BLE001 - the application handles it
         exchange.run(exchange.undo(error))
         response = _handled(exchange, error)
     except BaseException as error:
@@ -168,7 +168,7 @@ def _attempted(exchange: Exchange, view: Callable[..., Any], args: Any, kwargs: 
 
 
 def _handled(exchange: Exchange, error: Exception) -> flask.Response:
-    """What the application makes of an exception; where it makes nothing of it, it goes on."""
+    """The response of the application's error handlers; raises if there is none."""
     app: flask.Flask = flask.current_app
     try:
         return app.make_response(app.handle_user_exception(error))
@@ -177,7 +177,7 @@ def _handled(exchange: Exchange, error: Exception) -> flask.Response:
 
 
 def _failed(exchange: Exchange, error: Exception) -> flask.Response:
-    """The answer that is stored for a failure; the exception where Flask is to answer."""
+    """The response that is stored for a failure; raises if Flask responds itself."""
     proxy: Any = flask.current_app
     app: flask.Flask = proxy._get_current_object()  # noqa: SLF001 - as Flask's documentation has it
     final, is_lost = exchange.run(exchange.fail(error)), exchange.is_lost_by(error)
@@ -186,7 +186,7 @@ def _failed(exchange: Exchange, error: Exception) -> flask.Response:
     if final is None or (propagates and not is_lost):
         raise error
     if not is_lost:
-        # As Flask does where it answers 500 by itself.
+        # As Flask does when it responds with 500.
         flask.got_request_exception.send(app, _async_wrapper=app.ensure_sync, exception=error)
         app.log_exception(sys.exc_info())
     return _response(final)
@@ -210,14 +210,14 @@ def _finished(exchange: Exchange, response: flask.Response) -> flask.Response:
     except BaseException as error:
         exchange.run(exchange.fail(error))
         raise
-    # Measured once more: reading the body has told its length.
+    # Read again: `get_data` has set Content-Length.
     answer = HttpResponse(response.status_code, tuple(response.headers.items()), body)
     final = exchange.run(exchange.finish(answer))
     return response if final is answer else _response(final)
 
 
 def _response(answer: HttpResponse) -> flask.Response:
-    """An answer, as Flask sends it: nothing is added to it."""
+    """A response for Flask, with no other headers."""
     response: flask.Response = flask.current_app.response_class(answer.body, answer.status)
     response.headers.clear()
     for name, value in answer.headers:
@@ -226,17 +226,17 @@ def _response(answer: HttpResponse) -> flask.Response:
 
 
 def _nothing() -> None:
-    """Flask closes its response by itself."""
+    """Flask closes its response itself."""
 
 
 class _Finder:
-    """Reads the application's own map of URLs."""
+    """Finds routes in the URL map of the application."""
 
     def __init__(self, app: flask.Flask) -> None:
         self._app = app
 
     def find(self, environ: WSGIEnvironment) -> Match | None:
-        """The view that the application will call, and what was configured of it."""
+        """The view that the application will call, and its policy."""
         app = self._app
         try:
             adapter = app.create_url_adapter(app.request_class(environ))
@@ -269,7 +269,7 @@ class _Finder:
 
 
 def _of_method(view: Any, method: str) -> Any:
-    """The function that answers a method: of a class, its own."""
+    """The function for a method: an attribute if the view is a class."""
     found = getattr(view, "view_class", None)
     if found is None or hasattr(view, MARK):
         return view
@@ -277,13 +277,13 @@ def _of_method(view: Any, method: str) -> Any:
 
 
 def receives(webhook: Webhook) -> Callable[[Callable[..., Any]], Callable[..., flask.Response]]:
-    """Make a view of a handler, which is given the event, and what the route has as variables.
+    """Make a view from a handler, which receives the event and the variables of the route.
 
     @app.post("/hooks/stripe")
     @receives(payments)
     def paid(event: Received) -> None: ...
 
-    Nothing may read the body before: no `before_request` that looks at `request.form`, say.
+    Nothing may read the body before, for example a `before_request` that uses `request.form`.
     """
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., flask.Response]:

@@ -26,14 +26,14 @@ Header: TypeAlias = tuple[str, str]
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What came in, but for its body."""
+    """An HTTP request without its body."""
 
     method: str
     path: str
     """As it was sent, with what the application is mounted under; without the query."""
     query: str = ""
     route: str | None = None
-    """The template that it matched (`/orders/{id}`); None where nobody knows."""
+    """The template that it matched (`/orders/{id}`); None if it is unknown."""
     headers: tuple[Header, ...] = ()
     """In their order, repeated ones too."""
 
@@ -48,32 +48,32 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str | None:
-        """What its sender, or a proxy, calls it: to be found again in logs and notes."""
+        """The X-Request-Id of the client or a proxy."""
         return self.value("x-request-id")
 
     @property
     def operation(self) -> str:
-        """What is asked for, whoever asks: the method and the template or the path."""
+        """The method, and the template or the path."""
         return f"{self.method} {self.route or self.path}"
 
 
 _QUALITY: Final = re.compile(r"(?:0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
-# What is longer says no preference that is worth the time.
+# A longer header is ignored.
 _LONGEST: Final = 4096
 _JSON: Final = (("application", "problem+json"), ("application", "json"))
 _HTML: Final = (("text", "html"),)
 
 
 def prefers_html(request: HttpRequest) -> bool:
-    """Whether a page is wanted more than JSON; in doubt, JSON."""
+    """True if the client prefers HTML to JSON."""
     ranges = _weighted(request, "accept")
     return _quality(ranges, _HTML) > _quality(ranges, _JSON)
 
 
 def accepts_coding(request: HttpRequest, coding: str) -> bool:
-    """Whether a body in this content coding may be sent.
+    """True if the client accepts this content coding.
 
-    Who says nothing is taken not to understand any: a body without a coding is always right.
+    A client without Accept-Encoding accepts none: a body without a coding is always correct.
     """
     weights = dict(_weighted(request, "accept-encoding"))
     return weights.get(coding, weights.get("*", 0.0)) > 0
@@ -118,7 +118,7 @@ def codings(values: list[str]) -> list[str]:
 
 
 def decoded(body: bytes, applied: list[str], *, longest: int = LONGEST) -> bytes | None:
-    """The body without its codings; None where one is unknown, broken or unfolds too far."""
+    """The body without its codings; None if one is unknown, invalid or expands too far."""
     for coding in reversed(applied):
         if coding in {"gzip", "x-gzip"}:
             found = _gunzip(body, longest)
@@ -227,12 +227,12 @@ def asgi_headers(headers: Iterable[Header]) -> list[tuple[bytes, bytes]]:
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What of an answer is stored."""
+    """What is stored of a response."""
 
     max_body: int = MAX_BODY
     """Of a longer body only a tombstone is stored: that it was, and its digest."""
     max_headers: int = MAX_HEADERS
-    """In bytes. Of a bigger block, only what describes the body and where things are."""
+    """In bytes. Of more headers, only those that describe the body and locations are stored."""
     cookies: tuple[str, ...] = ()
     """The cookies that are given again. Others were for one visitor at one moment."""
     drop: tuple[str, ...] = ()
@@ -250,17 +250,17 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tombstone(msgspec.Struct, frozen=True):
-    """An answer that was sent once and not kept: it never runs again, and nobody makes it up."""
+    """Stored instead of a response that was not kept: the request does not run again."""
 
     status: int
     headers: tuple[Header, ...]
     sha256: str
-    """Empty where nobody has counted: it was sent as it came."""
+    """Empty if the response was streamed and not digested."""
     length: int
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What was stored: either the answer or its tombstone."""
+    """The stored response, or its tombstone."""
 
     answer: HttpResponse | None = None
     tombstone: Tombstone | None = None
@@ -270,7 +270,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 class UnreadableAnswer(OnefoldError):
     """Something is stored, and this code cannot read it. The request was carried out all the same.
 
-    To be told as an unknown outcome, never as if nothing were there.
+    It means an unknown outcome, never a free key.
     """
 
     def __init__(self, reason: str) -> None:
@@ -283,7 +283,7 @@ class UnreadableAnswer(OnefoldError):
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored form. A body is text where that is shorter, so that people can read it, too."""
+    """The stored form. A body is text if that is shorter."""
 
     v: int
     status: int
@@ -295,7 +295,7 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def to_stored(answer: HttpResponse, kept: Kept) -> str:
-    """The JSON text that is stored for an answer, or for its tombstone where it is too long."""
+    """The JSON text that is stored: the response, or a tombstone if it is too long."""
     if len(answer.body) > kept.max_body:
         digest = hashlib.sha256(answer.body).hexdigest()
         return entomb(answer.status, answer.headers, kept, sha256=digest, length=len(answer.body))
@@ -309,7 +309,7 @@ def to_stored(answer: HttpResponse, kept: Kept) -> str:
 def entomb(
     status: int, headers: tuple[Header, ...], kept: Kept, *, sha256: str, length: int
 ) -> str:
-    """The JSON text of a tombstone: for what is too long, too secret or has no end."""
+    """The JSON text of a tombstone: for a response that is too long, secret, or endless."""
     left = kept_headers(headers, kept)
     return _write(_Written(v=VERSION, status=status, headers=left, sha256=sha256, length=length))
 
@@ -348,7 +348,7 @@ def cookie_name(value: str) -> str:
 
 
 def _listed(headers: tuple[Header, ...]) -> set[str]:
-    """The names that Connection says are for this connection only."""
+    """The header names that Connection lists."""
     values = [value for name, value in headers if name.lower() == "connection"]
     return {name.strip(" \t").lower() for value in values for name in value.split(",")}
 
@@ -371,7 +371,7 @@ def _size(header: Header) -> int:
 
 
 def _as_text(body: bytes) -> str | None:
-    # A NUL is JSON, but not every store's text.
+    # JSON allows NUL, PostgreSQL does not store it.
     if b"\0" in body:
         return None
     try:
@@ -392,7 +392,7 @@ def _read(stored: object) -> _Written:
             raise UnreadableAnswer(f"has the form {version}, and this code reads {VERSION}")
         return msgspec.convert(value, _Written)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        # Not the reason as msgspec has it: it may quote what was stored.
+        # Not the message of msgspec: it may quote the stored response.
         raise UnreadableAnswer("is not in the form that this code writes") from None
 
 

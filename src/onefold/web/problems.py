@@ -103,7 +103,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(OnefoldError):
-    """A request is not carried out; `problem` is what its sender is told."""
+    """A request is rejected; `problem` is the response."""
 
     problem: Problem
 
@@ -186,11 +186,11 @@ def key_invalid(reason: str) -> Problem:
 
 
 def key_expired() -> Problem:
-    """The key is older than what is remembered, so nobody can tell whether it is a retry."""
+    """The key is older than the retention, so it is unknown whether it is a retry."""
     return make(
         KEY_EXPIRED,
-        "This idempotency key is older than answers are kept, so a retry cannot be told from a new"
-        " request. Nothing was done now. Find out what became of the first request, and use a new"
+        "This idempotency key is older than responses are stored, so a retry cannot be distinguished"
+        " from a new request. Nothing was done now. Find out what became of the first request, and use a new"
         " key for a new one.",
     )
 
@@ -223,10 +223,10 @@ def incomplete() -> Problem:
 
 
 def not_identified() -> Problem:
-    """Nobody can tell whose key it is."""
+    """The caller of the key is unknown."""
     return make(
         NOT_IDENTIFIED,
-        "An idempotency key is its caller's own, and nobody can tell who calls here. Nothing was"
+        "An idempotency key is its caller's own, and the caller is unknown. Nothing was"
         " done. Sign in, or send the request without the key.",
     )
 
@@ -277,7 +277,7 @@ def too_large(limit: int) -> Problem:
 
 
 def key_reused() -> Problem:
-    """The key is known with another request. What that was, is not told."""
+    """The key was used for another request, which is not described."""
     return make(
         KEY_REUSED,
         "This idempotency key was used before with a different request. Nothing was done. Use a new"
@@ -298,7 +298,7 @@ def unavailable(retry_after: timedelta | float = 1) -> Problem:
     """The store of the keys cannot be reached."""
     return make(
         UNAVAILABLE,
-        "It cannot be told at the moment whether this request was carried out before, so it is not"
+        "It is unknown at the moment whether this request was carried out before, so it is not"
         " carried out. Send the same request again later.",
         retry_after=retry_after,
     )
@@ -308,8 +308,8 @@ def not_recorded(retry_after: timedelta | float = 1) -> Problem:
     """The store of the keys went away when there was something to store."""
     return make(
         NOT_RECORDED,
-        "The request was carried out, but its outcome could not be stored, or it cannot be told"
-        " whether it was. Send the same request again later, under the same key, to be told.",
+        "The request was carried out, but its outcome could not be stored, or it is unknown"
+        " whether it was. Send the same request again later, under the same key, to find out.",
         retry_after=retry_after,
     )
 

@@ -63,9 +63,9 @@ class Idempotency:
         unconfigured: Unconfigured = "refuse",
         **defaults: Unpack[PolicyOptions],
     ) -> None:
-        """`defaults` hold for every route that does not say otherwise.
+        """`defaults` are the options of every route; a route can replace them.
 
-        A POST or PATCH with a key to a route without a policy is told 400, unless `unconfigured`
+        A POST or PATCH with a key to a route without a policy receives 400, unless `unconfigured`
         is "ignore".
         """
         self.registry: RouteRegistry = RouteRegistry(
@@ -81,8 +81,8 @@ class Idempotency:
         classes: list[object] = [middleware.cls for middleware in app.user_middleware]
         if IdempotencyMiddleware in classes:
             raise UsageError(
-                "This application has an Idempotency already. One has the policies of all routes:"
-                " what differs between them, say where they are decorated."
+                "This application has an Idempotency already. One object has the policies of all"
+                " routes: give the options of a route to its decorator."
             )
         app.add_middleware(IdempotencyMiddleware, registry=self.registry, finder=self.finder)
 
@@ -93,10 +93,10 @@ class Idempotency:
         tenant: Callable[[Request], Any] | None = None,
         **options: Unpack[PolicyOptions],
     ) -> Callable[[F], F]:
-        """Honour the keys of an endpoint: under the route, on the function.
+        """Accept idempotency keys on an endpoint: under the route, on the function.
 
-        `principal` gives the id of who asks, `tenant` the owner of the keys; both may be coroutine
-        functions. A parameter annotated `Once` is given the attempt.
+        `principal` returns the id of the caller, `tenant` the owner of the keys; both may be
+        coroutine functions. A parameter annotated `Once` receives the attempt.
         """
         refuse_bare(bare)
 
@@ -114,7 +114,7 @@ class Idempotency:
         return decorate
 
     def report(self) -> list[str]:
-        """What is guaranteed, route by route."""
+        """The guarantee of each route, one line per route."""
         return self.registry.report()
 
 
@@ -134,12 +134,12 @@ def once_of(request: Request) -> Once:
 
 
 def name_of(endpoint: Callable[..., Any]) -> str:
-    """What an endpoint is called before its path is known."""
+    """The name of an endpoint before its path is known."""
     return getattr(endpoint, "__qualname__", repr(endpoint))
 
 
 def response_of(answer: HttpResponse) -> Response:
-    """An answer, as Starlette sends it: nothing is added to it."""
+    """A response for Starlette, with no other headers."""
     response = Response(answer.body, answer.status)
     response.raw_headers = asgi_headers(answer.headers)
     return response
@@ -155,7 +155,7 @@ async def called(
 
 
 async def attempted(conversation: Conversation, run: Callable[[Once], Awaitable[Any]]) -> Any:
-    """Run a handler; where it raises, what it has written is undone before anybody answers."""
+    """Run a handler; if it raises, roll back before the application responds."""
     assert conversation.once is not None
     try:
         return await run(conversation.once)
@@ -194,7 +194,7 @@ def _request_of(given: tuple[Any, ...]) -> Request:
     for found in given:
         if isinstance(found, Request):
             return found  # pyright: ignore[reportUnknownVariableType] # of whatever state
-    raise UsageError("An endpoint of Starlette's is given a request, and this one was not.")
+    raise UsageError("This endpoint was called without a Starlette request.")
 
 
 async def _value_of(function: Callable[..., Any] | None, request: Request) -> Any:
@@ -205,10 +205,10 @@ async def _value_of(function: Callable[..., Any] | None, request: Request) -> An
 
 
 class RouteFinder:
-    """Reads the application's own table of routes."""
+    """Finds routes in the route table of the application."""
 
     def find(self, scope: Scope) -> keyed_routes.Match | None:
-        """The endpoint that the application will call, and what was said of it."""
+        """The endpoint that the application will call, and its policy."""
         app: Any = scope.get("app")
         return self._find(app.router.routes, scope, "")
 
@@ -249,7 +249,7 @@ class RouteFinder:
             path = prefix + str(getattr(route, "path", ""))
             if (mounted := _mounted(route)) is not None:
                 inner = self._find(mounted, {**scope, **child}, path)
-                # Of what is no application of Starlette's, nobody can tell.
+                # The routes of another kind of application are unknown.
                 return inner if inner is not None or mounted else keyed_routes.Match()
             endpoint = child.get("endpoint") or getattr(route, "endpoint", None)
             handler = _handler(endpoint, scope["method"])
@@ -270,12 +270,12 @@ class RouteFinder:
 
 
 def _handler(endpoint: Any, method: str) -> Any:
-    """The function that answers a method: of a class, its own."""
+    """The function for a method: an attribute if the view is a class."""
     return getattr(endpoint, method.lower(), None) if inspect.isclass(endpoint) else endpoint
 
 
 def _mounted(route: Any) -> Routes | None:
-    """The routes of what is mounted; None where nothing is."""
+    """The routes of a mounted application; None if this is not a mount."""
     found = getattr(route, "original_route", route)
     return found.routes if isinstance(found, Mount | Host) else None
 
@@ -285,7 +285,7 @@ if TYPE_CHECKING:
 
 
 def receives(webhook: Receives) -> Callable[[Callable[..., Any]], Endpoint]:
-    """Make an endpoint of a handler, which is given the event or job and Starlette's request.
+    """Make an endpoint from a handler, which receives the event or job and the request.
 
     @receives(payments)
     async def paid(event: Received, request: Request) -> None: ...
@@ -310,7 +310,7 @@ async def respond(
     http_request = request_of(request.scope)
     body = await read_body(http_request, request.receive, webhook.max_body)
     if body is None:
-        # Nobody is there any more to read it.
+        # The client has disconnected.
         return Response(status_code=400)
     if not isinstance(body, bytes):
         return webhook_response_of(body)
@@ -321,7 +321,7 @@ async def respond(
 
 
 def webhook_response_of(answer: HttpResponse) -> Response:
-    """An answer, as Starlette has it."""
+    """A response for Starlette."""
     response = Response(answer.body, status_code=answer.status)
     response.raw_headers = asgi_headers(answer.headers)
     return response

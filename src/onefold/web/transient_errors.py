@@ -14,7 +14,7 @@ PASSING_CLASSES: Final = frozenset({"08", "40", "53", "55", "57"})
 """Of SQLSTATE: the connection, a conflict, resources, locks, an operator's intervention."""
 
 PASSING_NAMES: Final = frozenset({"OperationalError", "InterfaceError", "PoolTimeout"})
-"""What drivers call it where no server could say a state."""
+"""Names of driver errors without an SQLSTATE."""
 
 
 def is_busy(error: BaseException) -> bool:

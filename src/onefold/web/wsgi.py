@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Passed:
-    """Pieces that are nobody's business any more, and what to call when they are over."""
+    """Pieces of a response, and a function to call after the last."""
 
     def __init__(self, pieces: Iterator[bytes], close: Callable[[], None]) -> None:
-        """`close` is called once, though others may call ours more often."""
+        """`close` is called once, even if this object is closed several times."""
         self._pieces = pieces
         self._close: Callable[[], None] | None = close
 
@@ -51,14 +51,14 @@ class Passed:
         return next(self._pieces)
 
     def close(self) -> None:
-        """They are over."""
+        """Call `close` if it was not called."""
         close, self._close = self._close, None
         if close is not None:
             close()
 
 
 class Forwarded(Passed):
-    """Pieces that are stored when they have ended well."""
+    """Pieces that are sent as they come, and stored after the last one."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Forwarded(Passed):
         self._is_over = False
 
     def __next__(self) -> bytes:
-        """One piece is always kept back: it may be the last."""
+        """One piece is always held back: the last one is sent after the response is stored."""
         while not self._is_over and len(self._seen) < self._sent + 2:
             self._step()
         if self._sent == len(self._seen):
@@ -85,7 +85,7 @@ class Forwarded(Passed):
         return self._seen[self._sent - 1]
 
     def close(self) -> None:
-        """A client that has left does not end what was begun: the rest is made, and stored."""
+        """If the client has disconnected, the rest of the response is still made and stored."""
         try:
             while not self._is_over:
                 self._step()
@@ -105,7 +105,7 @@ class Forwarded(Passed):
         self._is_over = True
         answer = msgspec.structs.replace(self._head, body=b"".join(self._seen))
         if self._exchange.run(self._exchange.finish(answer)).status != answer.status:
-            # Half of an answer is with the client that must not be taken for a whole one.
+            # The client has a part of a response, and must not take it for all of it.
             raise LeaseLost("the key of this request", fence=0)
 
 
@@ -121,10 +121,10 @@ log: logging.Logger = logging.getLogger("onefold.web")
 
 
 class WsgiRouteFinder(Protocol):
-    """Knows where requests go."""
+    """Finds the route of a request."""
 
     def find(self, environ: WSGIEnvironment) -> Match | None:
-        """None where the application has nothing for it, and will say so."""
+        """None if the application has no such route."""
         ...
 
     def collect(self) -> None:
@@ -138,7 +138,7 @@ class IdempotencyMiddleware:
     def __init__(
         self, app: WSGIApplication, registry: RouteRegistry, finder: WsgiRouteFinder
     ) -> None:
-        """`finder` knows where requests go."""
+        """`finder` finds the routes of requests."""
         self.app: WSGIApplication = app
         self._registry = registry
         self._finder = finder
@@ -177,7 +177,7 @@ class IdempotencyMiddleware:
         return Passed(iter(answered), close)
 
     def _match(self, environ: WSGIEnvironment, *, is_keyed: bool) -> Match | None:
-        """Where a request goes that concerns us; a key may also be in a form's hidden field."""
+        """The route of a request that may have a key: in a header or in a hidden field."""
         if is_keyed or str(environ.get("CONTENT_TYPE", "")).startswith(FORMS):
             return self._finder.find(environ)
         return None
@@ -247,10 +247,10 @@ def headers_of(environ: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def read_body(
     environ: WSGIEnvironment, request: HttpRequest, policy: RoutePolicy
 ) -> tuple[IO[bytes], Digested]:
-    """Read the body to its end, and put it where the application finds it."""
+    """Read the whole body, and replace `wsgi.input` with it."""
     length = content_length(request)
     if length is None and not environ.get("wsgi.input_terminated"):
-        # Nothing says where it ends: an application would not read it, either.
+        # Its end is unknown: an application would not read it, either.
         length = 0
     file, body = spool(environ["wsgi.input"].read, request, policy, length=length)
     environ["wsgi.input"] = file
@@ -259,7 +259,7 @@ def read_body(
 
 
 def sent(answer: HttpResponse, start_response: StartResponse) -> list[bytes]:
-    """Send an answer of ours."""
+    """Send a response that the application has not made."""
     start_response(status_line(answer.status), list(answer.headers))
     return [answer.body]
 
@@ -292,7 +292,7 @@ class Idempotency:
         unconfigured: Unconfigured = "refuse",
         **defaults: Unpack[PolicyOptions],
     ) -> None:
-        """`defaults` hold for every route that does not say otherwise."""
+        """`defaults` are the options of every route; a route can replace them."""
         self.registry: RouteRegistry = RouteRegistry(
             onefold, unconfigured=unconfigured, defaults=defaults
         )
@@ -307,14 +307,14 @@ class Idempotency:
         tenant: Caller | None = None,
         **options: Unpack[PolicyOptions],
     ) -> None:
-        """Say what holds for a route. `{name}` in a path is any text without a slash.
+        """Add a route with its options. `{name}` in a path is any text without a slash.
 
         `principal` and `tenant` are given the environment.
         """
         self._table.add(method, path, options, principal=principal, tenant=tenant)
 
     def wrap(self, app: WSGIApplication) -> IdempotencyMiddleware:
-        """The application, with its keys honoured. Add its routes before."""
+        """Wrap the application in the middleware. Add its routes before."""
         middleware = _Outside(app, self.registry, self)
         middleware.check()
         return middleware
@@ -325,18 +325,18 @@ class Idempotency:
         return self._table.find(environ["REQUEST_METHOD"], path)
 
     def collect(self) -> None:
-        """They have names already."""
+        """The routes have names already."""
 
     def report(self) -> list[str]:
-        """What is guaranteed, route by route."""
+        """The guarantee of each route, one line per route."""
         return self.registry.report()
 
 
 class _Outside(IdempotencyMiddleware):
-    """Claims before it calls the application: there is no endpoint to ask."""
+    """Claims the key before it calls the application, which has no decorated endpoint."""
 
     def _match(self, environ: WSGIEnvironment, *, is_keyed: bool) -> Match | None:
-        """Also without a key: its route may ask for one, or have a transaction to give."""
+        """Also without a key: the route may require one, or open a transaction."""
         del is_keyed
         return self._finder.find(environ)
 
@@ -366,7 +366,7 @@ class _Outside(IdempotencyMiddleware):
 
 
 class _Capture:
-    """What an application answers, by the ways that PEP 3333 has for it."""
+    """Captures the response of a WSGI application (PEP 3333)."""
 
     def __init__(self, exchange: Exchange, start_response: StartResponse) -> None:
         self._exchange = exchange
@@ -378,7 +378,7 @@ class _Capture:
         self._is_sent = False
 
     def run(self, app: WSGIApplication, environ: WSGIEnvironment) -> Iterable[bytes]:
-        """Call the application; answers with what the server is to send."""
+        """Call the application; returns what the server sends."""
         try:
             answered = app(environ, self.start)
         except BaseException as error:  # noqa: BLE001 - raised again where it is not answered
@@ -398,13 +398,13 @@ class _Capture:
             finally:
                 exc_info = None
         elif self._head is not None:
-            raise AssertionError("start_response was called before, and this is no error.")
+            raise AssertionError("start_response was called twice without exc_info.")
         self._status = status
         self._head = HttpResponse(int(status[:3]), (*headers, *self._exchange.added))
         return self._written.append
 
     def _whole(self, answered: Iterable[bytes], close: Callable[[], None]) -> Iterable[bytes]:
-        """Kept back until it is stored."""
+        """Held back until it is stored."""
         try:
             try:
                 pieces = list(answered)
@@ -421,7 +421,7 @@ class _Capture:
         return [body]
 
     def _in_parts(self, answered: Iterable[bytes], close: Callable[[], None]) -> Iterable[bytes]:
-        """Sent as it comes; what it is, is known with its first piece."""
+        """Sent as it comes; the status is known with the first piece."""
         pieces = iter(answered)
         try:
             first = [piece for piece in [next(pieces, None)] if piece is not None]
@@ -454,7 +454,7 @@ class _Capture:
 
     def _started(self) -> HttpResponse:
         if self._head is None:
-            raise AssertionError("The application has answered without start_response.")
+            raise AssertionError("The application has not called start_response.")
         return self._head
 
     def _finished(self, answer: HttpResponse) -> HttpResponse:

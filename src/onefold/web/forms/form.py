@@ -90,7 +90,7 @@ def read_form(request: HttpRequest, body: Digested) -> Submitted:
 
 
 def key_in(form: Submitted, name: str) -> str | None:
-    """The key in the hidden field; None where there is no such field."""
+    """The key in the hidden field; None if there is no such field."""
     found = form.values(name)
     if len(found) > 1:
         raise Refused(key_invalid("was sent more than once"))
@@ -167,12 +167,12 @@ class Form:
     def keys(self) -> FormKeys:
         """What issues its keys."""
         if self._keys is None:
-            raise UsageError("Browsers make the keys of this form: it says keys='client'.")
+            raise UsageError("Browsers make the keys of this form: it has keys='client'.")
         return self._keys
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the policy of its route says, unless the route says something else."""
+        """Options of the route of this form, which the route can replace."""
         return {
             "fingerprint": Fields(exclude=(self._field, *self._ignore)),
             "retention": MAX_AGE if self._keys is None else self._keys.retention,
@@ -221,7 +221,7 @@ class Form:
     def _form(self, keyed: KeyedRequest, problem: Problem) -> Submitted:
         """What a page may hold of what was submitted, with the key to submit it with."""
         if problem.code in (KEY_INVALID.code, KEY_MISSING.code):
-            # It may be somebody else's who has submitted it, with the visitor's browser.
+            # Another site may have submitted it with the browser of the visitor.
             return Submitted()
         form = read_form(keyed.request, keyed.body)
         if problem.code not in (KEY_EXPIRED.code, KEY_REUSED.code):

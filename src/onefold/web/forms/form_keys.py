@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Markup(str):
-    """Text that is HTML already. Jinja2 and Django ask it so by `__html__`."""
+    """Text that is HTML already: Jinja2 and Django call `__html__`."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class RefusedKey(msgspec.Struct, frozen=True):
 
     @property
     def was_good(self) -> bool:
-        """True where the visitor had it from us, for this very form, and it is only too old."""
+        """True if the visitor had it from us, for this very form, and it is only too old."""
         return self.why == "expired"
 
 

@@ -32,7 +32,7 @@ class RenderedPage:
     has_key: bool = False
 
 
-# Nobody resets it: the next request of the thread or task opens a page of its own, and what an
+# It is not reset: the next request of the thread or task opens a page of its own, and what an
 # application renders after it has returned (a generator) still belongs to this one.
 _page: ContextVar[RenderedPage | None] = ContextVar("onefold.forms.page", default=None)
 
@@ -45,7 +45,7 @@ def open_page() -> RenderedPage:
 
 
 def note_key() -> None:
-    """Say that the page which is being made has a key."""
+    """Mark the current page: it has a key."""
     # A page may be rendered in a thread: its context is a copy, but the page in it is the same.
     if (page := _page.get()) is not None:
         page.has_key = True

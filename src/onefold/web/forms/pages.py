@@ -42,7 +42,7 @@ SOON: Final = 2
 
 
 class Words(msgspec.Struct, frozen=True):
-    """What a page says."""
+    """The text of a page."""
 
     title: str
     text: str
@@ -107,7 +107,7 @@ _WORDS: Final[dict[str, Words]] = {
     ),
     RESPONSE_NOT_KEPT.code: Words(
         "This is done",
-        "What you submitted was done, once. The page that said so is not there any more.",
+        "What you submitted was done, once. The page that confirmed it is no longer stored.",
         "nothing",
     ),
     TOO_LARGE.code: Words(

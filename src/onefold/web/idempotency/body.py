@@ -56,7 +56,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parts(body: bytes, content_type: str) -> list[Part] | None:
-    """The fields of a form in their order; None where the body is no form, or a broken one."""
+    """The fields of a form in their order; None if the body is no form, or a broken one."""
     if media_type_of(content_type) == URLENCODED:
         return _urlencoded(body)
     reading = multipart(content_type, keep=True)
@@ -78,9 +78,9 @@ def fields(body: bytes, content_type: str) -> list[Field] | None:
 
 
 def multipart(content_type: str, *, keep: bool = False) -> Reading | None:
-    """What reads a multipart form piece by piece; None where that is none.
+    """What reads a multipart form piece by piece; None if that is none.
 
-    Unless told to `keep` the values, it has only their digests in memory.
+    Without `keep`, only the digests of the values are in memory.
     """
     with Needs("onefold[http]"):
         from python_multipart.exceptions import FormParserError
@@ -125,7 +125,7 @@ class Reading:
         self._broken = self._broken or len(self._heard.fields) > MOST_FIELDS
 
     def fields(self) -> list[Field] | None:
-        """What was read; None where it is broken, not whole, or of more fields than any form is."""
+        """What was read; None if it is broken, not whole, or of more fields than any form is."""
         return self._heard.fields if self._heard.ended and not self._broken else None
 
     def parts(self) -> list[Part] | None:
@@ -224,7 +224,7 @@ class Digested(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = MAX_IN_MEMORY
     """How many bytes would have been kept in memory."""
     body: bytes | None
-    """None where it is longer than what is kept in memory."""
+    """None if it is longer than what is kept in memory."""
     fields: tuple[Field, ...] | None = None
     """Of a multipart form that was read piece by piece."""
 
@@ -302,7 +302,7 @@ def spool(
 
 
 def content_length(request: HttpRequest) -> int | None:
-    """What Content-Length says; None where it says nothing that can be relied on."""
+    """Content-Length; None if it is missing or not a number."""
     text = request.value("content-length") or ""
     return int(text) if text.isascii() and text.isdigit() else None
 
@@ -337,6 +337,6 @@ def _pieces(read: Callable[[int], bytes], length: int | None) -> Iterator[bytes]
 
 def _on_disk(file: BytesIO) -> IO[bytes]:
     """In a file that has no name, and is gone when it is closed."""
-    bigger: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed by whoever has asked for it
+    bigger: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed by the caller
     bigger.write(file.getvalue())
     return bigger

@@ -52,7 +52,7 @@ class Sealing:
         return head + base64.b64encode(nonce + sealed).decode()
 
     def open(self, sealed: str, *, place: str = "") -> str:
-        """What was sealed; an `UnreadableAnswer` where no key here opens it."""
+        """What was sealed; an `UnreadableAnswer` if no key here opens it."""
         form, _, rest = sealed.partition(":")
         key_id, _, encoded = rest.partition(":")
         if form != _FORM:
@@ -68,7 +68,7 @@ class Sealing:
 
 
 def is_sealed(stored: object) -> bool:
-    """Whether a stored value is what `seal` gives. Answers from before sealing are not."""
+    """True if a stored value was made by `seal`."""
     return isinstance(stored, str) and stored.startswith(f"{_FORM}:")
 
 

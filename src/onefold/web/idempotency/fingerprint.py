@@ -131,7 +131,7 @@ class Fields(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     empty: Literal["refuse", "raise"] = "refuse"
-    """Where a body has none of them: tell its sender, or raise `InvalidInput`."""
+    """If a body has none of them: reject the request, or raise `InvalidInput`."""
 
     def __post_init__(self) -> None:
         """Refuse what selects nothing, or the letters of a name."""
@@ -211,7 +211,7 @@ def again(
     canonical_query: bool = False,
     decode: bool = False,
 ) -> str | None:
-    """The fingerprint of a request as a stored one was made; None where that cannot be told.
+    """The fingerprint of a request as a stored one was made; None if that is unknown.
 
     What is the same as `stored` is the same request, made before the settings were changed.
     """
@@ -311,7 +311,7 @@ def _fields(source: _Input) -> list[bytes]:
     found = _form_fields(source.request, source.read)
     if found is not None:
         chosen = [field for field in found if _is_chosen(field.name, source.recipe)]
-        # A form of nothing but its key and a button has nothing left: that is what it says.
+        # A form with only its key and a button has no other fields.
         if chosen or not source.recipe.names:
             return [b"form", *_spelled(chosen)]
     else:
@@ -363,7 +363,7 @@ def _is_chosen(name: str, recipe: _Recipe) -> bool:
 
 
 def _select_json(body: bytes, recipe: _Recipe) -> bytes | None:
-    """The chosen fields of a JSON body in one spelling; None where it has none of them."""
+    """The chosen fields of a JSON body in one spelling; None if it has none of them."""
     try:
         value = read(body)
         for path in recipe.exclude:

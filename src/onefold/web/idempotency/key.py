@@ -38,17 +38,17 @@ _PARAMETERS: Final = 1024
 
 
 class KeyRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What is taken for a key."""
+    """Which keys are valid, and in which headers."""
 
     headers: tuple[str, ...] = ("Idempotency-Key",)
-    """Where it may stand. Of several that are there, all must agree."""
+    """The headers of a key. Several must have the same value."""
     strict: bool = False
     """Only structured-field strings without parameters, as the IETF's draft has them."""
     min_length: int = 1
     max_length: int = 255
     """Characters, after the quotes and escapes are gone."""
     format: Literal["uuid"] | None = None
-    """What every key must look like. The zero UUID is nobody's."""
+    """The format of a key. The zero UUID is rejected."""
     normalize: Literal["uuid"] | None = None
     """Which spellings are one key: UUIDs in upper and lower case. None is none: byte by byte."""
 
@@ -66,7 +66,7 @@ class KeyRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_key(request: HttpRequest, rules: KeyRules) -> str | None:
-    """The key of a request; None where it has none, `Refused` where what it has is no key."""
+    """The key of a request; None if it has none; `Refused` if it is not valid."""
     found = {
         _read(values, rules) for name in rules.headers if (values := request.values(name)) != []
     }
@@ -126,18 +126,18 @@ class KeySource(Protocol):
 
     @property
     def surface(self) -> str:
-        """Where attempts come in."""
+        """The surface of the claims."""
         ...
 
     @property
     def options(self) -> dict[str, Any]:
-        """`PolicyOptions` that hold unless the route says otherwise."""
+        """`PolicyOptions` that a route can replace."""
         ...
 
     def read(
         self, request: HttpRequest, body: Digested, principal: object
     ) -> tuple[str, str] | None:
-        """The scope and the key; None where there is none, `Refused` where it is not acceptable."""
+        """The scope and the key; None if there is none, `Refused` if it is not valid."""
         ...
 
     def page(self, keyed: KeyedRequest, problem: Problem) -> HttpResponse | None:

@@ -41,21 +41,21 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that have no effect to be repeated."""
 
 KEYED: Final = frozenset({"POST", "PATCH"})
-"""Methods whose clients may expect a key to be honoured. Others are, where a route says so."""
+"""Methods whose keys are rejected on routes without a policy."""
 
 KEPT_AWAY: Final = frozenset({"busy", "mismatch", "replayed", "unknown"})
-"""What became of requests that did not run because of their key."""
+"""Outcomes of requests that did not run because of their key."""
 
 _MILLISECOND: Final = 1000
 _DATED: Final = 7
 _AHEAD: Final = 3_600_000_000
-"""Microseconds that a client's clock may be ahead of ours."""
+"""Microseconds that the clock of a client may be ahead."""
 
 log: logging.Logger = logging.getLogger("onefold.web")
 
 
 def report(routes: Sequence[KeyedRoute]) -> None:
-    """Log what is guaranteed, route by route.
+    """Log the guarantee of each route.
 
     Where the application has set up no logging, to the log of uvicorn: what it does at the start is
     shown there, and a logger of ours would be silent.
@@ -100,7 +100,7 @@ class Waiters:
 
 
 class KeyedRoute:
-    """One route with its policy, and who its callers are."""
+    """One route with its policy."""
 
     def __init__(
         self,
@@ -117,9 +117,9 @@ class KeyedRoute:
         self.principal: Callable[..., Any] | None = principal
         self.tenant: Callable[..., Any] | None = tenant
         self.name: str | None = name
-        """What it is called in the report: the method and the path."""
+        """The name in the report: the method and the path."""
         self.is_plain: bool = False
-        """Whether its handler is a plain function in an application that awaits."""
+        """True if the handler is a plain function in an async application."""
         self.waiters: Waiters = Waiters(policy.waiters)
         self.was_warned: bool = False
 
@@ -132,18 +132,18 @@ class KeyedRoute:
         )
 
     def check(self) -> None:
-        """Refuse a route whose callers cannot be told apart."""
+        """Reject a route without a `principal`."""
         if self.principal is None:
             raise InvalidInput(
                 "principal",
-                f"must be said of {self.name or 'a route'}: a function that gives the id of who"
-                " asks. Keys are one caller's own; without it, callers who choose the same key"
-                " would be given each other's answers. For callers that nobody knows, give"
-                " what tells them apart (a session, a cart), never a constant.",
+                f"is missing for {self.name or 'a route'}: give a function that returns the id of"
+                " the caller. Keys belong to one caller; without it, callers who choose the same"
+                " key would receive each other's responses. For anonymous callers, return what"
+                " distinguishes them (a session, a cart), never a constant.",
             )
 
     def summary(self) -> str:
-        """What is guaranteed, in a line."""
+        """The guarantee, in one line."""
         made = self.policy
         mode = "joined" if made.joined else f"leased, takeover {made.takeover}"
         needed = "required" if made.required else "optional"
@@ -166,7 +166,7 @@ def undecorated(function: Any, mark: str) -> KeyedRoute | None:
 
 
 class RouteRegistry:
-    """The Onefold object, what holds for all routes, and what is in flight."""
+    """The routes of one application, and what they share."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class RouteRegistry:
         unconfigured: Unconfigured = "refuse",
         defaults: PolicyOptions | None = None,
     ) -> None:
-        """`defaults` hold for every route that does not say otherwise."""
+        """`defaults` are the options of every route; a route can replace them."""
         if unconfigured not in ("refuse", "ignore"):
             raise InvalidInput("unconfigured", f"must be refuse or ignore, got {unconfigured!r}")
         self.onefold: Onefold = onefold
@@ -194,19 +194,19 @@ class RouteRegistry:
         tenant: Callable[..., Any] | None = None,
         name: str | None = None,
     ) -> KeyedRoute:
-        """Make a route of what was said of it; what cannot be is refused here."""
+        """Make a route; raises if its options conflict."""
         try:
             made = policy(options, self.defaults)
         except (ConflictingOptions, InvalidInput) as error:
             if name is not None:
-                error.add_note(f"This is said of {name}.")
+                error.add_note(f"These are the options of {name}.")
             raise
         route = KeyedRoute(self, made, principal=principal, tenant=tenant, name=name)
         self.routes.append(route)
         return route
 
     def target(self, made: RoutePolicy) -> object:
-        """What a transaction is begun on; None is our own database."""
+        """The target of the transactions of a route; None is our own database."""
         return None if made.transaction is self.onefold else made.transaction
 
     def claim_key(
@@ -230,7 +230,7 @@ class RouteRegistry:
     def _found(
         self, made: RoutePolicy, request: HttpRequest, body: Digested, principal: object
     ) -> tuple[str, str] | None:
-        """The scope and the key: whose it is and for what, and what the client calls it."""
+        """The scope (caller, and perhaps route) and the key of the client."""
         if made.form is not None:
             found: tuple[str, str] | None = made.form.read(request, body, _named(principal))
             return found
@@ -251,7 +251,7 @@ class RouteRegistry:
         if issued <= now - made.retention.total_seconds() * 1_000_000:
             raise problems.Refused(problems.key_expired())
         if issued > now + _AHEAD:
-            # It would outlive what is remembered of it.
+            # It would be valid after its response is deleted.
             raise problems.Refused(problems.key_invalid("must not be dated in the future"))
 
     def ended(self, exchange: Exchange) -> None:
@@ -268,7 +268,7 @@ class RouteRegistry:
             hooks.tell(KeyAnswered(key.surface, name or "", exchange.outcome, key.tenant))
 
     def warn_of_unused(self, route: KeyedRoute, once: Once) -> None:
-        """Once: rows that are written elsewhere are not part of what is committed here."""
+        """Warn once if a joined handler does not use its connection."""
         is_apart = route.policy.joined and once.has_succeeded and not once.was_used
         if is_apart and not route.was_warned:
             route.was_warned = True
@@ -279,12 +279,12 @@ class RouteRegistry:
             )
 
     def check(self) -> None:
-        """Refuse to start where a route could not keep its word."""
+        """Raise if a route is incomplete."""
         for route in self.routes:
             route.check()
 
     def report(self) -> list[str]:
-        """What is guaranteed, route by route."""
+        """The guarantee of each route, one line per route."""
         return [route.summary() for route in self.routes]
 
     def announce(self) -> None:
@@ -294,12 +294,12 @@ class RouteRegistry:
         if self.unconfigured == "ignore":
             log.warning(
                 "Keys of requests to routes without a policy are ignored: a client that retries"
-                " such a request is not told that it runs again."
+                " such a request does not learn that it runs again."
             )
 
 
 def _named(whose: object) -> object:
-    """Ids are often numbers, and spelled in one way only."""
+    """Numbers and UUIDs as text."""
     return str(whose) if type(whose) in (int, UUID) else whose
 
 
@@ -317,14 +317,14 @@ def _scope(made: RoutePolicy, request: HttpRequest, principal: object) -> str:
 
 
 UNFOUND: Final = frozenset({307, 308, 401, 403, 404, 405})
-"""What an application answers before its endpoint has begun; from outside, nobody can tell."""
+"""Statuses that an application may send before its endpoint begins: they free the key."""
 
 
 class Match(msgspec.Struct, frozen=True):
-    """Where a request goes."""
+    """The route of a request."""
 
     route: KeyedRoute | None = None
-    """None where nothing is said of it."""
+    """None if it has no policy."""
     template: str | None = None
 
 
@@ -345,7 +345,7 @@ class Table:
         principal: Callable[..., Any] | None,
         tenant: Callable[..., Any] | None,
     ) -> None:
-        """Say what holds for a route. `{name}` in a path is any text without a slash."""
+        """Add a route with its options. `{name}` in a path is any text without a slash."""
         name = f"{method.upper()} {path}"
         route = self._registry.route(options, principal=principal, tenant=tenant, name=name)
         route.policy = msgspec.structs.replace(route.policy, passing=PASSING | UNFOUND)

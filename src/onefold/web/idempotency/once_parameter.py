@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Once(Stepping):
-    """One attempt at a request: what its handler needs to have its effects once."""
+    """One attempt at a request: connection, steps and keys for its handler."""
 
     def __init__(self, exchange: Exchange, onefold: Tenant) -> None:
         """Made for each request whose handler runs."""
@@ -42,12 +42,12 @@ class Once(Stepping):
         self._options = {}
         self._lost = False
         self.was_used: bool = False
-        """Whether the handler has asked for the connection."""
+        """True if the handler has used the connection."""
         self.kept_lease: KeptLease | None = None
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> Never:
-        """FastAPI asks for this where it takes a parameter for a part of the request."""
+        """FastAPI calls this for a parameter that it would read from the request."""
         raise UsageError(
             "A parameter annotated Once is given by @idempotency(…), not read from the request."
             " Write the route on top and @idempotency(…) below it, directly above the function."
@@ -56,7 +56,7 @@ class Once(Stepping):
 
     @property
     def claim(self) -> Claim | None:
-        """The claim on the key; None where the request has none, or nothing protects it."""
+        """The claim on the key; None if the request has no key or runs unprotected."""
         return self._exchange.claim
 
     @property
@@ -67,7 +67,7 @@ class Once(Stepping):
 
     @property
     def has_succeeded(self) -> bool:
-        """True where the handler has answered, and not with an error."""
+        """True if the handler has responded without an error."""
         return self._exchange.has_succeeded
 
     @property
@@ -77,12 +77,12 @@ class Once(Stepping):
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What may be said of the effect; None without a key."""
+        """The guarantee for the effect; None without a key."""
         return None if self.claim is None else self._exchange.policy.promises
 
     @property
     def resumed(self) -> bool:
-        """True where an earlier attempt vanished, and its finished steps still count."""
+        """True if an earlier attempt has died, and its finished steps count."""
         return self.claim is not None and self.claim.resumed
 
     @property
@@ -92,10 +92,12 @@ class Once(Stepping):
         if self._exchange.transaction is not None:
             return self._exchange.transaction.connection
         if self._exchange.policy.joined:
-            raise UsageError("The transaction of this request is over: its answer is committed.")
+            raise UsageError(
+                "The transaction of this request has ended: its response is committed."
+            )
         raise UsageError(
-            "This route has a lease and no transaction of its own. Say transaction= to have one"
-            " that is committed with the answer; or use `with once.transaction():` for rows that"
+            "This route has a lease and no transaction. Give transaction= to have one that is"
+            " committed with the response; or use `with once.transaction():` for rows that"
             " must not be written by an attempt that has lost its lease."
         )
 
@@ -114,8 +116,8 @@ class Once(Stepping):
     def transaction(self, on: object = None) -> Generator[Any]:
         """A transaction that is committed only while the key is still ours.
 
-        For a leased route: its rows are not those of the answer, so say in a step what must not be
-        repeated. `on` is an engine, a pool, a maker of sessions; None is our own database.
+        For a leased route: its rows are committed before the response, so use a step for what must
+        not be repeated. `on` is an engine, a pool, a maker of sessions; None is our own database.
         """
         self.check()
         context = self._context
@@ -140,7 +142,7 @@ class Once(Stepping):
 
     @property
     def lost(self) -> bool:
-        """True where the key may be somebody else's by now: stop, and have no more effects."""
+        """True if another attempt may hold the key: stop, and have no more effects."""
         return self._lost or (self.kept_lease is not None and self.kept_lease.lost)
 
     def check(self) -> None:
@@ -150,7 +152,7 @@ class Once(Stepping):
             raise LeaseLost(f"{key.surface} {key.key!r}", fence=self.claim.fence)
 
     def is_lost_by(self, error: BaseException | None) -> bool:
-        """True where the handler has stopped because the key may be somebody else's."""
+        """True if the handler has stopped because another attempt may hold the key."""
         return isinstance(error, LeaseLost) and self.lost
 
     @contextmanager
@@ -198,7 +200,7 @@ class Once(Stepping):
 
 
 class _NoBook(Book):
-    """Of a request without a key: nobody will ask again, so nothing is written down."""
+    """Steps of a request without a key: there is no retry, so nothing is stored."""
 
     def __init__(self, name: str) -> None:
         self.fence = 0
@@ -229,7 +231,7 @@ class _NoBook(Book):
         return []
 
     def third_party_key(self, name: StepName) -> str:
-        """This attempt's alone."""
+        """A key of this attempt alone."""
         return f"{self._name}:{name.label}"
 
 
@@ -255,7 +257,7 @@ def once_parameters(endpoint: Callable[..., Any]) -> list[str]:
 
 
 def _is_once(hint: Any) -> bool:
-    """Also where it may be None, as in a view that answers a GET."""
+    """True for `Once` and `Once | None`."""
     return hint in (Once, "Once", "Once | None") or (
         get_origin(hint) in (Union, UnionType) and Once in get_args(hint)
     )

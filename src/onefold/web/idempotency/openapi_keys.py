@@ -34,7 +34,7 @@ SCHEMA: Final = "OnefoldProblem"
 def describe(
     document: dict[str, Any], path: str, methods: Iterable[str], policy: RoutePolicy
 ) -> None:
-    """Add to a document what a route's policy promises its clients."""
+    """Add the key of a route to an OpenAPI document."""
     for method in methods:
         operation = document.get("paths", {}).get(path, {}).get(method.lower())
         if operation is not None:
@@ -86,7 +86,7 @@ def _parameter(policy: RoutePolicy) -> dict[str, Any]:
 
 
 def _add_refusal(responses: dict[str, Any], kinds: tuple[problems.ProblemKind, ...]) -> None:
-    """Beside what the application says of this status itself."""
+    """In addition to the description of the application."""
     response = responses.setdefault(str(kinds[0].status), {"description": kinds[0].title})
     content: dict[str, Any] = response.setdefault("content", {})
     content["application/problem+json"] = {

@@ -1,6 +1,6 @@
 """The policy of a route: its options, their checks, and the fate of a key.
 
-Joined: 5xx, 408, 425, 429 and exceptions roll back and free the key; the rest is stored (4xx: `on_4xx`).
+Joined: 5xx, 408, 425, 429 and exceptions roll back and free the key; others are stored.
 Leased: 408, 425, 429, 503 and `retryable` exceptions free the key; `on_4xx`, `on_5xx` and
 `on_error` decide about the others.
 """
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from onefold.web.idempotency.body import Digested
 
 Fate: TypeAlias = Literal["store", "release", "unknown"]
-"""Remember the answer; free the key; or have nobody run it again before somebody has looked."""
+"""Store the response; free the key; or reject retries until an operator decides."""
 
 PASSING: Final = frozenset({408, 425, 429, 503})
-"""Statuses that say of themselves: not now. They are no outcome."""
+"""Statuses that mean "try again": they free the key."""
 
 SERVER_ERRORS: Final = 500
 CLIENT_ERRORS: Final = 400
@@ -44,75 +44,75 @@ class PolicyOptions(TypedDict, total=False):
     """How the keyed requests of a route are treated."""
 
     transaction: object
-    """Joined: what the handler's transaction is begun on (an engine, a pool, a maker of sessions,
-    a function that gives one), or the Onefold object itself for its own database. Claim, rows and
-    answer are committed together: exactly once."""
+    """Joined: the engine, pool, session maker, or function that returns one, on which the handler's
+    transaction begins; or the Onefold object for its own database. Claim, rows and response are
+    committed together: exactly once."""
     takeover: Takeover | None
-    """Leased: what happens when the process of the first attempt vanishes."""
+    """Leased: what a retry does after the process of the first attempt has died."""
     verify: Verify | None
-    """Finds out what became of a vanished attempt: `Done(Answer(…))`, `NotDone()` or None."""
+    """Finds the result of an attempt that has died: `Done(Answer(…))`, `NotDone()` or None."""
     guarantee: Guarantee | None
-    """What you rely on; a route that does not give it is refused at the start."""
+    """The guarantee that you need; a route that does not have it is rejected at the start."""
     required: bool
-    """Whether a request without a key is refused."""
+    """True: a request without a key is rejected."""
     key: KeyRules
     """Which keys are accepted, in which headers."""
     scope: Literal["principal", "route"]
-    """`principal`: a key means one thing of one caller, and on another route it is a mistake.
-    `route`: each route has keys of its own."""
+    """`principal`: a key is unique per caller, and an error on another route.
+    `route`: a key is unique per caller and route."""
     fingerprint: How
     """What must be the same in a retry: the `raw` body, its `json` or `form` value, `Fields`, or
-    what a function gives."""
+    the result of a function."""
     fingerprint_headers: tuple[str, ...]
     """Headers that must be the same, besides Content-Type."""
     canonical_query: bool
-    """Whether the order of the query's parameters does not matter."""
+    """True: the order of the query parameters does not matter."""
     decode: bool
-    """Whether a body counts as what it is once its Content-Encoding is undone."""
+    """True: a body is compared without its Content-Encoding."""
     retention: timedelta
-    """How long an answer is remembered."""
+    """How long a response is stored."""
     expired: Literal["new", "refuse"]
     """`refuse` keys that carry their time (UUIDv7) once it is longer ago than `retention`."""
     lease: timedelta
-    """How long a vanished attempt is taken for one at work; renewed while it is."""
+    """How long a key stays held after its process has died; renewed while the handler runs."""
     on_4xx: Literal["store", "release"]
     on_5xx: Fate | None
     on_error: Fate
     retryable: tuple[type[Exception], ...]
-    """What a handler raises before it has had any effect."""
+    """Exceptions that a handler raises before it has any effect."""
     wait: timedelta | None
-    """How long a duplicate waits for the first one's answer, instead of being told 409 at once."""
+    """How long a duplicate waits for the first response, before it receives 409."""
     waiters: int
     """How many may wait at a time, in one process."""
     max_request: int
     """Bytes of a body; more is 413."""
     kept: Kept
-    """What of an answer is stored."""
+    """What is stored of a response."""
     tombstone: Literal["problem", "location"]
-    """How a retry is answered where the first answer was too large to keep."""
+    """The response to a retry if the first response was too large to store."""
     stream: Literal["buffer", "forward", "tombstone"]
-    """An answer that comes in parts: kept back until it is stored; or sent as it comes, all but its
-    end, and stored then; or never stored, a tombstone in its place."""
+    """A streamed response: `buffer` sends it after it is stored; `forward` sends all but its end
+    before it is stored; `tombstone` sends it and stores a tombstone."""
     marker: str
-    """The header that says so on a replay."""
+    """The header that marks a replay."""
     mark_first: bool
-    """Whether a first answer has that header, too, as `false`."""
+    """True: a first response has that header with the value `false`."""
     fail_open: bool
-    """Run unprotected where the database is away; such an answer says so in a header."""
+    """Run unprotected if the database is unavailable; a header marks such a response."""
     redact: Callable[[HttpResponse], HttpResponse] | None
-    """What of an answer may be stored."""
+    """Returns what may be stored of a response."""
     sealing: Sealing | None
     """Encrypts what is stored."""
     refresh: Callable[[HttpRequest, HttpResponse], HttpResponse | Awaitable[HttpResponse]] | None
-    """Gives a newer answer instead of the stored one."""
+    """Returns a newer response instead of the stored one."""
     link: str | None
-    """Where the route's keys are documented; told with every refusal."""
+    """The URL of the documentation of these keys; part of every rejection."""
     form: KeySource | None
-    """`Form(…)`: the key is in a hidden field, and visitors are answered with pages."""
+    """`Form(…)`: the key is in a hidden field, and rejections are pages."""
 
 
 class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one route, checked. `PolicyOptions` says what they mean."""
+    """The checked options of one route; `PolicyOptions` describes them."""
 
     transaction: Any = None
     takeover: Takeover | None = None
@@ -150,7 +150,7 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def surface(self) -> str:
-        """Where attempts come in."""
+        """The surface of the claims."""
         surface: str = "http" if self.form is None else self.form.surface
         return surface
 
@@ -161,7 +161,7 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def promises(self) -> Guarantee:
-        """What may be said of the effect of a keyed request."""
+        """The guarantee for the effect of a keyed request."""
         if self.fail_open:
             return "at least once"
         if self.joined:
@@ -186,7 +186,7 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def fate(self, status: int) -> Fate:
-        """What becomes of the key of a request that was answered so."""
+        """The fate of a key after a response with this status."""
         if status in self.passing:
             return "release"
         if status >= SERVER_ERRORS:
@@ -194,14 +194,14 @@ class RoutePolicy(msgspec.Struct, frozen=True, kw_only=True):
         return self.on_4xx if status >= CLIENT_ERRORS else "store"
 
     def fate_of(self, error: BaseException) -> Fate:
-        """What becomes of the key of a request whose handler raised, and nothing answered."""
+        """The fate of a key after an exception without a response."""
         if self.joined or isinstance(error, self.retryable):
             return "release"
         return self.on_error
 
 
 def policy(options: PolicyOptions, defaults: PolicyOptions | None = None) -> RoutePolicy:
-    """Check the settings of a route; what it does not say itself, the defaults say."""
+    """Check the options of a route, on top of the defaults."""
     checks.options(options, PolicyOptions.__optional_keys__)
     merged: dict[str, Any] = {**(defaults or {}), **options}
     form: object = merged.get("form")
@@ -221,13 +221,13 @@ def policy(options: PolicyOptions, defaults: PolicyOptions | None = None) -> Rou
 def _check_mode(made: RoutePolicy) -> None:
     if made.joined and made.takeover is not None:
         raise ConflictingOptions(
-            "takeover", "is for routes without a transaction: one that commits cannot vanish midway"
+            "takeover", "is for routes without a transaction: a transaction cannot end half done"
         )
     if not made.joined and made.takeover is None:
         raise InvalidInput(
             "takeover",
-            "must be said of a route without transaction=: when the first attempt vanishes, shall"
-            " the next one rerun it, resume it after its finished steps, or refuse?",
+            "is missing for a route without transaction=: after the process of the first attempt"
+            " has died, does a retry rerun it, resume it after its finished steps, or refuse?",
         )
     if made.takeover is not None and made.takeover not in TAKEOVERS:
         raise InvalidInput("takeover", f"must be rerun, resume or refuse, got {made.takeover!r}")
@@ -236,12 +236,12 @@ def _check_mode(made: RoutePolicy) -> None:
     _check_joined(made)
     if made.guarantee is not None and made.guarantee != made.promises:
         raise ConflictingOptions(
-            "guarantee", f"says {made.guarantee!r}, but these settings give {made.promises!r}"
+            "guarantee", f"is {made.guarantee!r}, but these options give {made.promises!r}"
         )
 
 
 def _check_joined(made: RoutePolicy) -> None:
-    """What makes no sense where everything is undone together."""
+    """Reject options that conflict with one transaction."""
     if made.joined and "unknown" in (made.on_5xx, made.on_error):
         raise ConflictingOptions("on_5xx", "unknown is for leased routes: a joined one is undone")
     if made.joined and made.stream == "forward":

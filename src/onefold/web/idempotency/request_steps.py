@@ -40,7 +40,7 @@ class ClaimBook(Book):
         self._claim = claim
 
     def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
-        """Write a step; `LeaseLost` where the claim is no longer held by this attempt."""
+        """Write a step; `LeaseLost` if the claim is no longer held by this attempt."""
         return (yield from steps.write_claim_step(sql, self._claim, wanted))
 
     def find(self, sql: Sql, *, key: str | None = None) -> Operation[list[StepRow]]:
@@ -56,13 +56,13 @@ class RequestLedger(StepLog):
     """A ledger in which a safe step is in memory alone until it is over."""
 
     def __init__(self, context: Context, claim: Claim, lose: Callable[[], object]) -> None:
-        """`lose` is called where the claim turns out to be somebody else's."""
+        """`lose` is called if another attempt holds the claim."""
         super().__init__(context, ClaimBook(claim), lose)
         self._written: dict[str, StepRow] = {}
         """What the database has of them."""
 
     def adopt(self, row: StepRow) -> None:
-        """What is known of a step from now on, and is stored so."""
+        """Remember the stored state of a step."""
         super().adopt(row)
         self._written[row.key] = row
 
@@ -105,7 +105,7 @@ class RequestSteps(Stepping):
         check: Callable[[], None] | None = None,
         lose: Callable[[], object] | None = None,
     ) -> None:
-        """`check` raises where the attempt must not go on; `lose` is told that the key is gone."""
+        """`check` raises if the attempt must stop; `lose` is called if the key is lost."""
         if claim.guarantee == "exactly once":
             raise UsageError(
                 "Steps are for requests with a lease. Here the key is claimed in the handler's own"
@@ -130,11 +130,11 @@ class RequestSteps(Stepping):
 
     @property
     def lost(self) -> bool:
-        """True where a step was refused: somebody else has the key."""
+        """True if a step was rejected: another attempt holds the key."""
         return self._lost
 
     def check(self) -> None:
-        """Raise `LeaseLost` where the key is no longer ours."""
+        """Raise `LeaseLost` if this attempt has lost the key."""
         if self._check is not None:
             self._check()
         if self._lost:

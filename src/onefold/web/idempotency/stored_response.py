@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def written(answer: HttpResponse, policy: RoutePolicy, key: ClaimKey) -> str:
-    """What is stored of an answer: text that is JSON, sealed or not."""
+    """The JSON text that is stored for a response, encrypted or not."""
     shown = _unmarked(answer if policy.redact is None else policy.redact(answer), policy.marker)
     if policy.stream == "tombstone":
         text = entomb(shown.status, shown.headers, policy.kept, sha256="", length=0)
@@ -39,22 +39,22 @@ def written(answer: HttpResponse, policy: RoutePolicy, key: ClaimKey) -> str:
 
 
 def _unmarked(answer: HttpResponse, marker: str) -> HttpResponse:
-    """Whether it is a replay is said of each sending anew."""
+    """Without the marker: it is added to each replay."""
     left = tuple(header for header in answer.headers if header[0].lower() != marker.lower())
     return msgspec.structs.replace(answer, headers=left)
 
 
 def read(result: object, policy: RoutePolicy, key: ClaimKey) -> Stored:
-    """What was stored, given the JSON value of it; `UnreadableAnswer` where it cannot be read."""
+    """The stored response; `UnreadableAnswer` if it cannot be read."""
     if not isinstance(result, str) or not is_sealed(result):
         return from_stored(result)
     if policy.sealing is None:
-        raise UnreadableAnswer("is sealed, and this route has no keys to open it")
+        raise UnreadableAnswer("is encrypted, and this route has no keys to decrypt it")
     return from_stored(policy.sealing.open(result, place=_place(key)))
 
 
 def _place(key: ClaimKey) -> str:
-    """Where an answer belongs: sealed, it opens nowhere else."""
+    """The place of a response: encrypted, it can be decrypted only there."""
     return f"{key.tenant}\0{key.surface}\0{key.scope}\0{key.key}"
 
 
@@ -76,7 +76,7 @@ def replay(
     marker: str | None = MARKER,
     tombstone: WhenBuried = "problem",
 ) -> HttpResponse:
-    """The answer to a retry: the first one's status, headers and bytes, and the marker.
+    """The replay: status, headers and bytes of the first response, and the marker.
 
     Of a tombstone, either a problem that says so, or with `tombstone="location"` the first status
     and its Location without a body.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def short_response(status: int, sentence: str = "", *headers: Header) -> HttpResponse:
-    """A short answer: it is read by people in the sender's log, if at all."""
+    """A response with one sentence, for the log of the sender."""
     body = f"{sentence}\n".encode() if sentence else b""
     common: list[Header] = [("Content-Length", str(len(body))), ("Cache-Control", "no-store")]
     if body:
@@ -61,7 +61,7 @@ NOT_ALLOWED: Final = short_response(405, "Webhooks are sent by POST.", ("Allow",
 
 
 def echoed(challenge: str) -> HttpResponse:
-    """What a sender that tries the endpoint wants to hear, to the byte."""
+    """The response to a challenge, byte for byte."""
     body = challenge.encode()
     kind, length = ("Content-Type", "text/plain"), ("Content-Length", str(len(body)))
     return HttpResponse(200, (kind, length), body)
@@ -77,7 +77,7 @@ def busy(retry_after: timedelta | float = 1) -> HttpResponse:
 
 
 def unavailable() -> HttpResponse:
-    """It cannot be told whether the event was processed before, so it is not processed."""
+    """The database is unavailable, so the event is not processed."""
     return short_response(
         503,
         "The event could not be processed at the moment. Send it again later.",
@@ -86,12 +86,12 @@ def unavailable() -> HttpResponse:
 
 
 def too_large(limit: int) -> HttpResponse:
-    """Told before the body is read to its end, or digested."""
+    """Sent before the whole body is read."""
     return short_response(413, f"The body has more than {limit} bytes.")
 
 
 def refused(headers: tuple[Header, ...]) -> HttpResponse:
-    """Not wanted, now or ever."""
+    """The sender must not send the event again."""
     return short_response(410, "The event is not wanted. Do not send it again.", *headers)
 
 
@@ -358,7 +358,7 @@ def bounded(key: str) -> str:
 
 
 def _settle(sql: Sql, held: tuple[Claim, ...], result: str | None) -> Operation[None]:
-    """The event has the handler's answer; the other keys say only that they were."""
+    """The first claim gets the response; the others only that they are settled."""
     words = [
         claims.Settlement(claim, None if place else result) for place, claim in enumerate(held)
     ]

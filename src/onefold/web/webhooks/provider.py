@@ -189,7 +189,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 def verify(provider: Provider, request: HttpRequest, body: bytes, now: datetime) -> Verified:
-    """Check a request's signature and age, and say what it is; raises `BadSignature`.
+    """Check the signature and the age of a request; raises `BadSignature`.
 
     `body` is the body as it was received: what a framework has parsed and written again has other
     bytes, and the signature would not fit.
@@ -264,7 +264,7 @@ def refuse_stale(signed_at: datetime, now: datetime, tolerance: timedelta) -> No
 
 
 def check_tolerance(tolerance: object) -> None:
-    """Zero is zero; there is no way to say "any age"."""
+    """Zero is zero; there is no value for "any age"."""
     if tolerance is None:
         raise InvalidInput("tolerance", "must be a timedelta: signatures of any age are replays")
     span(tolerance, "tolerance")
@@ -286,7 +286,7 @@ def is_base64(expected: bytes, given: str) -> bool:
 
 
 def strict_base64(text: str) -> bytes | None:
-    """What base64 says, where it says it in the one way that there is."""
+    """Decoded base64; only the canonical spelling is valid."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -313,7 +313,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def text_of(found: object) -> str | None:
-    """A text that says something; None for anything else."""
+    """A text that is not empty; None for anything else."""
     return found if isinstance(found, str) and found else None
 
 
@@ -334,7 +334,7 @@ def moment_of(found: object) -> datetime | None:
 
 
 def is_form(request: HttpRequest) -> bool:
-    """Whether the body says of itself that it is a form."""
+    """True if Content-Type is a form."""
     kind = optional(request, "content-type") or ""
     return kind.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded"
 
@@ -350,7 +350,7 @@ def form_fields(body: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def payload(request: HttpRequest, body: bytes) -> bytes | None:
-    """The event that a form wraps in its first field; None where there is no such form.
+    """The event that a form wraps in its first field; None if there is no such form.
 
     What the body is called is not signed. Called a form, JSON in which somebody has written
     `&payload=…` must not become another event.

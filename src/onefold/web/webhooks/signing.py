@@ -31,7 +31,7 @@ GONE: Final = 410
 THROTTLED: Final = frozenset({429, 502, 503, 504, 529})
 """Not now, rather than no."""
 UNSAID: Final = timedelta(seconds=60)
-"""How long a receiver is left alone that is throttled and does not say for how long."""
+"""The pause after 429 without Retry-After."""
 
 # No dot: it would make `id.timestamp.body` ambiguous.
 _ID: Final = re.compile(r"[!-\-/-~]{1,255}", re.ASCII)
@@ -95,7 +95,7 @@ class Throttled(msgspec.Struct, frozen=True):
 
 
 class Disabled(msgspec.Struct, frozen=True):
-    """The receiver is gone: send it nothing any more, before somebody says otherwise."""
+    """The receiver has gone: send nothing until it is enabled again."""
 
 
 SendResult: TypeAlias = Delivered | SendFailed | Throttled | Disabled

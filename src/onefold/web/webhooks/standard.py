@@ -72,7 +72,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 def read_key(secret: Secret) -> Key:
-    """The key of a secret: base64, padded or not, after a prefix that says its kind."""
+    """The key of a secret: base64, padded or not, after a prefix for its kind."""
     prefix, underscore, rest = secret.text.partition("_")
     if prefix not in ("whsec", "whpk", "whsk") or not underscore:
         prefix, rest = "whsec", secret.text
@@ -175,7 +175,7 @@ class StandardWebhooks(Provider, frozen=True):
 
 
 def _by_version(signatures: str) -> dict[str, list[str]]:
-    """The signatures of a list by their versions; what cannot be read is nobody's."""
+    """The signatures of a list by version; what cannot be read is left out."""
     found: dict[str, list[str]] = {}
     for entry in signatures.split(" "):
         version, comma, signature = entry.partition(",")

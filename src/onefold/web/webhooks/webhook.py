@@ -71,7 +71,7 @@ class WebhookOptions(TypedDict, total=False):
     occurred_at: Callable[[Verified], datetime | None] | None
     """Finds out when an event happened, where its provider does not."""
     order_retention: timedelta | None
-    """How long `is_newest` remembers an object it was not asked about; None is until told."""
+    """How long `is_newest` stores an object after its last event; None: for ever."""
     max_body: int
     """Bytes; more is 413."""
     probe: Literal[200, 405]
@@ -79,7 +79,7 @@ class WebhookOptions(TypedDict, total=False):
 
 
 class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`WebhookOptions` says what they mean."""
+    """`WebhookOptions` describes them."""
 
     onefold: Tenant
     provider: Provider
@@ -121,7 +121,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(verified, occurred_at=found)
 
     def enqueued(self, received: Received) -> Procedure[Any] | None:
-        """The enqueue of the job that stands for an event; None where it is processed here."""
+        """The enqueue of the job that stands for an event; None if it is processed here."""
         if self.enqueue is None:
             return None
         payload = {"event": msgspec.to_builtins(_stored(self, received))}
@@ -161,7 +161,7 @@ def settings(
     if made.enqueue is not None:
         checks.name(made.enqueue, "enqueue")
     elif made.enqueue_options:
-        raise ConflictingOptions("enqueue_options", "are for a receiver that says enqueue=")
+        raise ConflictingOptions("enqueue_options", "are for a receiver with enqueue=")
     return made
 
 
@@ -235,7 +235,7 @@ class Webhook:
         """Have each event processed by a function, which is given a `Received`.
 
         It returns None, or an `HttpResponse` that redeliveries receive. What it raises undoes its
-        rows, and the event comes again; `Refuse` says that it must not.
+        rows, and the event comes again; `Refuse` prevents that.
         """
         if self.settings.enqueue is not None:
             raise ConflictingOptions("enqueue", "is given: the job processes the event")
@@ -338,7 +338,7 @@ class Webhook:
         return (verified,)
 
     def probed(self, method: str) -> HttpResponse | None:
-        """The answer to what is no POST: somebody has a look whether there is anything here."""
+        """The response to a request that is not a POST: a probe of the endpoint."""
         if method == "POST":
             return None
         if method in PROBES and self.settings.probe == processing.DONE.status:
@@ -361,8 +361,8 @@ class Webhook:
         found = self._handler if handler is None else handler
         if found is None and self.settings.enqueue is None:
             raise UsageError(
-                f"The webhook {self.settings.name!r} has no handler: say one with @….process, or"
-                " enqueue= a job."
+                f"The webhook {self.settings.name!r} has no handler: declare one with @….process,"
+                " or enqueue= a job."
             )
         return _nothing if found is None else found
 

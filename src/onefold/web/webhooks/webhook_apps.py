@@ -99,7 +99,7 @@ def request_of(scope: Scope) -> HttpRequest:
 async def read_body(
     request: HttpRequest, receive: Receive, limit: int
 ) -> bytes | HttpResponse | None:
-    """The body; an answer where it is too long; None where the sender has gone."""
+    """The body; an answer where it is too long; None if the sender has gone."""
     if is_too_long(request, limit):
         return processing.too_large(limit)
     body = bytearray()
@@ -115,7 +115,7 @@ async def read_body(
 
 
 def is_too_long(request: HttpRequest, limit: int) -> bool:
-    """Whether the body says of itself that it is too long."""
+    """True if Content-Length is above the limit."""
     length = request.value("content-length") or ""
     return (
         length.isascii()
@@ -150,7 +150,7 @@ class WsgiWebhook:
 
 
 def wsgi_request_of(environ: WSGIEnvironment, path: str | None = None) -> HttpRequest:
-    """The request of an environment; `path` is what somebody else knows it to be."""
+    """The request of an environment; `path` replaces the path of it."""
     return HttpRequest(
         method=str(environ["REQUEST_METHOD"]),
         path=_path(environ) if path is None else path,
@@ -169,7 +169,7 @@ def raw_path(environ: WSGIEnvironment) -> str | None:
 
 
 def _path(environ: WSGIEnvironment) -> str:
-    """As it was sent, as far as can be told: WSGI itself has it decoded."""
+    """The path as it was sent, if the server provides it: PATH_INFO is decoded."""
     if (raw := raw_path(environ)) is not None:
         return raw
     decoded = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"

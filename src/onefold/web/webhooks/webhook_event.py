@@ -69,7 +69,7 @@ def _as_seen(seen: StoredClaim, wanted: Wanted) -> TakeOver:
 
 
 def _last(seen: StoredClaim) -> int | None:
-    """The time that is stored; None where an operator has put something else there."""
+    """The time that is stored; None if an operator has put something else there."""
     text = seen.result or ""
     return int(text) if text and all(sign in _WHOLE for sign in text) else None
 
@@ -83,14 +83,14 @@ def _is_newer(at: int, last: int | None, ties: Ties) -> bool:
 class Refuse(OnefoldError):
     """Raise it in a handler: this event is not wanted, now or ever. Its rows are undone.
 
-    The sender is told so by its own means: 410, and to Slack `X-Slack-No-Retry`. Senders of
+    The sender receives 410, and Slack `X-Slack-No-Retry`. Senders of
     Standard Webhooks disable an endpoint that answers 410.
     """
 
     status = 410
 
     def __init__(self, reason: str = "it is not wanted") -> None:
-        """`reason` is for your log; the sender is not told."""
+        """`reason` is logged, and not sent."""
         super().__init__(f"The webhook is refused for good: {reason}.", reason=reason)
 
     reason: str
@@ -117,7 +117,7 @@ class Received:
         """Of the transaction that also remembers the event: what you write with it is committed
         with that, or not at all."""
         self.suspect: bool = suspect
-        """True where the same body came before under another id that is not signed."""
+        """True if the same body came before under another id that is not signed."""
         self._onefold = onefold
         self._scope = scope
         self._retention = retention
@@ -163,7 +163,7 @@ class Received:
     def _newest(self, subject: str, at: datetime | None, ties: Ties) -> Build[bool]:
         when = self.verified.occurred_at if at is None else at
         if when is None:
-            raise InvalidInput("at", "must be given: this event does not say when it happened")
+            raise InvalidInput("at", "must be given: this event has no time")
         if ties not in ("apply", "ignore"):
             raise InvalidInput("ties", f"must be apply or ignore, got {ties!r}")
         tenant = self._onefold.context.tenant
@@ -193,7 +193,7 @@ class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes | None = None
     """The event itself, where the body wraps it."""
     headers: Mapping[str, str] = {}
-    """Those that say something about the event: no signature among them."""
+    """Headers about the event, without signatures."""
     timestamp: datetime | None = None
     occurred_at: datetime | None = None
     suspect: bool = False
@@ -222,18 +222,18 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: datetime | None = None
     """When it was signed, where the signature covers that."""
     occurred_at: datetime | None = None
-    """When it happened, by its own word; a redelivery says the same."""
+    """The time of the event in its body; the same in every delivery."""
     key: str | None = None
     """What makes it one, where the id is not enough: Shopify's shop, topic and event."""
     digest: str = ""
     """Of what must be the same in a redelivery."""
     guard: str | None = None
-    """A digest by which a replay under another id is known; None where the id is signed."""
+    """A digest by which a replay under another id is known; None if the id is signed."""
     old_secret: bool = False
     """Whether the secret is not the current one: rotate on."""
 
     def __post_init__(self) -> None:
-        """Say what follows from the body."""
+        """Set what follows from the body."""
         if not self.digest:
             msgspec.structs.force_setattr(self, "digest", sha256(self.body))
 

@@ -1,4 +1,4 @@
-"""`manage.py onefold_routes`: what is guaranteed, view by view."""
+"""`manage.py onefold_routes`: show the guarantee of each keyed view."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onefold.django.middleware import report_views
 class Command(BaseCommand):
     """Prints the report that is also logged with the first request."""
 
-    help = "Say of each view with a policy what is guaranteed of its effect."
+    help = "Show the guarantee of each keyed view."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print."""

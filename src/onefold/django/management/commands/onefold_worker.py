@@ -28,7 +28,7 @@ class Command(BaseCommand):
     help = "Run the jobs and tasks of this project until SIGTERM or SIGINT."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """What no option says is left to the worker."""
+        """Add the options; those not given have the defaults of the worker."""
         parser.add_argument(
             "--queues",
             metavar="NAME[:N],…",
@@ -56,7 +56,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _shows_logs(self, verbosity: int) -> bool:
-        """Where LOGGING has no handler for our log, it goes to stderr.
+        """Log to stderr if LOGGING has no handler for our logger.
 
         False where LOGGING has one, and hides what is less than a warning from it.
         """
