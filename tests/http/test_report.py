@@ -81,10 +81,10 @@ async def test_a_policy_on_a_read_does_not_start(onefold: Onefold) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "takeover must be said of a route without transaction="),
+        ({}, "takeover is missing for a route without transaction="),
         ({"takeover": "again"}, "must be rerun, resume or refuse"),
         ({"takeover": "rerun", "verify": print}, "verify is for takeover"),
-        ({"takeover": "rerun", "guarantee": "exactly once"}, "these settings give 'at least once'"),
+        ({"takeover": "rerun", "guarantee": "exactly once"}, "these options give 'at least once'"),
         ({"takeover": "refuse", "on_4xx": "unknown"}, "on_4xx must be one of"),
         ({"takeover": "refuse", "expired": "refuse"}, "only dated keys"),
         ({"takeover": "refuse", "fingerprint": "jsn"}, "must be raw, json, form"),
@@ -101,7 +101,7 @@ def test_settings_that_make_no_sense_are_refused_where_they_are_said(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"takeover": "rerun"}, "one that commits cannot vanish midway"),
+        ({"takeover": "rerun"}, "a transaction cannot end half done"),
         ({"stream": "forward"}, "what is not committed must not be sent"),
         ({"fail_open": True}, "without its transaction this handler cannot run"),
         ({"on_error": "unknown"}, "a joined one is undone"),

@@ -254,7 +254,7 @@ async def test_h049_headers_that_are_listed_must_not_change(open_site: OpenSite)
 def test_h040_a_plain_route_without_a_principal_is_refused_at_once(onefold: Onefold) -> None:
     idempotency = asgi.Idempotency(onefold)
 
-    with pytest.raises(InvalidInput, match="principal must be said of POST /pay"):
+    with pytest.raises(InvalidInput, match="principal is missing for POST /pay"):
         idempotency.add("POST", "/pay", takeover="refuse")
 
 
@@ -270,7 +270,7 @@ async def test_h040_an_application_with_a_route_for_nobody_in_particular_does_no
     (said,) = await lived(app)
 
     assert said["type"] == "lifespan.startup.failed"
-    assert "principal must be said of POST /pay" in said["message"]
+    assert "principal is missing for POST /pay" in said["message"]
 
 
 async def test_h040_a_principal_that_is_nobody_is_not_let_in(onefold: Onefold) -> None:

@@ -177,12 +177,12 @@ def response_to(result: PushResult) -> HttpResponse:
             return processing.DONE
         case Defer(after):
             wait = ("Retry-After", str(whole_seconds(after)))
-            return processing.told(503, "Not now. Send it again later.", wait)
+            return processing.short_response(503, "Not now. Send it again later.", wait)
         case PushFailed(_, after):
             headers = () if after is None else (("Retry-After", str(whole_seconds(after))),)
-            return processing.told(500, "The job failed. Send it again later.", *headers)
+            return processing.short_response(500, "The job failed. Send it again later.", *headers)
         case Bury():
-            return processing.told(500, "The job will never work.")
+            return processing.short_response(500, "The job will never work.")
 
 
 def report(client: Client | AsyncClient, job: PushedJob, result: PushResult) -> Any:

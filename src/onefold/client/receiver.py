@@ -54,7 +54,7 @@ log: logging.Logger = logging.getLogger("onefold.client")
 
 MAX_BODY: Final = 2 * 1024 * 1024
 """Bytes; a payload has up to 1 MiB."""
-ACCEPTED: Final = processing.told(202)
+ACCEPTED: Final = processing.short_response(202)
 
 
 class Receiver:

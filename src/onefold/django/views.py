@@ -380,8 +380,9 @@ class _Keyed:
         if isinstance(self._registry.target(route.policy), Alias):
             raise ConflictingOptions(
                 "transaction",
-                "is a Django database, and Django has no transactions in async views. Give takeover=,"
-                " give an async pool or engine as transaction=, or make the view a plain function",
+                "is a Django database, and Django has no transactions in async views. Give"
+                " takeover=, or an async pool or engine as transaction=, or make the view a plain"
+                " function",
             )
         if route.policy.stream == "forward":
             raise ConflictingOptions("stream", "forward is for plain views")

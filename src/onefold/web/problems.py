@@ -189,9 +189,9 @@ def key_expired() -> Problem:
     """The key is older than the retention, so it is unknown whether it is a retry."""
     return make(
         KEY_EXPIRED,
-        "This idempotency key is older than responses are stored, so a retry cannot be distinguished"
-        " from a new request. Nothing was done now. Find out what became of the first request, and use a new"
-        " key for a new one.",
+        "This idempotency key is older than responses are stored, so a retry cannot be"
+        " distinguished from a new request. Nothing was done now. Find out the result of the first"
+        " request, and use a new key for a new one.",
     )
 
 
