@@ -105,7 +105,7 @@ async def test_a_leased_route_has_a_transaction_in_its_block_alone(onefold: Onef
     @idempotency(principal=anybody, takeover="rerun")
     async def pay(once: Once) -> str:
         await onefold.aenqueue("plain")
-        with pytest.raises(UsageError, match="no transaction of its own"):
+        with pytest.raises(UsageError, match="has a lease and no transaction"):
             once.within()
         async with once.atransaction():
             await once.within().aenqueue("mail")

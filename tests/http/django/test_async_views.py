@@ -201,7 +201,7 @@ def test_an_async_view_passes_what_has_no_effect(project_onefold: Onefold) -> No
 
 
 def test_djangos_transaction_is_not_for_async_views(project_onefold: Onefold) -> None:
-    with pytest.raises(ConflictingOptions, match="has none for async views"):
+    with pytest.raises(ConflictingOptions, match="has no transactions in async views"):
 
         @Idempotency()(principal=alice)
         async def pay(request: HttpRequest) -> HttpResponse:
