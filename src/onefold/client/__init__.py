@@ -16,7 +16,6 @@ from onefold.client.push_request import PushedJob
 from onefold.client.receiver import Receiver
 from onefold.client.remote_values import (
     QueueOptions,
-    RemoteCounts,
     RemoteDelivery,
     RemoteJob,
     RemotePage,
@@ -41,7 +40,6 @@ __all__ = [
     "QueueOptions",
     "RateLimited",
     "Receiver",
-    "RemoteCounts",
     "RemoteDelivery",
     "RemoteEvent",
     "RemoteEvents",

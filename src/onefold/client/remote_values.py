@@ -12,6 +12,7 @@ from onefold.client.requests import WireStruct
 from onefold.jobs.cron_decorator import DeclaredOptions
 from onefold.model.job import Enqueued, Json, StateWord, Status, UniqueWhile
 from onefold.model.lifecycle import Retention  # noqa: TC001 - read by msgspec
+from onefold.model.queue import QueueCounts  # noqa: TC001 - read by msgspec
 from onefold.model.retry import Backoff  # noqa: TC001 - read by msgspec
 from onefold.model.schedule import CatchUp  # noqa: TC001 - read by msgspec
 
@@ -85,8 +86,7 @@ class RemoteJob(WireStruct, frozen=True, kw_only=True):
     id: str
     queue: str
     kind: str = ""
-    word: str = msgspec.field(default="queued", name="state")
-    """scheduled, ready, retrying, running, awaiting, completed, dead or cancelled."""
+    state: Status = "ready"
     attempts: int = 0
     max_attempts: int = 0
     defers: int = msgspec.field(default=0, name="deferCount")
@@ -114,19 +114,9 @@ class RemoteJob(WireStruct, frozen=True, kw_only=True):
     """Its deliveries, oldest first."""
 
     @property
-    def status(self) -> Status:
-        """scheduled, ready, retrying, running, awaiting, completed, dead or cancelled."""
-        return cast("Status", self.word)
-
-    @property
-    def state(self) -> StateWord:
-        """The stored state."""
-        return state_of(self.word)
-
-    @property
     def is_awaiting(self) -> bool:
         """True if it was pushed and waits for the ack of its worker."""
-        return self.word == AWAITING
+        return self.state == AWAITING
 
     @property
     def attempt(self) -> int:
@@ -194,16 +184,6 @@ class QueueOptions(TypedDict, total=False):
     """An omitted one does not change."""
 
 
-class RemoteCounts(WireStruct, frozen=True, kw_only=True):
-    """How many jobs a queue has, by state."""
-
-    ready: int = 0
-    scheduled: int = 0
-    running: int = 0
-    awaiting: int = 0
-    dead: int = 0
-
-
 class RemoteQueue(WireStruct, frozen=True, kw_only=True):
     """A queue of a server."""
 
@@ -223,7 +203,7 @@ class RemoteQueue(WireStruct, frozen=True, kw_only=True):
     held_until: datetime | None = None
     """Until then its endpoint receives no pushes; then one job tests it."""
     held_why: str | None = None
-    counts: RemoteCounts | None = None
+    counts: QueueCounts | None = None
     signing_secret: str | None = None
     """The secret of its signatures. Only API keys that may change it receive it."""
 
