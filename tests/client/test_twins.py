@@ -9,8 +9,10 @@ from onefold.client import AsyncClient, Client
 RETURN_OBJECTS = {"once", "lock", "steps", "events"}
 """Not coroutines: their objects are awaited."""
 
-ONLY_REMOTE = {"events"}
-"""The library has hooks instead."""
+ONLY_REMOTE = {"events", "steps"}
+"""The library has hooks instead of events; steps belong to the run of a handler."""
+
+NOUNS = ("queues", "keys", "schedules", "dead", "deliveries")
 
 
 def methods_of(kind: type) -> dict[str, Any]:
@@ -45,3 +47,11 @@ def test_both_clients_have_the_same_nouns() -> None:
 
 def test_calls_have_the_names_that_they_have_in_the_library() -> None:
     assert {name for name in methods_of(Client) if not hasattr(Onefold, name)} == ONLY_REMOTE
+
+
+def test_nouns_have_the_calls_that_they_have_in_the_library(sqlite_url: str) -> None:
+    client = Client("http://localhost")
+    with Onefold(sqlite_url) as onefold:
+        for noun in NOUNS:
+            calls = methods_of(getattr(client, noun).__class__)
+            assert not [name for name in calls if not hasattr(getattr(onefold, noun), name)], noun

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from onefold.effects.claims import SURFACE, ClaimOptions, DatabaseClaims
-from onefold.effects.lock import Lock, lock_key
+from onefold.effects.lock import DatabaseLocks, Lock, lock_key
 from onefold.effects.once import Once, OnceOptions, once_settings
 from onefold.model import checks
 
@@ -90,5 +90,5 @@ class ClaimCalls:
         paused past its `ttl` may overlap with the next. If that must not happen, check it inside
         the transaction that writes: `within(connection).guard(lock)`.
         """
-        claims = DatabaseClaims(self.context)
-        return Lock(self.context, claims.key("", lock_key(name), "lock"), ttl, wait)
+        key = DatabaseClaims(self.context).key("", lock_key(name), "lock")
+        return Lock(DatabaseLocks(self.context), key, ttl, wait)

@@ -3,8 +3,7 @@
 from onefold.client.client import AsyncClient, Client
 from onefold.client.connection import ClientOptions
 from onefold.client.events import AsyncRemoteEvents, RemoteEvent, RemoteEvents
-from onefold.client.lock import AsyncRemoteLock, RemoteLock
-from onefold.client.once import AsyncRemoteOnce, RemoteOnce
+from onefold.client.lock import RemoteLock
 from onefold.client.problems import (
     NotAuthorized,
     QueueNotFound,
@@ -29,8 +28,6 @@ from onefold.client.steps import AsyncRemoteSteps, RemoteSteps
 __all__ = [
     "AsyncClient",
     "AsyncRemoteEvents",
-    "AsyncRemoteLock",
-    "AsyncRemoteOnce",
     "AsyncRemoteSteps",
     "Client",
     "ClientOptions",
@@ -45,7 +42,6 @@ __all__ = [
     "RemoteEvents",
     "RemoteJob",
     "RemoteLock",
-    "RemoteOnce",
     "RemotePage",
     "RemoteQueue",
     "RemoteQueues",

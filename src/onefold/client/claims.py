@@ -1,4 +1,4 @@
-"""Claims, locks and steps over HTTP."""
+"""Claims and steps over HTTP: the backends of `once` and of `steps`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ import msgspec
 
 from onefold.client.connection import Connection, decode
 from onefold.client.remote_values import ChangeReply
-from onefold.client.requests import json_value, path, wire_body
+from onefold.client.requests import path, wire_body
 from onefold.effects.claims import LEASE, ClaimOptions
 from onefold.effects.step_codec import encoded
-from onefold.errors import Busy, InvalidInput, KeyReused, LeaseLost, OnefoldError, OutcomeUnknown
-from onefold.model import checks
+from onefold.errors import (
+    Busy,
+    InvalidInput,
+    KeyReused,
+    LeaseLost,
+    OnefoldError,
+    OutcomeUnknown,
+    UsageError,
+)
 from onefold.model.checks import REASON_BYTES
 from onefold.model.claim import (
     Claim,
@@ -24,57 +31,100 @@ from onefold.model.claim import (
     Mismatch,
     Renewed,
     Replay,
+    Takeover,
     Unknown,
+    Wanted,
     Won,
     checked_claim,
+    claim_key,
+    want,
 )
 from onefold.model.failure import printable
 from onefold.model.json_text import decode_payload
 from onefold.model.step import StepReply
-from onefold.model.timestamps import span
-from onefold.runtime import Pause
 
 if TYPE_CHECKING:
-    from onefold.runtime import Procedure
+    from onefold.effects.once import BusyPolicy
+    from onefold.runtime import Procedure, Runtime
 
-LONGEST_WAIT: Final = 20.0
-"""Seconds that the server waits for a lock. The client repeats the request for a longer wait."""
-LONGEST_PAUSE: Final = 0.25
 _WON: Final = 201
 
 
+class RemoteAttemptOptions(ClaimOptions, total=False):
+    """How `once` runs something over HTTP. `verify`, `not_done` and `issued_at` need a database."""
+
+    wait: timedelta | None
+    """How long to wait while another caller holds the key."""
+
+
+class RemoteOnceOptions(RemoteAttemptOptions, total=False):
+    """The same, and what happens while another caller holds the key."""
+
+    busy: BusyPolicy
+    """`raise` (the default), or `skip`: None instead of a claim."""
+
+
 class HttpClaims:
-    """Claims of a server."""
+    """Claims keys of a server. It is a `ClaimBackend`."""
 
-    def __init__(self, connection: Connection) -> None:
-        """`connection` is that of a client."""
+    borrowed: None = None
+
+    def __init__(self, connection: Connection, runtime: Runtime) -> None:
+        """Both are those of a client."""
         self._connection = connection
+        self.runtime: Runtime = runtime
 
-    def claim(
-        self, scope: str, key: str, surface: str, options: ClaimOptions
-    ) -> Procedure[ClaimAnswer]:
-        """Take a key."""
-        checks.options(options, ClaimOptions.__optional_keys__)
-        body = wire_body({"scope": scope, "key": key, "surface": surface, **options})
+    def now(self) -> int:
+        """The time of this process in microseconds."""
+        return time.time_ns() // 1000
+
+    def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
+        """Check the options of a claim."""
+        lease, takeover = options.get("lease"), options.get("takeover")
+        return want(
+            claim_key("", surface, scope, key),
+            fingerprint=options.get("fingerprint"),
+            lease=LEASE if lease is None else lease,
+            takeover="refuse" if takeover is None else takeover,
+            retention=options.get("retention"),
+        )
+
+    def not_done(self, not_done: object, takeover: Takeover | None) -> None:
+        """Every exception releases the key."""
+
+    def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
+        """Take the key, or return why not."""
+        key = wanted.key
+        members = {
+            "scope": key.scope,
+            "key": key.key,
+            "surface": key.surface,
+            "fingerprint": wanted.fingerprint,
+            "lease": _duration(wanted.lease),
+            "takeover": wanted.takeover,
+            "retention": _duration(wanted.keep),
+        }
         try:
-            response = yield from self._connection.post(path("claims"), body)
+            response = yield from self._connection.post(path("claims"), wire_body(members))
         except Busy as busy:
             return busy
         except KeyReused:
-            return Mismatch(key)
+            return Mismatch(key.key)
         except OutcomeUnknown as unknown:
-            return Unknown(key, 0, unknown.since)
+            return Unknown(key.key, 0, unknown.since)
         reply = decode(response, ClaimReply)
         return Won(reply.claim) if response.status == _WON else Replay(reply.result, "")
 
-    def settle(self, claim: Claim, result: Any) -> Procedure[None]:
-        """Store the result; `LeaseLost` if another attempt holds the key."""
-        body = {"result": json_value(result, "result"), "fence": checked_claim(claim).fence}
+    def settle(self, claim: Claim, result: str) -> Procedure[None]:
+        """Store the result, which is JSON text; `LeaseLost` if another attempt holds the key."""
+        body = {"result": msgspec.Raw(result.encode()), "fence": checked_claim(claim).fence}
         yield from self._connection.post(path("claims", claim.id, "settle"), body)
 
     def release(self, claim: Claim) -> Procedure[bool]:
-        """Release a key unsettled; False if another attempt holds it."""
-        return (yield from self._release("claims", claim))
+        """Release the key unsettled; False if another attempt holds it."""
+        body = {"fence": checked_claim(claim).fence}
+        response = yield from self._connection.post(path("claims", claim.id, "release"), body)
+        return decode(response, ChangeReply).released
 
     def renew(self, claim: Claim, lease: timedelta = LEASE) -> Procedure[datetime | None]:
         """Extend a lease; None if it has ended."""
@@ -85,35 +135,23 @@ class HttpClaims:
             return None
         return decode(response, Renewed).lease_until
 
-    def lock(self, name: str, ttl: timedelta, wait: timedelta | None) -> Procedure[Claim]:
-        """Take a lock; `Busy` after `wait`."""
-        span(ttl, "ttl", least=timedelta(milliseconds=1))
-        until = time.monotonic() + (0.0 if wait is None else span(wait, "wait") / 1_000_000)
-        while True:
-            left = max(until - time.monotonic(), 0.0)
-            body = wire_body({"name": name, "ttl": ttl, "wait": min(left, LONGEST_WAIT)})
-            try:
-                response = yield from self._connection.post(path("locks"), body)
-            except Busy as busy:
-                if time.monotonic() >= until:
-                    raise
-                yield Pause(min(busy.retry_after.total_seconds(), LONGEST_PAUSE))
-            else:
-                return decode(response, ClaimReply).claim
+    def abandon(self, claim: Claim) -> Procedure[None]:
+        """Not over HTTP: the outcome is unknown when the lease ends."""
+        raise UsageError(f"{claim.key.key!r} cannot be abandoned over HTTP.")
 
-    def renew_lock(self, claim: Claim, ttl: timedelta) -> Procedure[None]:
-        """Extend a lock; `LeaseLost` if it has ended."""
-        body = wire_body({"fence": claim.fence, "ttl": ttl})
-        yield from self._connection.post(path("locks", claim.id, "heartbeat"), body)
+    def settle_unknown(self, wanted: Wanted, unknown: Unknown, result: str) -> Procedure[None]:
+        """Not over HTTP: `keys.force_settle` does it, as an operator."""
+        del unknown, result
+        raise UsageError(f"{wanted.key.key!r} cannot be verified over HTTP.")
 
-    def release_lock(self, claim: Claim) -> Procedure[bool]:
-        """Release a lock; False if another holder has it."""
-        return (yield from self._release("locks", claim))
+    def take_unknown(self, wanted: Wanted, unknown: Unknown) -> Procedure[Claim | None]:
+        """Not over HTTP: `keys.force_release` does it, as an operator."""
+        del unknown
+        raise UsageError(f"{wanted.key.key!r} cannot be verified over HTTP.")
 
-    def _release(self, kind: str, claim: Claim) -> Procedure[bool]:
-        body = {"fence": checked_claim(claim).fence}
-        response = yield from self._connection.post(path(kind, claim.id, "release"), body)
-        return decode(response, ChangeReply).released
+
+def _duration(micros: int | None) -> timedelta | None:
+    return None if micros is None else timedelta(microseconds=micros)
 
 
 class HttpStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, cast, overload
 
 from onefold.client import publish
 from onefold.client.calls import Awaited, Blocking, Calls, Mode, call
-from onefold.client.claims import HttpClaims
+from onefold.client.claims import HttpClaims, RemoteOnceOptions
 from onefold.client.connection import connection_to, decode
 from onefold.client.events import AsyncRemoteEvents, RemoteEvents, event_filter
-from onefold.client.lock import AsyncRemoteLock, RemoteLock
+from onefold.client.lock import HttpLocks, RemoteLock
 from onefold.client.nouns import (
     ClientDead,
     ClientDeliveries,
@@ -19,13 +19,14 @@ from onefold.client.nouns import (
     ClientSchedules,
     find_query,
 )
-from onefold.client.once import AsyncRemoteOnce, RemoteOnce, once_settings
 from onefold.client.remote_values import ChangeReply, EnqueuedReply, RemotePage
 from onefold.client.requests import path, wire_body
 from onefold.client.steps import AsyncRemoteSteps, RemoteSteps
 from onefold.effects.claims import SURFACE, ClaimOptions
+from onefold.effects.once import Once, once_settings
 from onefold.errors import JobNotFound
 from onefold.jobs.enqueue_options import EMPTY
+from onefold.model import checks
 from onefold.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from onefold.app.jobs import FindOptions
+    from onefold.client.claims import RemoteAttemptOptions
     from onefold.client.connection import ClientOptions, Connection
-    from onefold.client.once import RemoteOnceOptions
     from onefold.client.remote_values import RemoteJob
+    from onefold.effects.once import OnceClaim, OnceOptions
     from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
     from onefold.model.claim import ClaimAnswer
     from onefold.model.job import Enqueued, EnqueuedMany, Json, NewJob
@@ -140,7 +142,52 @@ class ClientCalls(Calls[Mode], Generic[Mode]):
 
         The work follows under a lease. `takeover` sets what happens if the worker vanishes.
         """
-        return (yield from HttpClaims(self._connection).claim(scope, key, surface, options))
+        checks.options(options, ClaimOptions.__optional_keys__)
+        claims = HttpClaims(self._connection, self._runtime)
+        return (yield from claims.claim(claims.want(surface, scope, key, options)))
+
+    @overload
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        busy: Literal["raise"] = "raise",
+        **options: Unpack[RemoteAttemptOptions],
+    ) -> Once[OnceClaim]: ...
+    @overload
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        *,
+        busy: Literal["skip"],
+        **options: Unpack[RemoteAttemptOptions],
+    ) -> Once[OnceClaim | None]: ...
+    def once(
+        self,
+        name: str,
+        key: str | Callable[..., str] | None = None,
+        **options: Unpack[RemoteOnceOptions],
+    ) -> Once[Any]:
+        """Run something once per key and store its result.
+
+        For `with` and plain functions of a `Client`, for `async with` and coroutine functions of an
+        `AsyncClient`. A failure releases the key. In a decorator, `key` may be a function of the
+        arguments; without it, the key is a digest of them.
+        """
+        checks.options(options, RemoteOnceOptions.__optional_keys__)
+        claims = HttpClaims(self._connection, self._runtime)
+        return Once(once_settings(claims, name, key, cast("OnceOptions", options)))
+
+    def lock(self, name: str, *, ttl: timedelta = TTL, wait: timedelta | None = None) -> RemoteLock:
+        """A lease on a name with a fencing token, for `with`, or `async with` of an `AsyncClient`.
+
+        It is renewed until it is released. It is an efficiency lock: a holder that is paused longer
+        than its `ttl` may overlap with the next one. If that matters, pass `lock.fence` to the
+        system that you write to.
+        """
+        return RemoteLock(HttpLocks(self._connection, self._runtime), name, ttl, wait)
 
 
 class Client(ClientCalls[Blocking]):
@@ -167,27 +214,6 @@ class Client(ClientCalls[Blocking]):
         connection = connection_to(url, api_key, options)
         self._sender = Urllib3Sender(connection, tls)
         super().__init__(connection, Runtime(sender=self._sender), Blocking)
-
-    def once(
-        self,
-        name: str,
-        key: str | Callable[..., str] | None = None,
-        **options: Unpack[RemoteOnceOptions],
-    ) -> RemoteOnce:
-        """Run something once per key and store its result: for `with`, or as a decorator.
-
-        A failure releases the key. In a decorator, `key` may be a function of the arguments;
-        without it, the key is a digest of them.
-        """
-        return RemoteOnce(self._runtime, once_settings(self._connection, name, key, options))
-
-    def lock(self, name: str, *, ttl: timedelta = TTL, wait: timedelta | None = None) -> RemoteLock:
-        """A lease on a name with a fencing token. A thread renews it until it is released.
-
-        It is an efficiency lock: a holder that is paused longer than its `ttl` may overlap with the
-        next one. If that matters, pass `lock.fence` to the system that you write to.
-        """
-        return RemoteLock(self._runtime, HttpClaims(self._connection), name, ttl, wait)
 
     def steps(self, job_id: str, *, fence: int) -> RemoteSteps:
         """The steps of a delivery of yours: `client.steps(…).step("charge", …)`."""
@@ -244,29 +270,6 @@ class AsyncClient(ClientCalls[Awaited]):
         connection = connection_to(url, api_key, options)
         self._sender = AiohttpSender(connection, tls)
         super().__init__(connection, Runtime(sender=self._sender), Awaited)
-
-    def once(
-        self,
-        name: str,
-        key: str | Callable[..., str] | None = None,
-        **options: Unpack[RemoteOnceOptions],
-    ) -> AsyncRemoteOnce:
-        """Run something once per key and store its result: for `async with`, or as a decorator.
-
-        A failure releases the key. In a decorator, `key` may be a function of the arguments;
-        without it, the key is a digest of them.
-        """
-        return AsyncRemoteOnce(self._runtime, once_settings(self._connection, name, key, options))
-
-    def lock(
-        self, name: str, *, ttl: timedelta = TTL, wait: timedelta | None = None
-    ) -> AsyncRemoteLock:
-        """A lease on a name with a fencing token. A task renews it until it is released.
-
-        It is an efficiency lock: a holder that is paused longer than its `ttl` may overlap with the
-        next one. If that matters, pass `lock.fence` to the system that you write to.
-        """
-        return AsyncRemoteLock(self._runtime, HttpClaims(self._connection), name, ttl, wait)
 
     def steps(self, job_id: str, *, fence: int) -> AsyncRemoteSteps:
         """The steps of a delivery of yours: `client.steps(…).step("charge", …)`."""

@@ -29,6 +29,7 @@ from onefold.effects.lock import lock_key
 from onefold.errors import InvalidInput, ScheduleNotFound
 from onefold.jobs.enqueue_options import EMPTY
 from onefold.model import checks
+from onefold.model.claim import checked_claim, encode_result
 from onefold.model.job import DEFAULT_QUEUE, Enqueued, EnqueuedMany, Json
 from onefold.model.stored_key import KeyPage, Why
 
@@ -115,17 +116,18 @@ class ClientKeys(Calls[Mode]):
     @call
     def settle(self, claim: Claim, result: Any = None) -> Procedure[None]:
         """Store the result of a claim; `LeaseLost` if another attempt holds the key."""
-        yield from HttpClaims(self._connection).settle(claim, result)
+        claims = HttpClaims(self._connection, self._runtime)
+        yield from claims.settle(checked_claim(claim), encode_result(result))
 
     @call
     def release(self, claim: Claim) -> Procedure[bool]:
         """Release a claim unsettled; False if another attempt holds the key."""
-        return (yield from HttpClaims(self._connection).release(claim))
+        return (yield from HttpClaims(self._connection, self._runtime).release(claim))
 
     @call
     def renew(self, claim: Claim, *, lease: timedelta = LEASE) -> Procedure[datetime | None]:
         """Extend a lease that has not ended, with the same fence; None if it has ended."""
-        return (yield from HttpClaims(self._connection).renew(claim, lease))
+        return (yield from HttpClaims(self._connection, self._runtime).renew(claim, lease))
 
     @call
     def find(

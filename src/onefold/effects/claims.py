@@ -1,14 +1,14 @@
-"""Claims on the database: keys of the application, and keys of one job."""
+"""Where a key is claimed: the interface, keys of the application, and keys of one job."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 import msgspec
 
 from onefold.databases.batching import Item
-from onefold.effects.lock import Lock
+from onefold.effects.lock import DatabaseLocks, Lock
 from onefold.errors import Busy, ConflictingOptions, DatabaseBusy, InvalidInput, LeaseLost
 from onefold.model import checks
 from onefold.model.claim import (
@@ -17,6 +17,7 @@ from onefold.model.claim import (
     ClaimKey,
     Holding,
     Takeover,
+    Unknown,
     Wanted,
     Won,
     claim_key,
@@ -27,16 +28,18 @@ from onefold.model.delivery import Delivery
 from onefold.model.ids import hash_of
 from onefold.model.outcome import checked_rules
 from onefold.operations import claims, deliveries
-from onefold.runtime import Procedure, Transact
+from onefold.runtime import Batch, Procedure, Transact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onefold.app.context import Context
+    from onefold.databases.borrowed import Borrowed
     from onefold.model.claim import Claim
     from onefold.model.job import Job
     from onefold.model.outcome import ErrorRule
     from onefold.operations.statement import Operation, Sql
+    from onefold.runtime import Runtime
 
 LEASE: Final = timedelta(seconds=60)
 SURFACE: Final = "once"
@@ -63,12 +66,76 @@ class ClaimOptions(TypedDict, total=False):
     """How long the outcome is remembered; by default until it is removed."""
 
 
+class ClaimBackend(Protocol):
+    """Where `once` claims its key: on the database, or on a server."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """Carries out the procedures below."""
+        ...
+
+    @property
+    def borrowed(self) -> Borrowed | None:
+        """The caller's connection, if claims are part of the caller's transaction."""
+        ...
+
+    def now(self) -> int:
+        """The time in microseconds."""
+        ...
+
+    def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
+        """Check the options of a claim."""
+        ...
+
+    def not_done(self, not_done: object, takeover: Takeover | None) -> tuple[ErrorRule, ...] | None:
+        """The exceptions that release a key; None if all do."""
+        ...
+
+    def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
+        """Take the key, or return why not."""
+        ...
+
+    def settle(self, claim: Claim, result: str) -> Procedure[None]:
+        """Store the result, which is JSON text; `LeaseLost` if another attempt holds the key."""
+        ...
+
+    def release(self, claim: Claim) -> Procedure[bool]:
+        """Release the key unsettled; False if another attempt holds it."""
+        ...
+
+    def abandon(self, claim: Claim) -> Procedure[None]:
+        """Leave the key with an unknown outcome."""
+        ...
+
+    def settle_unknown(self, wanted: Wanted, unknown: Unknown, result: str) -> Procedure[None]:
+        """Settle a key whose outcome was unknown."""
+        ...
+
+    def take_unknown(self, wanted: Wanted, unknown: Unknown) -> Procedure[Claim | None]:
+        """Claim a key whose outcome was unknown; None if another attempt was faster."""
+        ...
+
+
 class DatabaseClaims:
     """Claims keys of one tenant: under a lease, or inside of the caller's transaction."""
 
     def __init__(self, context: Context) -> None:
         """On the store of `context`."""
         self.context = context
+
+    @property
+    def runtime(self) -> Runtime:
+        """That of the context."""
+        return self.context.runtime
+
+    @property
+    def borrowed(self) -> Borrowed | None:
+        """The caller's connection, if claims are part of the caller's transaction."""
+        return self.context.borrowed
+
+    def now(self) -> int:
+        """The time of this process in microseconds."""
+        return self.context.now()
 
     def key(self, scope: object, key: object, surface: str = SURFACE) -> ClaimKey:
         """The full key."""
@@ -99,8 +166,36 @@ class DatabaseClaims:
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
         return answer
 
+    def settle(self, claim: Claim, result: str) -> Procedure[None]:
+        """Store the result; `LeaseLost` if another attempt holds the key."""
+        yield Batch(settle_item(claim, result))
+
+    def release(self, claim: Claim) -> Procedure[bool]:
+        """Release the key unsettled; False if another attempt holds it."""
+        released: set[str] = yield Transact(lambda sql: claims.release(sql, [claim]))
+        return bool(released)
+
+    def abandon(self, claim: Claim) -> Procedure[None]:
+        """Leave the key with an unknown outcome."""
+        yield Transact(lambda sql: claims.abandon(sql, claim))
+
+    def settle_unknown(self, wanted: Wanted, unknown: Unknown, result: str) -> Procedure[None]:
+        """Settle a key whose outcome was unknown."""
+        yield Transact(
+            lambda sql: claims.force(
+                sql, wanted.key, Holding.SETTLED, result=result, fence=unknown.fence
+            )
+        )
+
+    def take_unknown(self, wanted: Wanted, unknown: Unknown) -> Procedure[Claim | None]:
+        """Claim a key whose outcome was unknown; None if another attempt was faster."""
+        claim: Claim | None = yield Transact(
+            lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
+        )
+        return claim
+
     def not_done(self, not_done: object, takeover: Takeover | None) -> tuple[ErrorRule, ...] | None:
-        """The exceptions that give a key back; None if all do."""
+        """The exceptions that release a key; None if all do."""
         if not_done is None:
             return None
         if self.context.borrowed is not None:
@@ -191,7 +286,7 @@ class RunLock(Lock):
         is_lost: Callable[[], bool],
     ) -> None:
         """`is_lost` says whether the job is lost."""
-        super().__init__(context, key, ttl, wait)
+        super().__init__(DatabaseLocks(context), key, ttl, wait)
         self._is_lost = is_lost
 
     @property

@@ -13,7 +13,7 @@ import weakref
 from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from onefold.errors import Busy, LeaseLost, UsageError
 from onefold.model import checks
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onefold.app.context import Context
+    from onefold.runtime import Runtime
 
 MARGIN: Final = 0.1
 """The part of a lease in which the holder no longer trusts it."""
@@ -51,16 +52,37 @@ def _whoami() -> int:
     return threading.get_ident() if task is None else id(task)
 
 
-class Lock:
-    """A lock for `with` and for `async with`."""
+class LockBackend(Protocol):
+    """Where a lock is held: on the database, or on a server."""
 
-    def __init__(
-        self, context: Context, key: ClaimKey, ttl: timedelta, wait: timedelta | None
-    ) -> None:
-        """Nothing is asked of the database yet."""
-        span(ttl, "ttl", least=timedelta(milliseconds=1))
-        if wait is not None:
-            span(wait, "wait")
+    @property
+    def runtime(self) -> Runtime:
+        """Carries out the procedures below."""
+        ...
+
+    @property
+    def label(self) -> str | None:
+        """Names the store. None if a lock may be asked for again where it is held."""
+        ...
+
+    def acquire(self, key: ClaimKey, ttl: timedelta, wait: float) -> Procedure[ClaimAnswer]:
+        """Try to take a lock: Won or Busy. A backend may use up to `wait` seconds."""
+        ...
+
+    def renew(self, claim: Claim, ttl: timedelta) -> Procedure[bool]:
+        """Extend a lock; False if it has ended."""
+        ...
+
+    def release(self, claim: Claim) -> Procedure[bool]:
+        """Release a lock; False if another holder has it."""
+        ...
+
+
+class DatabaseLocks:
+    """Locks on the database. It is a `LockBackend`."""
+
+    def __init__(self, context: Context) -> None:
+        """On the own connections of `context`."""
         if context.borrowed is not None:
             raise UsageError(
                 "A lock is leased, and a lease cannot be part of your transaction. Take the lock"
@@ -68,6 +90,49 @@ class Lock:
                 " within(connection).guard(lock)."
             )
         self._context = context
+
+    @property
+    def runtime(self) -> Runtime:
+        """That of the context."""
+        return self._context.runtime
+
+    @property
+    def label(self) -> str:
+        """Names the database and the schema."""
+        database = self._context.database
+        return f"{database.label} {database.sql.schema}"
+
+    def acquire(self, key: ClaimKey, ttl: timedelta, wait: float) -> Procedure[ClaimAnswer]:
+        """Try to take a lock, without waiting."""
+        del wait
+        wanted = want(key, lease=ttl, takeover="rerun")
+        answer: ClaimAnswer = yield Transact(partial(claims.claim, wanted=wanted))
+        return answer
+
+    def renew(self, claim: Claim, ttl: timedelta) -> Procedure[bool]:
+        """Extend a lock; False if it has ended."""
+        micros = span(ttl, "ttl")
+        until: Any = yield Transact(lambda sql: claims.renew(sql, claim, lease=micros))
+        return until is not None
+
+    def release(self, claim: Claim) -> Procedure[bool]:
+        """Release a lock; False if another holder has it."""
+        released: set[str] = yield Transact(lambda sql: claims.release(sql, [claim], strict=True))
+        return bool(released)
+
+
+class Lock:
+    """A lock for `with` and for `async with`."""
+
+    def __init__(
+        self, locks: LockBackend, key: ClaimKey, ttl: timedelta, wait: timedelta | None
+    ) -> None:
+        """It is taken later."""
+        span(ttl, "ttl", least=timedelta(milliseconds=1))
+        if wait is not None:
+            span(wait, "wait")
+        self._locks = locks
+        self._runtime = locks.runtime
         self._key = key
         self._ttl = ttl
         self._wait = wait
@@ -111,29 +176,29 @@ class Lock:
 
     def acquire(self) -> Self:
         """Take it, or raise `Busy` (after `wait`, if given)."""
-        self._context.runtime.run(self._acquire())
+        self._runtime.run(self._acquire())
         return self
 
     async def aacquire(self) -> Self:
         """`acquire`, awaited."""
-        await self._context.runtime.arun(self._acquire())
+        await self._runtime.arun(self._acquire())
         return self
 
     def release(self) -> bool:
         """Give it back; False if it was no longer yours."""
-        return self._context.runtime.run(self._release())
+        return self._runtime.run(self._release())
 
     async def arelease(self) -> bool:
         """`release`, awaited."""
-        return await self._context.runtime.arun(self._release())
+        return await self._runtime.arun(self._release())
 
     def renew(self) -> None:
         """Extend it by its ttl, under the same fence; `LeaseLost` if it has ended."""
-        self._context.runtime.run(self._renew())
+        self._runtime.run(self._renew())
 
     async def arenew(self) -> None:
         """`renew`, awaited."""
-        await self._context.runtime.arun(self._renew())
+        await self._runtime.arun(self._renew())
 
     def __enter__(self) -> Self:
         """Acquire."""
@@ -178,16 +243,16 @@ class Lock:
 
     def _ask(self) -> Procedure[None]:
         mine = self._mine()
-        if any(whose == mine for whose, _ in _still_held()):
+        if mine is not None and any(whose == mine for whose, _ in _still_held()):
             raise UsageError(
                 f"The lock {self._key.key!r} is already held here; asking again would wait for"
                 " itself."
             )
         pauses = waits(self._wait)
+        until = time.monotonic() + (0.0 if self._wait is None else self._wait.total_seconds())
         while True:
-            wanted = want(self._key, lease=self._ttl, takeover="rerun")
             asked = time.monotonic()
-            answer: ClaimAnswer = yield Transact(partial(claims.claim, wanted=wanted))
+            answer = yield from self._locks.acquire(self._key, self._ttl, max(until - asked, 0.0))
             if isinstance(answer, Won):
                 self._claim = answer.claim
                 self._trust(asked)
@@ -198,14 +263,15 @@ class Lock:
                 raise answer
             yield Pause(min(pause, max(answer.retry_after.total_seconds(), 0.001)))
 
-    def _mine(self) -> _Mine:
-        database = self._context.database
-        return (_whoami(), f"{database.label} {database.sql.schema}", self._key)
+    def _mine(self) -> _Mine | None:
+        label = self._locks.label
+        return None if label is None else (_whoami(), label, self._key)
 
     def _trust(self, asked: float) -> None:
         self._trusted_until = asked + self._ttl.total_seconds() * (1 - MARGIN)
-        others = (entry for entry in _still_held() if entry[1]() is not self)
-        _held.set((*others, (self._mine(), weakref.ref(self))))
+        if (mine := self._mine()) is not None:
+            others = (entry for entry in _still_held() if entry[1]() is not self)
+            _held.set((*others, (mine, weakref.ref(self))))
 
     def _release(self) -> Procedure[bool]:
         with self._mutex:
@@ -214,14 +280,11 @@ class Lock:
                 return False
             self._in_use = False
         _held.set(_still_held())
-        released: set[str] = yield Transact(lambda sql: claims.release(sql, [claim], strict=True))
-        return bool(released)
+        return (yield from self._locks.release(claim))
 
     def _renew(self) -> Procedure[None]:
         claim, asked = self.claim, time.monotonic()
-        micros = span(self._ttl, "ttl")
-        until: Any = yield Transact(lambda sql: claims.renew(sql, claim, lease=micros))
-        if until is None:
+        if not (yield from self._locks.renew(claim, self._ttl)):
             self._trusted_until = 0.0
             raise LeaseLost(f"the lock {self._key.key!r}", fence=claim.fence)
         self._trust(asked)

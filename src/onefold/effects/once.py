@@ -25,7 +25,7 @@ from typing import (
     overload,
 )
 
-from onefold.effects.claims import SURFACE, ClaimOptions, settle_item
+from onefold.effects.claims import SURFACE, ClaimOptions
 from onefold.errors import (
     Busy,
     ConflictingOptions,
@@ -42,7 +42,6 @@ from onefold.model.claim import (
     ClaimAnswer,
     ClaimKey,
     Guarantee,
-    Holding,
     Mismatch,
     Replay,
     Unknown,
@@ -54,8 +53,7 @@ from onefold.model.json_text import sorted_payload
 from onefold.model.timestamps import from_micros, span, to_micros
 from onefold.model.unique import fingerprint
 from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, is_not_done
-from onefold.operations import claims
-from onefold.runtime import Batch, Call, Pause, Procedure, Transact, waits
+from onefold.runtime import Call, Pause, Procedure, waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -63,7 +61,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from onefold.effects.claims import DatabaseClaims
+    from onefold.effects.claims import ClaimBackend
     from onefold.model.outcome import ErrorRule
     from onefold.model.verify import Verify
 
@@ -102,7 +100,7 @@ class OnceOptions(AttemptOptions, total=False):
 class OnceSettings:
     """The options of `once`, checked, and where it claims."""
 
-    claims: DatabaseClaims
+    claims: ClaimBackend
     want: Callable[[str], Wanted]
     key: str | Callable[..., str] | None
     verify: Verify | None
@@ -115,7 +113,7 @@ class OnceSettings:
 
 
 def once_settings(
-    claims: DatabaseClaims,
+    claims: ClaimBackend,
     name: str,
     key: str | Callable[..., str] | None,
     options: OnceOptions,
@@ -194,7 +192,7 @@ class Once(Generic[Entered_co]):
 
     def __init__(self, settings: OnceSettings) -> None:
         """Made by `once`."""
-        self._runtime = settings.claims.context.runtime
+        self._runtime = settings.claims.runtime
         self._settings = settings
         self._wanted: Wanted | None = None
         self._asked = ""
@@ -255,7 +253,7 @@ class Once(Generic[Entered_co]):
         if settings.retention is None:
             raise ConflictingOptions("issued_at", "needs a retention to be compared with")
         issued = to_micros(settings.issued_at, "issued_at")
-        horizon = settings.claims.context.now() - span(settings.retention, "retention")
+        horizon = settings.claims.now() - span(settings.retention, "retention")
         if issued <= horizon:
             raise TooOld(key=key, issued_at=settings.issued_at, horizon=from_micros(horizon))
 
@@ -263,7 +261,7 @@ class Once(Generic[Entered_co]):
         match answer:
             case Won() | Replay():
                 self._entered = OnceClaim(answer)
-                borrowed = self._settings.claims.context.borrowed
+                borrowed = self._settings.claims.borrowed
                 if borrowed is not None and self._entered.won:
                     here = (borrowed.connection, self._entered)
                     _joined_here.set((*_joined_here.get(), here))
@@ -281,19 +279,12 @@ class Once(Generic[Entered_co]):
     def _verified(self, unknown: Unknown, verdict: object) -> Procedure[ClaimAnswer]:
         """Act on what `verify` found out, unless somebody else has acted meanwhile."""
         assert self._wanted is not None
-        wanted = self._wanted
+        claims, wanted = self._settings.claims, self._wanted
         match verdict:
             case Done(result):
-                stored = encode_result(result)
-                yield Transact(
-                    lambda sql: claims.force(
-                        sql, wanted.key, Holding.SETTLED, result=stored, fence=unknown.fence
-                    )
-                )
+                yield from claims.settle_unknown(wanted, unknown, encode_result(result))
             case NotDone():
-                claim: Claim | None = yield Transact(
-                    lambda sql: claims.take_over_unknown(sql, wanted, fence=unknown.fence)
-                )
+                claim = yield from claims.take_unknown(wanted, unknown)
                 if claim is not None:
                     return Won(claim)
             case None:
@@ -344,7 +335,7 @@ class Once(Generic[Entered_co]):
         assert entered.claim is not None
         claim = entered.claim
         try:
-            yield Transact(lambda sql: claims.abandon(sql, claim))
+            yield from self._settings.claims.abandon(claim)
         except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
             error.add_note(f"The key {claim.key.key!r} is unknown when its lease ends: {failure}")
 
@@ -358,7 +349,7 @@ class Once(Generic[Entered_co]):
         _joined_here.set(tuple(here for here in _joined_here.get() if not here[1].left))
         if error is None:
             text = yield from self._encoded(claim, entered.result)
-            yield Batch(settle_item(claim, text))
+            yield from self._settings.claims.settle(claim, text)
         elif isinstance(error, Exception) or self._joined:
             yield from self._give_back(claim, error)
         # Interrupted (a cancelled task, ctrl-C): nobody knows how far it came, so the lease runs
@@ -382,7 +373,7 @@ class Once(Generic[Entered_co]):
 
     def _is_at_work_here(self, key: ClaimKey) -> bool:
         """True inside the body of another `once` with this key, in the same transaction."""
-        borrowed = self._settings.claims.context.borrowed
+        borrowed = self._settings.claims.borrowed
         return borrowed is not None and any(
             connection is borrowed.connection and entered.has(key)
             for connection, entered in _joined_here.get()
@@ -390,17 +381,17 @@ class Once(Generic[Entered_co]):
 
     def _give_back(self, claim: Claim, error: BaseException) -> Procedure[None]:
         """Release after a failure, which is what the caller must see, whatever happens here."""
-        borrowed = self._settings.claims.context.borrowed
+        borrowed = self._settings.claims.borrowed
         if borrowed is not None and borrowed.failed():
             return
         try:
-            yield Transact(lambda sql: claims.release(sql, [claim]))
+            yield from self._settings.claims.release(claim)
         except Exception as failure:  # noqa: BLE001 - it must not hide the error of the body
             error.add_note(f"The key {claim.key.key!r} could not be given back: {failure}")
 
     @property
     def _joined(self) -> bool:
-        return self._settings.claims.context.borrowed is not None
+        return self._settings.claims.borrowed is not None
 
     def _bound_key(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
