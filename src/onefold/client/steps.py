@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
 
-from onefold.client.claims import HttpStep, HttpSteps, StepReply
+from onefold.client.claims import HttpStep, HttpSteps
 from onefold.effects.step_codec import fingerprint_of
 from onefold.errors import InvalidInput, OutcomeUnknown
 from onefold.model import checks
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from onefold.client.connection import Connection
     from onefold.model.outcome import ErrorRule
+    from onefold.model.step import StepReply
     from onefold.model.verify import Verify
     from onefold.runtime import Procedure, Runtime
 
