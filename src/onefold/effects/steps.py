@@ -37,10 +37,10 @@ from onefold.model import checks
 from onefold.model.outcome import Outcome, checked_rules
 from onefold.model.retry import DEFAULT_BACKOFF, Backoff, Exponential, Fixed
 from onefold.model.verify import ENDS_THE_RUN, Done, NotDone, asking, check_doubt, is_not_done
-from onefold.runtime import Pause, Procedure
+from onefold.runtime import Call, Pause, Procedure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Sequence
     from typing import Unpack
 
     from onefold.databases.handler_transaction import HandlerTransaction
@@ -116,24 +116,8 @@ class Stepping(ABC):
         if self._is_inside():
             return function(*args, **kwargs)
         attempt = self._attempt(name, function, args, kwargs)
-        context = self._ledger.context
-        with attempt.or_given_up():
-            self._begin(attempt)
-            while not attempt.is_over():
-                try:
-                    with attempt.inside():
-                        value = function(*args, **kwargs)
-                except Exception as error:
-                    if attempt.may_have_happened(error):
-                        context.runtime.run(attempt.doubted(error))
-                        self.check()
-                        self._find_out(attempt)
-                    if not (attempt.is_over() or context.runtime.run(attempt.failed(error))):
-                        raise
-                    self.check()
-                else:
-                    context.runtime.run(attempt.done(value))
-        return cast("R", attempt.answer())
+        call = partial(function, *args, **kwargs)
+        return cast("R", self._ledger.context.runtime.run(self._do(attempt, call, _verified)))
 
     def _is_inside(self) -> bool:
         """True where a step is running, and this one is a part of it."""
@@ -148,21 +132,30 @@ class Stepping(ABC):
             )
         return True
 
-    def _begin(self, attempt: StepAttempt) -> None:
-        context = self._ledger.context
-        context.runtime.run(attempt.look())
-        if attempt.is_unknown():
-            self._find_out(attempt)
-        context.runtime.run(attempt.begin())
-
-    def _find_out(self, attempt: StepAttempt) -> None:
-        """Ask `verify`, and act on what it says."""
-        verify = attempt.verifying()
-        with asking(attempt.name.label):
-            verdict = verify()
-        if inspect.isawaitable(verdict):
-            raise InvalidInput("verify", "must be awaited here; use it with astep")
-        self._ledger.context.runtime.run(attempt.verified(verdict))
+    def _do(
+        self, attempt: StepAttempt, call: Callable[[], Any], verified: Callable[..., Any]
+    ) -> Procedure[Any]:
+        """Begin the step, call its function, store the result; retry or verify after an error."""
+        with attempt.or_given_up():
+            yield from attempt.look()
+            if attempt.is_unknown():
+                yield from attempt.find_out(verified)
+            yield from attempt.begin()
+            while not attempt.is_over():
+                try:
+                    with attempt.inside():
+                        value = yield Call(call)
+                except Exception as error:
+                    if attempt.may_have_happened(error):
+                        yield from attempt.doubted(error)
+                        self.check()
+                        yield from attempt.find_out(verified)
+                    if not (attempt.is_over() or (yield from attempt.failed(error))):
+                        raise
+                    self.check()
+                else:
+                    yield from attempt.done(value)
+        return attempt.answer()
 
     @overload
     async def astep(
@@ -185,38 +178,8 @@ class Stepping(ABC):
         if self._is_inside():
             return await _called(function, args, kwargs)
         attempt = self._attempt(name, function, args, kwargs)
-        context = self._ledger.context
-        with attempt.or_given_up():
-            await self._abegin(attempt)
-            while not attempt.is_over():
-                try:
-                    with attempt.inside():
-                        value = await _called(function, args, kwargs)
-                except Exception as error:
-                    if attempt.may_have_happened(error):
-                        await context.runtime.arun(attempt.doubted(error))
-                        self.check()
-                        await self._afind_out(attempt)
-                    if not (attempt.is_over() or await context.runtime.arun(attempt.failed(error))):
-                        raise
-                    self.check()
-                else:
-                    await context.runtime.arun(attempt.done(value))
-        return attempt.answer()
-
-    async def _abegin(self, attempt: StepAttempt) -> None:
-        context = self._ledger.context
-        await context.runtime.arun(attempt.look())
-        if attempt.is_unknown():
-            await self._afind_out(attempt)
-        await context.runtime.arun(attempt.begin())
-
-    async def _afind_out(self, attempt: StepAttempt) -> None:
-        """`_find_out`, awaited."""
-        verify = attempt.verifying()
-        with asking(attempt.name.label):
-            verdict = await _called(verify, (), {})
-        await self._ledger.context.runtime.arun(attempt.verified(verdict))
+        call = partial(_called, function, args, kwargs)
+        return await self._ledger.context.runtime.arun(self._do(attempt, call, _averified))
 
     def transact(
         self,
@@ -402,12 +365,14 @@ class StepAttempt:
             # Where verify finds that it did not happen, this error ends the run.
             error.verifiable = True
 
-    def verifying(self) -> Callable[[], VerifyResult | Awaitable[VerifyResult]]:
-        """`verify`, for this step; raise where there is none."""
+    def find_out(self, verified: Callable[..., Any]) -> Procedure[None]:
+        """Call `verify`, and act on its result; raise if there is none."""
         verify = self._options.get("verify")
         if verify is None:
             raise OutcomeUnknown(key=self.name.label)
-        return partial(verify, self._ledger.book.third_party_key(self.name))
+        key = self._ledger.book.third_party_key(self.name)
+        verdict = yield Call(verified, (verify, key, self.name.label))
+        yield from self.verified(verdict)
 
     def verified(self, verdict: object) -> Procedure[None]:
         """Act on what was found out: take it as done, or begin anew."""
@@ -487,6 +452,20 @@ class StepAttempt:
         if notes.failure is not None:
             raise raised_again(notes.failure, self.name.label)
         return decoded(notes.value_text, self._function)
+
+
+def _verified(verify: Verify, key: str, label: str) -> VerifyResult:
+    with asking(label):
+        verdict = verify(key)
+    if inspect.isawaitable(verdict):
+        raise InvalidInput("verify", "must be awaited here; use it with astep")
+    return verdict
+
+
+async def _averified(verify: Verify, key: str, label: str) -> VerifyResult:
+    with asking(label):
+        verdict: VerifyResult = await _called(verify, (key,), {})
+    return verdict
 
 
 async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
