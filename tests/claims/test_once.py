@@ -315,9 +315,8 @@ async def test_f043_an_effect_outside_the_transaction_is_not_called_exactly_once
     assert labels == {"at least once", "at most once"}
 
 
-@pytest.mark.parametrize(
-    ("field", "options"),
-    [
+async def test_bad_options_are_refused_by_name(onefold: Coloured) -> None:
+    bad: list[tuple[str, dict[str, Any]]] = [
         ("busy", {"busy": "wait"}),
         ("busy", {"busy": []}),
         ("bussy", {"bussy": "skip"}),
@@ -327,16 +326,13 @@ async def test_f043_an_effect_outside_the_transaction_is_not_called_exactly_once
         ("wait", {"wait": 5}),
         ("lease", {"lease": timedelta(0)}),
         ("takeover", {"takeover": "hope"}),
-    ],
-)
-async def test_bad_options_are_refused_by_name(
-    onefold: Coloured, field: str, options: dict[str, Any]
-) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        async with onefold.once("import", "sha", **options):
-            pytest.fail("nothing was claimed")
+    ]
+    for field, options in bad:
+        with pytest.raises(InvalidInput) as caught:
+            async with onefold.once("import", "sha", **options):
+                pytest.fail(f"claimed with {options}")
+        assert caught.value.field == field, options
 
-    assert caught.value.field == field
     assert isinstance(await onefold.claim("import", "sha"), Won)
 
 

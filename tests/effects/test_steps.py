@@ -552,26 +552,21 @@ async def test_f072_a_fresh_replay_has_new_keys(deliveries: Deliveries) -> None:
     assert deliveries.take().key("charge") == f"{run.target.id}.1:charge"
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
+async def test_options_that_mean_nothing_are_refused(deliveries: Deliveries) -> None:
+    bad: list[tuple[dict[str, Any], str]] = [
         ({"attempts": 0}, "attempts"),
         ({"backoff": AT_ONCE}, "backoff"),
         ({"attempts": 2, "backoff": 3}, "backoff"),
         ({"unsafe": 1}, "unsafe"),
         ({"verify": "yes"}, "verify"),
         ({"retries": 2}, "retries"),
-    ],
-)
-async def test_options_that_mean_nothing_are_refused(
-    deliveries: Deliveries, options: dict[str, Any], field: str
-) -> None:
+    ]
     run = deliveries.first()
 
-    with pytest.raises(InvalidInput) as raised:
-        run.using(**options)
-
-    assert raised.value.field == field
+    for options, field in bad:
+        with pytest.raises(InvalidInput) as raised:
+            run.using(**options)
+        assert raised.value.field == field, options
 
 
 async def test_a_name_that_is_no_name_is_refused(deliveries: Deliveries) -> None:

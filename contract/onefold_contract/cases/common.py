@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from onefold.errors import InvalidInput
 from onefold.model.ids import shard_of
 from onefold.model.retry import Fixed
 
@@ -24,6 +25,15 @@ DAY: Final = timedelta(days=1)
 
 AT_ONCE: Final = Fixed(timedelta(0))
 """A backoff that a test need not wait for."""
+
+
+def refused_field(call: Callable[..., object], *args: Any, **options: Any) -> str | None:
+    """The field that the error of a call names; None if the call is accepted."""
+    try:
+        call(*args, **options)
+    except InvalidInput as error:
+        return error.field
+    return None
 
 
 def kept(subject: Subject, unique_key: str) -> list[Job]:
