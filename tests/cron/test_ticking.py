@@ -66,7 +66,7 @@ async def test_one_that_cannot_be_read_keeps_nobody_waiting(
     assert [broken.schedule for broken in again.broken] == ["broken"]
     assert again.next_at == clock.now + HOUR
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "The schedule 'broken' cannot be read here and waits"
+        "The schedule 'broken' cannot be read by this version and is skipped"
     ]
 
 

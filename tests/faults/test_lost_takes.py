@@ -107,7 +107,7 @@ def test_a_worker_hands_back_what_a_take_that_failed_has_leased(
                 gate.open()
                 await asyncio.to_thread(until, lambda: proxy.refuses)
                 caplog.clear()
-                await asyncio.to_thread(until, lambda: "The database is away" in caplog.text)
+                await asyncio.to_thread(until, lambda: "database is not available" in caplog.text)
                 assert "running" in {job.state for job in other.find()}
                 proxy.pick_up()
                 await asyncio.to_thread(until, lambda: _are_completed(other))
@@ -132,7 +132,7 @@ def test_a_worker_that_stops_hands_back_first(
                 other.enqueue("work", max_attempts=1)
                 await asyncio.to_thread(until, lambda: proxy.refuses)
                 worker.stop()
-                await asyncio.to_thread(until, lambda: "The database is away" in caplog.text)
+                await asyncio.to_thread(until, lambda: "database is not available" in caplog.text)
                 proxy.pick_up()
 
     with postgres_place.open() as other:

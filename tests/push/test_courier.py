@@ -10,7 +10,7 @@ import pytest
 from onefold import Onefold
 from onefold.model.queue import SigningSecret
 from onefold.model.retry import Fixed
-from onefold.push.push_worker import LEAST_SHARE, PushWorker
+from onefold.push.push_worker import UNPROVEN_LIMIT, PushWorker
 from onefold.testing.clock import Clock
 from onefold.web.http import HttpRequest
 from onefold.web.webhooks import StandardWebhooks, verify
@@ -257,7 +257,7 @@ def test_an_endpoint_that_never_answered_has_few_pushes_at_once(place: Place) ->
                 async with pushing(onefold):
 
                     async def are_few() -> bool:
-                        return len(begun) == LEAST_SHARE
+                        return len(begun) == UNPROVEN_LIMIT
 
                     await until(are_few)
                     assert sum([(await job_of(onefold, i)).state == "running" for i in ids]) == 4

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from onefold.errors import DatabaseError
-from onefold.push.push_worker import Overdue
+from onefold.push.push_worker import AckTimeouts
 from onefold.testing.clock import Clock
 
 SECOND = timedelta(seconds=1)
@@ -22,7 +22,7 @@ class Acks:
         self.shortest = shortest
         self.asked = 0
         self.rescued = 0
-        self.overdue = Overdue(
+        self.overdue = AckTimeouts(
             self._ask, self._rescue, shortest=lambda: self.shortest, now=lambda: self.clock.now
         )
         self._began = self.clock.now
@@ -46,7 +46,7 @@ class Acks:
         async def play() -> None:
             for _ in range(seconds):
                 self.clock.advance(SECOND)
-                await self.overdue.look()
+                await self.overdue.check()
 
         asyncio.run(play())
 
@@ -138,8 +138,8 @@ def test_a_database_that_is_away_is_asked_again(caplog: pytest.LogCaptureFixture
 
     async def rescue() -> None: ...
 
-    overdue = Overdue(ask, rescue, shortest=lambda: None, now=lambda: Clock().now)
+    overdue = AckTimeouts(ask, rescue, shortest=lambda: None, now=lambda: Clock().now)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(overdue.run(timedelta(0)))
 
-    assert "Whether acks are late could not be looked at" in caplog.text
+    assert "Late acks could not be checked" in caplog.text

@@ -254,7 +254,7 @@ class TestLeases:
 
             perform(play, onefold)
         assert not any(isinstance(event, LeasesExpired) for event in events)
-        assert "No ack came in time for jobs that were pushed: 1 to run again" in caplog.text
+        assert "Pushed jobs were not acknowledged in time: 1 are retried" in caplog.text
 
 
 async def _taken_over(onefold: Onefold, job_id: str) -> Job:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onefold import Bury, Cancel, Defer, Fixed, Run
-from onefold.worker.handlers import running
+from onefold.worker.executor import running
 from onefold.worker.job_log import MOST, Sample, lasted
 from tests.fixtures.place import Place
 from tests.worker.stage import ended, opened, perform, until, working

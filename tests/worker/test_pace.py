@@ -3,22 +3,22 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onefold.worker.queue_monitor import Pace
+from onefold.worker.queue_monitor import Prefetch
 
 
 def _after(flights: list[tuple[int, float, float]], *, most: int = 200) -> int:
     """The number after flights, each with the jobs that ended, its length, and the time between."""
-    pace, now = Pace(None, most), 0.0
+    prefetch, now = Prefetch(None, most), 0.0
     for ended, took, between in flights:
         for _ in range(ended):
-            pace.ended()
+            prefetch.ended += 1
         now += between
-        pace.landed(took, now)
-    return pace.prefetch
+        prefetch.exchanged(took, now)
+    return prefetch.size
 
 
 def test_nothing_is_held_before_anything_is_known() -> None:
-    assert Pace(None, 200).prefetch == 0
+    assert Prefetch(None, 200).size == 0
 
 
 def test_quick_jobs_are_held_ahead() -> None:
@@ -32,11 +32,11 @@ def test_slow_jobs_are_left_to_others() -> None:
 
 
 def test_a_number_that_somebody_has_fixed_stays() -> None:
-    pace = Pace(7, 7)
-    pace.landed(1.0, 1.0)
-    pace.ended()
-    pace.landed(1.0, 2.0)
-    assert pace.prefetch == 7
+    prefetch = Prefetch(7, 7)
+    prefetch.exchanged(1.0, 1.0)
+    prefetch.ended += 1
+    prefetch.exchanged(1.0, 2.0)
+    assert prefetch.size == 7
 
 
 @example([(0, 0.0, 0.0), (2, 0.0, 1.1125369292536007e-308)], 0)

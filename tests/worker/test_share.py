@@ -15,9 +15,9 @@ def one(*, places: int, used: int = 0, most: int | None = None, others: int = 0)
 
 
 def test_without_a_spread_each_may_give_what_there_is_room_for() -> None:
-    wishes = [QueueDemand("a", None, 3), QueueDemand("b", 5, 3), QueueDemand("c", 5, 5)]
+    demands = [QueueDemand("a", None, 3), QueueDemand("b", 5, 3), QueueDemand("c", 5, 5)]
 
-    assert allot(wishes, 10, places=20, spread=None) == {"a": 10, "b": 2}
+    assert allot(demands, 10, places=20, spread=None) == {"a": 10, "b": 2}
 
 
 def test_a_queue_that_is_alone_has_nearly_all_places() -> None:
@@ -36,15 +36,15 @@ def test_beside_others_it_has_half_of_what_stays_free() -> None:
 
 
 def test_queues_that_ask_together_are_given_the_same() -> None:
-    wishes = [QueueDemand(str(number), 64, 0) for number in range(8)]
+    demands = [QueueDemand(str(number), 64, 0) for number in range(8)]
 
-    assert Counter(allot(wishes, 200, places=200, spread=2).values()) == {20: 8}
+    assert Counter(allot(demands, 200, places=200, spread=2).values()) == {20: 8}
 
 
 def test_one_that_holds_much_already_takes_nothing_from_the_others() -> None:
-    wishes = [QueueDemand("much", 64, 60), QueueDemand("full", 4, 4), QueueDemand("none", 64, 0)]
+    demands = [QueueDemand("much", 64, 60), QueueDemand("full", 4, 4), QueueDemand("none", 64, 0)]
 
-    assert allot(wishes, 90, places=200, spread=2) == {"none": 30}
+    assert allot(demands, 90, places=200, spread=2) == {"none": 30}
 
 
 def test_of_endpoints_that_die_one_after_the_other_each_leaves_a_place() -> None:
@@ -71,11 +71,11 @@ def test_no_more_is_given_than_there_is_and_who_has_none_is_given_some(
 ) -> None:
     places, queues, others = case
     room = places - others - sum(used for _, used in queues)
-    wishes = [QueueDemand(str(number), *queue) for number, queue in enumerate(queues)]
+    demands = [QueueDemand(str(number), *queue) for number, queue in enumerate(queues)]
 
-    given = allot(wishes, room, places=places, spread=2)
+    given = allot(demands, room, places=places, spread=2)
 
     assert sum(given.values()) <= max(room, 0)
     assert all(number > 0 for number in given.values())
-    hungry = {wish.queue for wish in wishes if wish.used == 0}
+    hungry = {wish.queue for wish in demands if wish.used == 0}
     assert not hungry or room < 1 or hungry & given.keys()

@@ -17,7 +17,7 @@ from rich.logging import RichHandler
 
 from onefold import InvalidInput
 from onefold.model.failure import printable, shown
-from onefold.worker.handlers import running
+from onefold.worker.executor import running
 from onefold.worker.job_log import TextFormatter
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onefold.jobs.job_function import Isolation
     from onefold.model.job import Job, Json
     from onefold.model.outcome import Outcome
-    from onefold.push.endpoint_health import Breaker
+    from onefold.push.endpoint_health import CircuitBreaker
     from onefold.push.response_policy import PushExchange
     from onefold.push.sender import Sender
 
@@ -149,7 +149,7 @@ class PushTarget(msgspec.Struct, frozen=True):
     """Why the endpoint cannot be used."""
 
 
-def route_of(configuration: QueueConfiguration) -> PushTarget:
+def target_of(configuration: QueueConfiguration) -> PushTarget:
     """Parse the settings of a queue once for all its pushes."""
     secrets = [Secret(text, until=until) for text, until in configuration.secrets]
     try:
@@ -159,7 +159,7 @@ def route_of(configuration: QueueConfiguration) -> PushTarget:
         return PushTarget(configuration, None, None, str(error))
 
 
-class Pushing:
+class PushHandler:
     """The handler of a push worker, for jobs of every kind."""
 
     is_async: bool = True
@@ -175,25 +175,25 @@ class Pushing:
         self,
         deliveries: Deliveries,
         sender: Sender,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         *,
         now: Callable[[], datetime],
         gone: Callable[[str, QueueConfiguration], Awaitable[None]],
-        judged: Callable[[str, bool], None],
+        answered: Callable[[str, bool], None],
     ) -> None:
-        """`gone` pauses the queue of an endpoint; `judged` receives whether an endpoint answers."""
-        self.routes: Mapping[str, PushTarget] = {}
+        """`gone` pauses the queue of an endpoint; `answered` receives whether one responded."""
+        self.targets: Mapping[str, PushTarget] = {}
         """By queue name; the push worker replaces it."""
         self._deliveries = deliveries
         self._sender = sender
         self._breaker = breaker
         self._now = now
         self._gone = gone
-        self._judged = judged
+        self._answered = answered
 
     # --- the interface of a handler -------------------------------------------------------------
 
-    def get(self, kind: str) -> Pushing:
+    def get(self, kind: str) -> PushHandler:
         """Itself: the endpoint handles jobs of all kinds."""
         del kind
         return self
@@ -221,43 +221,43 @@ class Pushing:
 
     async def function(self, job: Job) -> DeliveryOutcome | Parked:
         """Send the job and return the outcome of its delivery."""
-        route = self.routes.get(job.queue)
-        if route is None:
+        target = self.targets.get(job.queue)
+        if target is None:
             return HANDED_BACK  # its queue no longer has an endpoint
-        exchange = await self._exchange(job, route)
-        outcome = outcome_of(exchange, mode=route.configuration.mode, now=self._now())
-        await self._report_endpoint(job, route, outcome)
+        exchange = await self._exchange(job, target)
+        outcome = outcome_of(exchange, mode=target.configuration.mode, now=self._now())
+        await self._report_endpoint(job, target, outcome)
         if outcome.action == "await_ack":
-            return await self._park(job, route.configuration, exchange)
+            return await self._park(job, target.configuration, exchange)
         return _delivery_outcome(exchange, outcome, job.fence)
 
-    async def _exchange(self, job: Job, route: PushTarget) -> PushExchange:
-        if route.endpoint is None:
-            return NoResponse(route.fault or "the queue has no endpoint", 0.0)
+    async def _exchange(self, job: Job, target: PushTarget) -> PushExchange:
+        if target.endpoint is None:
+            return NoResponse(target.fault or "the queue has no endpoint", 0.0)
         body = body_of(job)
         headers = headers_of(
             job,
             body,
-            route.signer,
+            target.signer,
             now=self._now(),
             agent=AGENT,
-            more=route.configuration.headers,
+            more=target.configuration.headers,
         )
-        within = route.configuration.timeout
-        return await self._sender.post(route.endpoint, body, headers, within=within)
+        within = target.configuration.timeout
+        return await self._sender.post(target.endpoint, body, headers, within=within)
 
-    async def _report_endpoint(self, job: Job, route: PushTarget, outcome: PushOutcome) -> None:
+    async def _report_endpoint(self, job: Job, target: PushTarget, outcome: PushOutcome) -> None:
         """Record whether the endpoint answers, is overloaded, is down, or is gone."""
         queue = job.queue
-        self._judged(queue, not outcome.is_down)
+        self._answered(queue, not outcome.is_down)
         if outcome.action == "defer":
-            await self._breaker.pressed(queue, outcome.after)
+            await self._breaker.overloaded(queue, outcome.after)
         elif outcome.is_down:
-            await self._breaker.down(queue)
+            await self._breaker.failed(queue)
         elif outcome.action == "pause":
-            await self._stop(queue, route.configuration)
+            await self._stop(queue, target.configuration)
         else:
-            await self._breaker.well(job, route.configuration.mode)
+            await self._breaker.answered(job, target.configuration.mode)
 
     async def _stop(self, queue: str, configuration: QueueConfiguration) -> None:
         try:

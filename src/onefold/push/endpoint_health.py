@@ -1,8 +1,7 @@
-"""When an endpoint is left alone, and when it is trusted again.
+"""A circuit breaker per endpoint: holds a queue whose endpoint is down or overloaded.
 
-What is known of an endpoint is in the database, beside its queue: whichever process finds out, all
-of them hold still, and one job goes first when the time is over. Here is only when to say so, and
-to say nothing where all is well: a push that ends well must not cost a write.
+The hold is stored with the queue, so all processes respect it; when it is over, one job is sent
+first as a probe. A successful push to a healthy endpoint does not cost a write.
 """
 
 from __future__ import annotations
@@ -24,87 +23,87 @@ if TYPE_CHECKING:
     from onefold.model.queue import HeldWhy, Mode, ServedQueue
 
 FAILURES: Final = 5
-"""In a row, after which an endpoint is taken to be down."""
+"""Failures in a row after which a queue is held."""
 FIRST: Final = timedelta(seconds=1)
 LONGEST: Final = timedelta(seconds=60)
 DOUBLINGS: Final = 6
-"""From the first to the longest."""
+"""How often the hold doubles."""
 
 log: logging.Logger = logging.getLogger("onefold.push")
 
 
 def hold_after(failures: int) -> timedelta:
-    """How long an endpoint is left alone after so many failures; none at all after a few."""
+    """How long a queue is held after so many failures in a row; zero after a few."""
     beyond = failures - FAILURES
     if beyond < 0:
         return timedelta(0)
     return min(FIRST * (1 << min(beyond, DOUBLINGS)), LONGEST)
 
 
-class Breaker:
-    """What the pushes of this process say of their endpoints."""
+class CircuitBreaker:
+    """Stores what the pushes of this process learn about their endpoints."""
 
     def __init__(self, queues: Queues, now: Callable[[], datetime]) -> None:
-        """Nothing is known yet."""
+        """Assumes that all endpoints are healthy."""
         self._queues = queues
         self._now = now
         self._suspects: set[str] = set()
-        """Queues that are held, or have failures, as far as we know."""
+        """Queues that are held or have failures, as far as is known."""
         self._held: dict[str, datetime] = {}
-        """Until when."""
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Failures of one endpoint are told one after the other."""
+        """By queue: until when it is held."""
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By queue: failures of one endpoint are stored one after the other."""
 
-    def learn(self, queues: Sequence[ServedQueue]) -> None:
-        """What others have said meanwhile."""
+    def update(self, queues: Sequence[ServedQueue]) -> None:
+        """Read what other processes have stored."""
         held = {queue.queue: queue.held_until for queue in queues}
         self._held = {queue: until for queue, until in held.items() if until is not None}
         self._suspects = {queue.queue for queue in queues if queue.failures} | self._held.keys()
-        for queue in [queue for queue, turn in self._turns.items() if not turn.locked()]:
-            del self._turns[queue]
+        for queue in [queue for queue, lock in self._locks.items() if not lock.locked()]:
+            del self._locks[queue]
 
-    async def well(self, job: Job, mode: Mode) -> None:
-        """The endpoint has answered for itself, whatever it said.
+    async def answered(self, job: Job, mode: Mode) -> None:
+        """The endpoint has responded: end the hold.
 
-        In ack mode an answer only proves that the endpoint is up. A hold that the receiver asked
-        for ends with an ack.
+        In ack mode a response only proves that the endpoint is up. A hold that the receiver
+        requested ends with an ack.
         """
         queue, until = job.queue, self._held.get(job.queue)
         was_before = until is not None and job.taken_at is not None and job.taken_at < until
         if queue in self._suspects and not was_before:
             self._suspects.discard(queue)
             only: HeldWhy | None = "circuit" if mode == "ack" else None
-            await _said(queue, self._queues.aopen(queue, by=job, only=only))
+            await _stored(queue, self._queues.aopen(queue, by=job, only=only))
 
-    async def down(self, queue: str) -> None:
-        """It has not answered, or only to say that it cannot."""
+    async def failed(self, queue: str) -> None:
+        """The endpoint did not respond, or with a server error."""
         self._suspects.add(queue)
-        await _said(queue, self._count(queue))
+        await _stored(queue, self._count(queue))
 
-    async def pressed(self, queue: str, after: timedelta) -> None:
-        """It wants to be left alone for so long."""
+    async def overloaded(self, queue: str, after: timedelta) -> None:
+        """The endpoint asks for a pause."""
         self._suspects.add(queue)
-        await _said(queue, self._queues.ahold(queue, after=after, why="backpressure"))
+        await _stored(queue, self._queues.ahold(queue, after=after, why="backpressure"))
 
     async def _count(self, queue: str) -> None:
-        """What was under way when the queue was held fails of the same, and counts no more."""
-        async with self._turns[queue]:
+        """Pushes that were running when the queue was held are not counted."""
+        async with self._locks[queue]:
             until = self._held.get(queue)
             if until is not None and until > self._now():
                 return
             failures = await self._queues.acount_failure(queue)
             if hold := hold_after(failures):
                 log.warning(
-                    "The endpoint of the queue %r has failed %d times in a row: it is left alone"
-                    " for %g s, and one job goes first then.",
+                    "The endpoint of the queue %r has failed %d times in a row. The queue is held"
+                    " for %g s; then one job is sent first.",
                     queue, failures, hold.total_seconds(),
                 )  # fmt: skip
                 self._held[queue] = await self._queues.ahold(queue, after=hold, why="circuit")
 
 
-async def _said(queue: str, word: Awaitable[object]) -> None:
-    """What becomes of the job does not depend on this, and must not be lost with it."""
+async def _stored(queue: str, write: Awaitable[object]) -> None:
+    """Only log an error: the outcome of the job must not be lost with it."""
     try:
-        await word
+        await write
     except OnefoldError as error:
-        log.warning("How the endpoint of the queue %r is could not be stored: %s", queue, error)
+        log.warning("The health of the endpoint of queue %r was not stored: %s", queue, error)

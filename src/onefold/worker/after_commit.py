@@ -1,4 +1,4 @@
-"""What follows when the database has accepted, or refused, what a worker said of a delivery."""
+"""After the report of a delivery: events for listeners, log lines, and `on_dead`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from onefold.model.event import JobOutcome
     from onefold.model.job import Job, StateWord
     from onefold.worker.delivery_outcome import DeliveryOutcome
-    from onefold.worker.handlers import BoundHandler
-    from onefold.worker.producer import HeldDelivery
+    from onefold.worker.executor import BoundHandler, HeldDelivery
 
 OUTCOMES: Final[dict[Event, JobOutcome]] = {
     Event.FINISH: "completed",
@@ -40,21 +39,21 @@ STATES: Final[dict[JobOutcome, str]] = {
     "cancelled": "cancelled",
     "handed back": "ready",
 }
-"""The state in which an end leaves a job."""
+"""The state of the job after each outcome."""
 
 LEVELS: Final[dict[JobOutcome, int]] = {"dead": logging.ERROR, "retried": logging.WARNING}
 
 SHOWN: Final = 200
-"""Characters of an error's message, or of a reason, in a line of the log."""
+"""Characters of an error message or a reason in a log line."""
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
 
-class Afterwards:
-    """Tells listeners, writes logs, and calls `on_dead`."""
+class AfterCommit:
+    """Sends events, writes the log, and calls `on_dead`."""
 
     def __init__(self, hooks: Hooks, read: Callable[[str, str], Awaitable[Job | None]]) -> None:
-        """`read` gives a job as it stands now, by tenant and id."""
+        """`read` returns the present state of a job, by tenant and id."""
         self._hooks = hooks
         self._read = read
         self._calls: set[asyncio.Task[None]] = set()
@@ -63,38 +62,38 @@ class Afterwards:
     def accepted(
         self,
         held: HeldDelivery,
-        word: DeliveryOutcome,
+        reported: DeliveryOutcome,
         state: StateWord | None,
         retry_in: timedelta | None = None,
     ) -> None:
-        """The database has written it down."""
-        outcome = "dead" if state == "dead" else OUTCOMES[word.event]
+        """The database has accepted the outcome."""
+        outcome = "dead" if state == "dead" else OUTCOMES[reported.event]
         if self._hooks.wanted:
-            self._tell(held, outcome, word.error_type)
+            self._tell(held, outcome, reported.error_type)
         level = LEVELS.get(outcome, logging.INFO)
         if job_log.isEnabledFor(level) and (level > logging.INFO or self._sample.admits()):
-            self._log(level, held, outcome, word, retry_in)
+            self._log(level, held, outcome, reported, retry_in)
         if outcome == "dead":
             self.dead(held.job.tenant, held.job.id, held.declared)
 
     def fenced(self, held: HeldDelivery) -> None:
-        """Somebody else had the job by then: what we said was refused."""
+        """The database has rejected the outcome: another delivery has the job."""
         job = held.job
         log.warning(
-            "Job %s (%s) ended here after its lease was lost; its end was refused (fence %d).",
-            job.id, job.kind, job.fence, extra=_known(job),
+            "Job %s (%s) ended here after its lease was lost; its outcome was rejected (fence %d).",
+            job.id, job.kind, job.fence, extra=_fields(job),
         )  # fmt: skip
         if self._hooks.wanted:
             self._hooks.tell(WriteFenced(job.id, job.kind, job.fence))
         self.lost(held)
 
     def lost(self, held: HeldDelivery) -> None:
-        """Nothing is said about it."""
+        """The lease is lost: no outcome is reported."""
         if self._hooks.wanted:
             self._tell(held, "lost", None)
 
     def parked(self, held: HeldDelivery) -> None:
-        """Somebody else will say how it ended: the handler has seen to that."""
+        """The job waits for an ack, which ends the delivery."""
         if job_log.isEnabledFor(logging.INFO) and self._sample.admits():
             job = held.job
             job_log.info(
@@ -114,13 +113,13 @@ class Afterwards:
         level: int,
         held: HeldDelivery,
         outcome: JobOutcome,
-        word: DeliveryOutcome,
+        reported: DeliveryOutcome,
         retry_in: timedelta | None,
     ) -> None:
-        """One line: the kind, the id, the attempt, how it ended and after how long."""
+        """One line with the kind, id, attempt, outcome and duration."""
         job = held.job
-        error = None if word.error is None else decode_payload(word.error)
-        fields = _known(job, error) | {"state": STATES[outcome], "duration": held.duration}
+        error = None if reported.error is None else decode_payload(reported.error)
+        fields = _fields(job, error) | {"state": STATES[outcome], "duration": held.duration}
         line = (
             f"Job {job.id} ({job.kind}) was {'buried' if outcome == 'dead' else outcome} in attempt"
             f" {job.attempt} after {lasted(held.duration)}"
@@ -128,7 +127,7 @@ class Afterwards:
         if retry_in is not None and outcome in {"retried", "deferred"}:
             fields["retry_in"] = retry_in.total_seconds()
             line += f", next try in {lasted(retry_in.total_seconds())}"
-        why = "" if word.event is Event.FINISH else f": {_why(word, error)}"
+        why = "" if reported.event is Event.FINISH else f": {_why(reported, error)}"
         job_log.log(level, "%s%s", line, why or ".", extra=fields)
 
     def dead(self, tenant: str, job_id: str, declared: BoundHandler | None) -> None:
@@ -150,32 +149,32 @@ class Afterwards:
         except Exception:
             log.exception("on_dead failed for job %s.", job_id)
 
-    async def settle(self, seconds: float) -> None:
-        """Let what was begun end, in the time that is left for it."""
+    async def close(self, seconds: float) -> None:
+        """Wait for running calls of `on_dead`, for at most so many seconds."""
         self._sample.flush()
         if self._calls:
             _, late = await asyncio.wait(self._calls, timeout=max(seconds, 0))
             for call in late:
                 call.cancel()
             if late:
-                log.error("%d calls of on_dead have not ended in time: given up.", len(late))
+                log.error("%d calls of on_dead have not ended in time: cancelled.", len(late))
 
 
-def _known(job: Job, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a record says of its job beside the sentence, for logs that programs read."""
-    known = job_fields(job)
+def _fields(job: Job, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The fields of a log record about a job."""
+    fields = job_fields(job)
     if error is not None and error.get("traceback"):
         # Not exc_info: the handler may have run in another process.
-        known["exception"] = f"{error['traceback']}{error.get('type')}: {error.get('message')}"
-    return known
+        fields["exception"] = f"{error['traceback']}{error.get('type')}: {error.get('message')}"
+    return fields
 
 
-def _why(word: DeliveryOutcome, error: Mapping[str, Any] | None) -> str:
+def _why(reported: DeliveryOutcome, error: Mapping[str, Any] | None) -> str:
     message = _line(str((error or {}).get("message") or ""))
-    parts = [part for part in (word.error_type, message) if part]
-    return ": ".join(parts) or _line(word.reason or "") or "as asked"
+    parts = [part for part in (reported.error_type, message) if part]
+    return ": ".join(parts) or _line(reported.reason or "") or "as the handler decided"
 
 
 def _line(text: str) -> str:
-    """The first line of a text, as much of it as is shown."""
+    """The first line of a text, shortened."""
     return "".join(text.splitlines()[:1])[:SHOWN]

@@ -1,9 +1,7 @@
-"""Chores: rescue, prune, sweep, fold, tick; and the timer by which a worker does them.
+"""Maintenance: rescue, prune, sweep, fold and tick, and the timers by which workers do it.
 
-Any worker may do a chore, and one at a time does.
-
-A claim for the length of the interval says who: an efficiency, not a promise. Two at once would do
-no harm, but nobody at all would: a claim whose worker died does not outlast the interval either.
+Each chore has an interval. The first worker that claims the interval does the chore; the claim ends
+with the interval, so a worker that dies does not block it. Two at once would do no harm.
 """
 
 from __future__ import annotations
@@ -46,19 +44,19 @@ log: logging.Logger = logging.getLogger("onefold.worker")
 BATCH: Final = 1_000
 """Jobs that a rescue moves in one transaction."""
 SMALL_BATCH: Final = 500
-"""Rows that a prune, a fold or a sweep touches in one transaction: others wait for it, on SQLite
-all that write."""
+"""Rows that a prune, fold or sweep changes in one transaction. Others wait for it, on SQLite all
+writers."""
 LONGEST_PAUSE: Final = 0.05
-"""Seconds between two of these batches: a busy database must not keep a prune from its work."""
+"""Seconds between two of these batches, at most: a prune must also finish on a busy database."""
 TICK: Final = 15.0
-"""Seconds after which schedules that somebody made meanwhile are seen."""
+"""Seconds until a new schedule of another process is noticed."""
 JITTER: Final = 0.2
-SHARE: Final = 0.9
-"""Of its interval, for which a chore belongs to whoever has begun it."""
+CLAIMED: Final = 0.9
+"""The part of its interval for which a chore is claimed."""
 
 
 class Chore(NamedTuple):
-    """Something that is done every so often, by somebody."""
+    """Maintenance that one worker does per interval."""
 
     name: str
     every: timedelta
@@ -66,18 +64,21 @@ class Chore(NamedTuple):
 
 
 class Chores:
-    """The round of one worker."""
+    """The timers of one worker."""
 
     def __init__(
-        self, context: Context, deliveries: DeliveryCalls, settings: WorkerSettings
+        self,
+        context: Context,
+        deliveries: DeliveryCalls,
+        settings: WorkerSettings,
+        on_buried: Callable[[RescuedJob], None],
     ) -> None:
-        """Nothing is due yet."""
+        """`on_buried` is called with each job that a rescue has buried."""
         self._store = context.store
         self._deliveries = deliveries
         self._hooks: Hooks = context.hooks
         self._stopped = asyncio.Event()
-        self.buried: Callable[[RescuedJob], None] = lambda _: None
-        """Told of each job that a rescue has buried."""
+        self._on_buried = on_buried
         rescue_every = min(settings.lease / 4, timedelta(seconds=15))
         self.chores: list[Chore] = [
             Chore("rescue", rescue_every, self.rescue),
@@ -87,26 +88,26 @@ class Chores:
         ]
 
     async def run(self) -> None:
-        """Until stopped."""
+        """Run until stopped."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tick())
             for chore in self.chores:
                 group.create_task(self._repeat(chore))
 
     async def _tick(self) -> None:
-        """Every worker looks when a tick is due, and the tick's claim says whose job it is."""
+        """Every worker looks for due ticks; the claim of a tick prevents a second job."""
         while not self._stopped.is_set():
             try:
                 ticked = await self._deliveries.atick()
             except OnefoldError as error:
-                log.warning("Schedules could not be looked at: %s", error)
+                log.warning("Schedules could not be read: %s", error)
                 pause = TICK
             else:
                 pause = TICK if ticked.wait is None else min(TICK, ticked.wait.total_seconds())
             await self._rest(max(pause, 0.0) + random.random() * JITTER)
 
     async def _repeat(self, chore: Chore) -> None:
-        # Jittered, the first time too: workers that start together must not chore together.
+        # Jittered, also the first time: workers that start together must not do it together.
         while not await self._rest(chore.every.total_seconds() * (0.5 + random.random())):
             try:
                 await self.once(chore)
@@ -114,48 +115,48 @@ class Chores:
                 log.warning("The chore %r was not done: %s", chore.name, error)
 
     async def _rest(self, seconds: float) -> bool:
-        """Until so many seconds have passed, or there is an end of it: True then."""
+        """Wait for so many seconds; True if the worker stops meanwhile."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Begin no more: a chore that is cut short would cost a connection, and keep its claim."""
+        """Start no more. A cancelled chore would cost a connection, and keep its claim."""
         self._stopped.set()
 
     async def once(self, chore: Chore) -> bool:
-        """Do it, unless somebody has done it within its interval; True where it was done."""
-        every = span(chore.every * SHARE, "every")
-        ours: bool = await self._store.atransact(
+        """Do a chore unless its interval is claimed; True if it was done."""
+        every = span(chore.every * CLAIMED, "every")
+        claimed: bool = await self._store.atransact(
             lambda sql: maintenance.begin_chore(sql, chore.name, every=every)
         )
-        if ours:
+        if claimed:
             await chore.do()
-        return ours
+        return claimed
 
     async def rescue(self) -> None:
-        """See to all deliveries whose time is over."""
+        """Rescue all deliveries whose lease or ack timeout is over."""
         rescued = await self._deliveries.arescue()
         if not rescued.total:
             return
-        silent = rescued.unacknowledged
-        if silent.total:
+        late = rescued.unacknowledged
+        if late.total:
             log.warning(
-                "No ack came in time for jobs that were pushed: %d to run again, %d buried.",
-                silent.requeued, silent.buried,
+                "Pushed jobs were not acknowledged in time: %d are retried, %d buried.",
+                late.requeued, late.buried,
             )  # fmt: skip
-        if rescued.total > silent.total:
+        if rescued.total > late.total:
             self._tell(
-                rescued.requeued - silent.requeued, rescued.buried - silent.buried, rescued.expired
+                rescued.requeued - late.requeued, rescued.buried - late.buried, rescued.expired
             )
         for job in rescued.jobs:
             if job.buried:
-                self.buried(job)
+                self._on_buried(job)
 
     def _tell(self, requeued: int, buried: int, expired: int) -> None:
         log.warning(
-            "Rescued jobs of workers that vanished: %d to run again, %d buried; %d had expired.",
+            "Rescued jobs whose lease expired: %d are retried, %d buried; %d jobs had expired.",
             requeued, buried, expired,
         )  # fmt: skip
         if self._hooks.wanted:
@@ -163,7 +164,7 @@ class Chores:
 
 
 def _shards() -> Procedure[range]:
-    """How many shards there are is known once the database has been asked for anything."""
+    """The shards. Their number is known after the first transaction."""
 
     def build(sql: Sql) -> Operation[range]:
         yield from ()
@@ -178,7 +179,7 @@ ShardBatch: TypeAlias = "Callable[[Sql, int], Operation[T]]"
 
 
 def _batches(batch: ShardBatch[T], moved: Callable[[T], int]) -> Procedure[list[T]]:
-    """A chore on every shard, a batch a transaction, until a batch is not full."""
+    """Repeat a batch on every shard until it is not full, each in its own transaction."""
     results: list[T] = []
     for shard in (yield from _shards()):
         while True:
@@ -191,7 +192,7 @@ def _batches(batch: ShardBatch[T], moved: Callable[[T], int]) -> Procedure[list[
 
 
 def _one_batch(build: Build[T]) -> Procedure[tuple[T, Pause]]:
-    """The result, and the pause before the next: as long as this one took is for others' work."""
+    """The result, and a pause as long as the batch took, so that others can write."""
     started = time.monotonic()
     result: T = yield Transact(build)
     return result, Pause(min(time.monotonic() - started, LONGEST_PAUSE))
@@ -265,15 +266,15 @@ def _sweep_batch(shard: int, start: int) -> Build[maintenance.Swept]:
 
 
 class Ticker:
-    """Gives ticks that are due their jobs. Any process may, at any time: a tick gets one job."""
+    """Enqueues the jobs of due ticks. Several processes may do it at once: a tick gets one job."""
 
     def __init__(self, hooks: Hooks) -> None:
-        """`hooks` are told of the jobs."""
+        """`hooks` receives events for the jobs."""
         self._hooks = hooks
-        self._told: set[Broken] = set()
+        self._warned: set[Broken] = set()
 
     def tick(self) -> Procedure[Ticked]:
-        """Look at all schedules once."""
+        """Process all due schedules."""
         look: Look = yield Transact(schedules.look, write=False)
         ticks: list[Tick] = []
         broken: list[Broken] = []
@@ -294,12 +295,14 @@ class Ticker:
         return Ticked(tuple(ticks), from_micros(look.next_at), wait, tuple(broken))
 
     def _warn(self, broken: Sequence[Broken]) -> None:
-        """Once: the look is repeated, and another process may be able to read it."""
+        """Warn once per schedule. A newer process may be able to read it."""
         for each in broken:
-            if each not in self._told:
-                self._told.add(each)
+            if each not in self._warned:
+                self._warned.add(each)
                 log.warning(
-                    "The schedule %r cannot be read here and waits: %s", each.schedule, each.reason
+                    "The schedule %r cannot be read by this version and is skipped: %s",
+                    each.schedule,
+                    each.reason,
                 )
 
     def _tell(self, ticks: Sequence[Tick]) -> None:

@@ -1,8 +1,9 @@
-"""Deliveries as a worker has them: take, finish, end, heartbeat, plural and fenced."""
+"""Take jobs and end their deliveries: many per call, each with its fence."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from itertools import count
 from random import randrange
 from typing import TYPE_CHECKING, Final
@@ -49,24 +50,25 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Sql
 
 REMEMBERED: Final = 1_000
-"""Sets of queues, and groups, whose turns are remembered."""
-WORDS: Final = frozenset({Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK})
+"""Sets of queues, and queues with groups, whose turns are remembered."""
+ENDS: Final = frozenset({Event.FAIL, Event.DEFER, Event.BURY, Event.CANCEL, Event.HAND_BACK})
 
 
 class ShardRotation:
-    """The shard that a take asks first: round and round, for each set of queues by itself.
+    """The shard from which a take starts: in turn, for each set of queues separately.
 
-    Takes of other queues in between would else use up the turns of some shards, always the same.
-    Each begins anywhere, in a forked child too: who starts together must not crowd on one shard.
+    With one turn for all, takes of other queues in between could skip the same shards again and
+    again. The first shard is random, also in a forked child, so that processes that start together
+    use different shards.
     """
 
     def __init__(self) -> None:
-        """Nobody's turn yet."""
+        """Starts with a random shard."""
         self._process = os.getpid()
         self._turns: dict[tuple[str, ...], Iterator[int]] = {}
 
     def next(self, queues: Iterable[str]) -> int:
-        """The next turn of these queues; its remainder is the shard."""
+        """The next turn of these queues; the shard is its remainder."""
         names = tuple(queues)
         forked = self._process != os.getpid()
         if forked or (names not in self._turns and len(self._turns) >= REMEMBERED):
@@ -78,7 +80,7 @@ class ShardRotation:
 
 
 class DeliveryCalls:
-    """Take jobs, and report how their deliveries ended, of all tenants."""
+    """Take jobs and end deliveries, of all tenants."""
 
     def __init__(self, context: Context) -> None:
         """On the store of `context`."""
@@ -98,7 +100,7 @@ class DeliveryCalls:
     ) -> list[Job]:
         """Lease due jobs: the queues in order, each by priority, run_at and id.
 
-        The order is strict within a shard; which shard gives first goes round from take to take.
+        The order is strict within a shard. The first shard changes from take to take.
         """
         order = take_order(queues, limit=limit, worker=worker, lease=lease)
         return self._context.runtime.run(self._finish_and_take([], order))[1]
@@ -162,23 +164,25 @@ class DeliveryCalls:
     def _finish_and_take(
         self, finishes: Sequence[Finish], order: TakeOrder | None = None
     ) -> Procedure[tuple[list[Ended], list[Job]]]:
-        """Rows that somebody has locked are passed over at first, and waited for at the end."""
+        """Locked rows are skipped at first; a second transaction waits for them."""
         ended: list[Ended]
         taken: list[Job]
-        # Only a take has a turn: with one for the finish too, every other shard would be passed by.
+        # Only a take has a turn: with one for the finish, too, takes would skip every other shard.
         turn = 0 if order is None else self._rotation.next(order.queues)
-        ended, taken = yield Transact(finish_then_take(finishes, order, turn))
+        ended, taken = yield Transact(
+            partial(finish_then_take, finishes=finishes, order=order, turn=turn)
+        )
         alive = {"running", "queued"}
         lost = {item.id for item in ended if item.status == "lost" and item.state in alive}
         if lost:
             rest = [finish for finish in finishes if finish.delivery.id in lost]
             waited: list[Ended] = yield Transact(lambda sql: leases.finish(sql, rest))
-            verdicts = {(item.id, item.fence): item for item in waited}
-            ended = [verdicts.get((item.id, item.fence), item) for item in ended]
+            answers = {(item.id, item.fence): item for item in waited}
+            ended = [answers.get((item.id, item.fence), item) for item in ended]
         return ended, taken
 
     def look(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
-        """What there is to do in some queues, and when there will be more: one statement."""
+        """What is due in some queues, and when the next job will be: one statement."""
         return self._context.store.transact(_looking(queues), write=False)
 
     async def alook(self, queues: Sequence[str] = ("default",)) -> list[Outlook]:
@@ -197,8 +201,8 @@ class DeliveryCalls:
     ) -> TakenUnderControl:
         """Lease due jobs of a queue as its limits and its order allow, groups in turn.
 
-        By priority, run_at and id, over all shards. Kinds that are `unknown` are left alone.
-        `tries` receives the ids of the takes: only the last of them can have been answered.
+        By priority, run_at and id, over all shards. Kinds in `unknown` are not taken. `tries`
+        receives the ids of the takes: only the last of them can have a response.
         """
         order = take_order(
             [queue], limit=limit, worker=worker, lease=lease, unknown=unknown, tries=tries
@@ -222,17 +226,10 @@ class DeliveryCalls:
         return await self._context.runtime.arun(self._take_limited(queue, order))
 
     def _take_limited(self, queue: str, order: TakeOrder) -> Procedure[TakenUnderControl]:
-        after = self._after.get(queue, "")
-
-        def build(sql: Sql) -> Operation[TakenUnderControl]:
-            yield from begin_take(sql, order)
-            return (yield from take_controlled(sql, order, queue, after=after))
-
-        taken: TakenUnderControl = yield Transact(build)
-        if taken.after != after:
-            if len(self._after) >= REMEMBERED:
-                self._after.clear()
-            self._after[queue] = taken.after
+        taken: TakenUnderControl = yield Transact(
+            partial(limited_take, queue=queue, order=order, after=self._after.get(queue, ""))
+        )
+        _remember(self._after, queue, taken)
         return taken
 
     def retry(
@@ -242,7 +239,7 @@ class DeliveryCalls:
         after: timedelta | None = None,
         error: object = None,
     ) -> list[Ended]:
-        """The deliveries failed: queue them again by their backoff (or `after`), or bury them."""
+        """The deliveries failed: retry after the backoff (or `after`), or bury them."""
         return self._context.runtime.run(_end_alike(Event.FAIL, jobs, after=after, error=error))
 
     async def aretry(
@@ -258,7 +255,7 @@ class DeliveryCalls:
         )
 
     def defer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
-        """Not now: queue them again after `after`; no attempt is burned."""
+        """Queue the jobs again after `after`, without charging an attempt."""
         return self._context.runtime.run(_end_alike(Event.DEFER, jobs, after=after))
 
     async def adefer(self, jobs: Sequence[Job | Delivery], *, after: timedelta) -> list[Ended]:
@@ -268,7 +265,7 @@ class DeliveryCalls:
     def bury(
         self, jobs: Sequence[Job | Delivery], *, reason: str, error: object = None
     ) -> list[Ended]:
-        """To the dead letters, whatever attempts remain."""
+        """Move the jobs to the dead letters, even if attempts remain."""
         return self._context.runtime.run(_end_alike(Event.BURY, jobs, reason=reason, error=error))
 
     async def abury(
@@ -280,7 +277,7 @@ class DeliveryCalls:
         )
 
     def hand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
-        """Give unstarted deliveries back at once; no attempt is burned."""
+        """Return deliveries that have not started, without charging an attempt."""
         return self._context.runtime.run(_end_alike(Event.HAND_BACK, jobs))
 
     async def ahand_back(self, jobs: Sequence[Job | Delivery]) -> list[Ended]:
@@ -288,7 +285,7 @@ class DeliveryCalls:
         return await self._context.runtime.arun(_end_alike(Event.HAND_BACK, jobs))
 
     def end(self, endings: Sequence[Ending]) -> list[Ended]:
-        """Say a word about each delivery, whichever it is, in one transaction."""
+        """End each delivery in its own way, in one transaction."""
         return self._context.runtime.run(_end_mixed(endings))
 
     async def aend(self, endings: Sequence[Ending]) -> list[Ended]:
@@ -296,7 +293,7 @@ class DeliveryCalls:
         return await self._context.runtime.arun(_end_mixed(endings))
 
     def heartbeat(self, jobs: Sequence[Job | Delivery], *, lease: timedelta) -> list[Heartbeat]:
-        """Extend leases; a lost one says so."""
+        """Extend leases; `Heartbeat.lost` is True for a lost one."""
         return self._context.runtime.run(_heartbeat(jobs, lease))
 
     async def aheartbeat(
@@ -306,9 +303,9 @@ class DeliveryCalls:
         return await self._context.runtime.arun(_heartbeat(jobs, lease))
 
     def rescue(self, *, limit: int | None = None) -> Rescued:
-        """Requeue or bury jobs whose lease is over; bury those that have expired.
+        """Retry or bury jobs whose lease is over; bury those that have expired.
 
-        All of them, or about `limit`: whoever does something about each is then told of few.
+        All of them, or about `limit`, for a caller that processes each of them.
         """
         return self._context.runtime.run(chores.rescue(limit))
 
@@ -317,7 +314,7 @@ class DeliveryCalls:
         return await self._context.runtime.arun(chores.rescue(limit))
 
     def prune(self) -> Pruned:
-        """Remove finished jobs that have been kept long enough."""
+        """Remove ended jobs whose retention is over."""
         return self._context.runtime.run(chores.prune())
 
     async def aprune(self) -> Pruned:
@@ -325,7 +322,7 @@ class DeliveryCalls:
         return await self._context.runtime.arun(chores.prune())
 
     def sweep(self) -> int:
-        """Forget claims whose time is over; answers how many."""
+        """Remove claims whose retention is over; returns how many."""
         return self._context.runtime.run(chores.sweep())
 
     async def asweep(self) -> int:
@@ -333,7 +330,7 @@ class DeliveryCalls:
         return await self._context.runtime.arun(chores.sweep())
 
     def tick(self) -> Ticked:
-        """Give each tick of a schedule that is due its job; says when to come again."""
+        """Enqueue the jobs of due ticks; returns when the next tick is due."""
         return self._context.runtime.run(self._ticker.tick())
 
     async def atick(self) -> Ticked:
@@ -341,7 +338,7 @@ class DeliveryCalls:
         return await self._context.runtime.arun(self._ticker.tick())
 
     def fold(self) -> int:
-        """Fold the notes of suppressed duplicates; answers how many."""
+        """Add up the records of suppressed duplicates; returns how many."""
         return self._context.runtime.run(chores.fold())
 
     async def afold(self) -> int:
@@ -350,12 +347,14 @@ class DeliveryCalls:
 
 
 class UncheckedDeliveries:
-    """The calls of a worker's hot path. Its deliveries come from our takes: nothing is checked."""
+    """The calls of a worker. Its values come from our own code: they are not checked."""
 
     def __init__(self, store: Store) -> None:
         """On this store."""
         self._store = store
         self._rotation = ShardRotation()
+        self._after: dict[str, str] = {}
+        """By queue: the group with which its last limited take ended."""
 
     async def finish_and_take(
         self, finishes: Sequence[Finish], order: TakeOrder | None
@@ -363,20 +362,39 @@ class UncheckedDeliveries:
         """Complete deliveries and take jobs, without waiting for locks.
 
         A delivery that is answered as lost while its job is alive may only have been locked, or
-        have a successor: ask for it again by `finish`.
+        have a successor: repeat it with `finish`.
         """
         turn = 0 if order is None else self._rotation.next(order.queues)
-        return await self._store.atransact(finish_then_take(finishes, order, turn))
+        return await self._store.atransact(
+            partial(finish_then_take, finishes=finishes, order=order, turn=turn)
+        )
+
+    async def take_limited(self, queue: str, order: TakeOrder) -> TakenUnderControl:
+        """Take from one queue as its limits, groups and order allow."""
+        after = self._after.get(queue, "")
+        taken = await self._store.atransact(
+            partial(limited_take, queue=queue, order=order, after=after)
+        )
+        _remember(self._after, queue, taken)
+        return taken
+
+    async def look(self, names: Sequence[str]) -> list[Outlook]:
+        """What is due in these queues, and when the next job will be."""
+        return await self._store.atransact(partial(queues.look, queues=names), write=False)
+
+    async def end(self, endings_: Sequence[Ending]) -> list[Ended]:
+        """End deliveries in any way but completion."""
+        return await self._store.atransact(lambda sql: endings.end(sql, endings_))
 
     async def open_queue(self, job: Job) -> bool:
-        """End the hold of a queue after one of its jobs has gone well."""
+        """End the hold of a queue after one of its jobs has completed."""
         queue, taken_at = job.queue, job.taken_at_micros
         return await self._store.atransact(
             lambda sql: gates.open_gate(sql, queue, taken_at=taken_at)
         )
 
     async def return_taken(self, takes: Sequence[str]) -> int:
-        """Hand back what takes without an answer have leased; answers how many jobs."""
+        """Hand back the jobs of takes without a response; returns how many."""
         return await self._store.atransact(lambda sql: leases.return_taken(sql, takes))
 
     async def finish(self, finishes: Sequence[Finish]) -> list[Ended]:
@@ -413,70 +431,81 @@ def _end_alike(
     reason: str | None = None,
     error: object = None,
 ) -> Procedure[list[Ended]]:
-    """The same word about all of them."""
+    """End all of them in the same way."""
     # Only a retry has a backoff to fall back on.
     delay = None if after is None and event is not Event.DEFER else span(after, "after")
     why = None if reason is None else text(reason, "reason", longest=REASON_BYTES)
     failure = encode_error(error)
-    return _say([Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)])
+    return _end([Ending(delivery, event, delay, why, failure) for delivery in deliveries(jobs)])
 
 
-def _end_mixed(words: Sequence[Ending]) -> Procedure[list[Ended]]:
-    """A word about each of them."""
-    listed = checks.listed(words, "endings", "endings")
-    said: dict[Delivery, Ending] = {}
-    for item, word in enumerate(listed):
-        if not isinstance(word, Ending):
-            raise InvalidInput("endings", f"must hold endings, got {word!r}", item=item)
-        if word.event not in WORDS:
-            reason = f"cannot end a delivery by {word.event!r}: a finish is a call of its own"
+def _end_mixed(given: Sequence[Ending]) -> Procedure[list[Ended]]:
+    """End each of them in its own way."""
+    listed = checks.listed(given, "endings", "endings")
+    known: dict[Delivery, Ending] = {}
+    for item, ending in enumerate(listed):
+        if not isinstance(ending, Ending):
+            raise InvalidInput("endings", f"must hold endings, got {ending!r}", item=item)
+        if ending.event not in ENDS:
+            reason = f"cannot end a delivery by {ending.event!r}: a finish is a call of its own"
             raise InvalidInput("endings", reason, item=item)
-        if word.event is Event.DEFER and word.after is None:
+        if ending.event is Event.DEFER and ending.after is None:
             raise InvalidInput("after", "must say when a deferred job comes back", item=item)
-        if said.setdefault(word.delivery, word) != word:
-            raise InvalidInput("endings", "says two things about one delivery", item=item)
-    named = deliveries([word.delivery for word in listed])
-    return _say(
+        if known.setdefault(ending.delivery, ending) != ending:
+            raise InvalidInput("endings", "must end a delivery in one way", item=item)
+    named = deliveries([ending.delivery for ending in listed])
+    return _end(
         [
-            Ending(delivery, word.event, word.after, _reason(word.reason), word.error)
-            for delivery, word in zip(named, listed, strict=True)
+            Ending(delivery, ending.event, ending.after, _reason(ending.reason), ending.error)
+            for delivery, ending in zip(named, listed, strict=True)
         ]
     )
 
 
 def _reason(reason: str | None) -> str | None:
-    """A handler's own words: they must not keep its delivery from ending."""
+    """A reason of a handler, made storable: it must not prevent the end of its delivery."""
     return None if reason is None else printable(reason, REASON_BYTES)
 
 
-def _say(words: Sequence[Ending]) -> Procedure[list[Ended]]:
-    if not words:
+def _end(given: Sequence[Ending]) -> Procedure[list[Ended]]:
+    if not given:
         return []
-    ended: list[Ended] = yield Transact(lambda sql: endings.end(sql, words))
+    ended: list[Ended] = yield Transact(lambda sql: endings.end(sql, given))
     return ended
 
 
 def finish_then_take(
-    finishes: Sequence[Finish], order: TakeOrder | None, turn: int
-) -> Build[tuple[list[Ended], list[Job]]]:
-    """Both in one transaction; rows that somebody has locked are passed over."""
+    sql: Sql, *, finishes: Sequence[Finish], order: TakeOrder | None, turn: int
+) -> Operation[tuple[list[Ended], list[Job]]]:
+    """Both in one transaction; locked rows are skipped."""
+    if order is None:
+        return (yield from leases.finish(sql, finishes, skip_locked=True)), []
+    yield from begin_take(sql, order)
+    if not finishes:
+        return [], (yield from leases.take_in_turn(sql, order, turn=turn))
+    return (yield from leases.finish_and_take(sql, finishes, order, turn=turn))
 
-    def build(sql: Sql) -> Operation[tuple[list[Ended], list[Job]]]:
-        if order is None:
-            return (yield from leases.finish(sql, finishes, skip_locked=True)), []
-        yield from begin_take(sql, order)
-        if not finishes:
-            return [], (yield from leases.take_in_turn(sql, order, turn=turn))
-        return (yield from leases.finish_and_take(sql, finishes, order, turn=turn))
 
-    return build
+def limited_take(
+    sql: Sql, *, queue: str, order: TakeOrder, after: str
+) -> Operation[TakenUnderControl]:
+    """A take from one queue with limits; groups in turn, beginning after the group `after`."""
+    yield from begin_take(sql, order)
+    return (yield from take_controlled(sql, order, queue, after=after))
+
+
+def _remember(after: dict[str, str], queue: str, taken: TakenUnderControl) -> None:
+    if after.get(queue, "") != taken.after:
+        if len(after) >= REMEMBERED:
+            after.clear()
+        after[queue] = taken.after
 
 
 def begin_take(sql: Sql, order: TakeOrder) -> Operation[None]:
     """Give a try of a take its id.
 
-    What an earlier one has leased, whose answer was lost, goes back before more is taken. It may
-    also be committed later than this: the worker asks again.
+    Jobs of an earlier try, whose response was lost, are handed back before more are taken. That try
+    may also be committed later: the worker searches again.
     """
     lost = list(order.tries)
     order.tries.append(str(uuid4()))

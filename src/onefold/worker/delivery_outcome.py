@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onefold.model.delivery import Delivery
     from onefold.model.job import Job
-    from onefold.worker.handlers import BoundHandler
+    from onefold.worker.executor import BoundHandler
 
 
 class DeliveryOutcome(msgspec.Struct, frozen=True):

@@ -1,4 +1,7 @@
-"""Runs handlers: coroutines as tasks, functions in threads, and in processes where they say so."""
+"""Runs handlers: coroutines as tasks, plain functions in threads or in child processes.
+
+A delivery that has ended goes into `Executor.ended`, with its outcome. The producer reads it there.
+"""
 
 from __future__ import annotations
 
@@ -6,229 +9,381 @@ import asyncio
 import logging
 import time
 from collections import deque
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from onefold.effects.run import Run
-from onefold.errors import InvalidInput
+from onefold.errors import InvalidInput, UsageError
+from onefold.model.delivery import Delivery
 from onefold.model.event import JobStarted, Redelivered
+from onefold.model.outcome import Outcome
 from onefold.model.timestamps import MICROSECOND
 from onefold.worker import delivery_outcome
 from onefold.worker.delivery_outcome import DeliveryOutcome, Parked
-from onefold.worker.handlers import call, meaning, running, said
 from onefold.worker.job_log import job_fields, job_log
-from onefold.worker.processes import ChildTask, Processes
 from onefold.worker.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from asyncio import TimerHandle
+    from collections.abc import Callable, Generator
 
     from onefold.app.context import Context
-    from onefold.worker.producer import HeldDelivery
+    from onefold.hooks import Hooks
+    from onefold.jobs.job_function import Isolation
+    from onefold.model.job import Job, Json
+    from onefold.worker.processes import Processes
     from onefold.worker.settings import WorkerSettings
+
+T = TypeVar("T")
+Cause: TypeAlias = Literal["timeout", "lost", "shutdown"]
+"""Why the worker stops a handler."""
+
+running: ContextVar[Job | None] = ContextVar("onefold_running", default=None)
+"""The job whose handler runs here, for logs. Never reset: each handler has its own context."""
+
+
+class BoundHandler(Protocol):
+    """Runs jobs of one kind, as a declared job does."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function to call."""
+        ...
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is a coroutine function."""
+        ...
+
+    @property
+    def isolation(self) -> Isolation:
+        """Where a plain function runs."""
+        ...
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """The timeout, unless the job has its own."""
+        ...
+
+    @property
+    def on_dead(self) -> Callable[[Job], Any] | None:
+        """Called with a job that was buried."""
+        ...
+
+    @property
+    def stores_result(self) -> bool:
+        """Whether the return value is stored, unless the job has its own option."""
+        ...
+
+    @property
+    def wants_run(self) -> bool:
+        """Whether it has a parameter for the `Run`."""
+        ...
+
+    def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the call."""
+        ...
+
+    def forgives(self, error: BaseException) -> bool:
+        """True for an error that means that the work is done."""
+        ...
+
+    def outcome_of(self, error: BaseException) -> Outcome | None:
+        """The outcome for an error; None for a normal failure."""
+        ...
+
+    def to_json(self, value: Any) -> Json:
+        """The return value as it is stored."""
+        ...
+
+
+class Handlers(Protocol):
+    """Handlers by kind, as the registry of declared jobs."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds, for the start report."""
+        ...
+
+    def get(self, kind: str) -> BoundHandler | None:
+        """The handler of a kind, if there is one."""
+        ...
+
+
+class HeldDelivery:
+    """A delivery that is leased to this worker: waiting, running, or not yet reported."""
+
+    __slots__ = (
+        "cause", "completed", "declared", "delivery", "duration", "is_over", "job", "outcome",
+        "run", "started", "stop", "timeout", "timer",
+    )  # fmt: skip
+
+    def __init__(self, job: Job, declared: BoundHandler) -> None:
+        """Waits for a free place."""
+        self.job: Job = job
+        self.declared: BoundHandler = declared
+        self.delivery: Delivery = Delivery(job.id, job.fence)
+        self.timeout: timedelta | None = None
+        """Set at the start."""
+        self.timer: TimerHandle | None = None
+        """Interrupts the handler after the timeout."""
+        self.run: Run | None = None
+        """The `Run` of the handler, if it has a parameter for it."""
+        self.started: float | None = None
+        """By the monotonic clock; None while it waits."""
+        self.duration: float = 0.0
+        """Seconds that the handler took."""
+        self.stop: Callable[[], object] | None = None
+        """Interrupts the handler, if that is possible."""
+        self.cause: Cause | None = None
+        """Why the handler was interrupted."""
+        self.outcome: DeliveryOutcome | None = None
+        """What to report; None for nothing."""
+        self.completed: bool = False
+        """True if a transaction of the handler, in a child process, has completed the job."""
+        self.is_over: bool = False
+        """True once the outcome is decided, even if the handler still runs."""
+
+    def interrupt(self, cause: Cause) -> None:
+        """Stop the handler. The first cause counts."""
+        if self.cause is None:
+            self.cause = cause
+            if self.stop is not None:
+                self.stop()
 
 
 class Executor:
-    """Starts what it is given and tells `ended` when it is over: always in the event loop."""
+    """Starts handlers and collects their outcomes. Used in one event loop."""
 
     def __init__(
-        self, context: Context, settings: WorkerSettings, ended: Callable[[HeldDelivery], None]
+        self,
+        context: Context,
+        settings: WorkerSettings,
+        processes: Processes,
+        wake: asyncio.Event,
     ) -> None:
-        """Made in the event loop that it will run in."""
+        """Created in its event loop; `wake` is set when a delivery has ended."""
+        self.ended: deque[HeldDelivery] = deque()
+        """Deliveries whose outcome is decided, for the producer to take."""
+        self.running: int = 0
+        """Handlers whose outcome is not decided."""
         self._context = context
         self._hooks = context.hooks
         self._settings = settings
-        self._ended = ended
+        self._wake = wake
         self._loop = asyncio.get_running_loop()
-        # Every handler begins in a copy of this: what one sets, the next must not see.
+        # Each handler gets a copy, so that a variable set by one is not visible to the next.
         self._handler_context = copy_context()
         self._threads = Threads("onefold-handler", settings.concurrency)
-        self._processes = Processes(self._loop, context.hooks)
-        self._done: deque[tuple[HeldDelivery, DeliveryOutcome | None]] = deque()
+        self._processes = processes
 
     def start(self, held: HeldDelivery) -> None:
-        """Begin; what keeps it from beginning is the end of this delivery, and of no other."""
+        """Start the handler. An error before the start is the outcome of this delivery."""
+        job, declared = held.job, held.declared
         held.started = time.monotonic()
+        self.running += 1
         if job_log.isEnabledFor(logging.DEBUG):
-            job = held.job
             job_log.debug(
                 "Job %s (%s) has started attempt %d.", job.id, job.kind, job.attempt,
                 extra=job_fields(job),
             )  # fmt: skip
         try:
-            self._begin(held)
-        except Exception as error:  # noqa: BLE001 - a payload may run code of its types
-            self._over(held, delivery_outcome.on_error(error))
-
-    def _begin(self, held: HeldDelivery) -> None:
-        timeout = _timeout(held)
-        if held.declared.wants_run:
-            held.run = self._run(held, timeout)
-        try:
-            args, kwargs = held.declared.bind(held.job, held.run)
+            own = job.timeout if job.options_text is not None else None
+            held.timeout = declared.timeout if own is None else own
+            if declared.wants_run:
+                held.run = self._run_of(held)
+            args, kwargs = declared.bind(job, held.run)
+            self._start(held, args, kwargs)
         except InvalidInput as error:
-            self._over(held, delivery_outcome.on_bad_payload(error))
-            return
+            self._end(held, delivery_outcome.on_bad_payload(error))
+        except Exception as error:  # noqa: BLE001 - decoding a payload may run application code
+            self._end(held, delivery_outcome.on_error(error))
+
+    def _start(self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._hooks.wanted:
-            self._tell_started(held)
+            self._tell_started(held.job)
         if held.declared.is_async:
             self._start_task(held, args, kwargs)
         elif held.declared.isolation == "process":
             self._start_process(held)
-            return  # its time begins when its process has
+            return  # its timeout starts when the child calls the handler
         else:
             self._start_thread(held, args, kwargs)
-        self._set_alarm(held)
+        if held.timeout is not None:
+            self._start_timer(held)
 
-    def _set_alarm(self, held: HeldDelivery) -> None:
-        if (timeout := _timeout(held)) is not None:
-            alarm = self._loop.call_later(timeout.total_seconds(), self._time_out, held, timeout)
-            held.alarm = alarm
-
-    def _run(self, held: HeldDelivery, timeout: timedelta | None) -> Run:
+    def _run_of(self, held: HeldDelivery) -> Run:
+        timeout = held.timeout
         return Run(
             self._context,
             held.job,
             lease=self._settings.lease,
             worker=self._settings.name,
-            deadline=None if timeout is None else _from_now(timeout),
+            deadline=None if timeout is None else datetime.now().astimezone() + timeout,
         )
 
-    def _tell_started(self, held: HeldDelivery) -> None:
-        job = held.job
+    def _tell_started(self, job: Job) -> None:
         due = max(job.run_at_micros, job.created_at_micros)
         waited = max(0, job.read_at_micros - due) * MICROSECOND
         self._hooks.tell(JobStarted(job, self._settings.name, waited))
         if job.attempt > 1:
             self._hooks.tell(Redelivered(job))
 
+    # --- tasks ----------------------------------------------------------------------------------
+
     def _start_task(
         self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        work = self._attend(held, args, kwargs)
+        work = self._acall(held, args, kwargs)
         task = self._loop.create_task(work, context=self._handler_context.copy())
-        # Whoever holds the delivery holds the task, too: the loop alone would forget it.
+        # Also a reference to the task: the event loop keeps only a weak one.
         held.stop = task.cancel
-        task.add_done_callback(partial(self._attended, held))
+        task.add_done_callback(partial(self._task_ended, held))
 
-    def _attended(self, held: HeldDelivery, task: asyncio.Task[None]) -> None:
-        """However its task has ended: a lease would be kept for ever, and a place."""
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if not held.is_over and error is not None:
-            self._over(held, self._stopped(held, error))
-
-    async def _attend(
+    async def _acall(
         self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    ) -> DeliveryOutcome | None:
         declared = held.declared
         value: Any = None
         running.set(held.job)
         try:
-            # What leaves the handler passes through the hooks, outcomes that it returns included.
-            with self._hooks.running(held.job), meaning(declared):
-                value = said(await declared.function(*args, **kwargs))
+            # Errors and outcomes pass through the hooks, also outcomes that are returned.
+            with self._hooks.running(held.job), _translated(declared):
+                value = _checked(await declared.function(*args, **kwargs))
         except asyncio.CancelledError as error:
-            self._over(held, self._stopped(held, error))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, it is the handler's
-            self._over(held, delivery_outcome.on_error(error))
-        else:
-            if isinstance(value, DeliveryOutcome | Parked):
-                self._over(held, value if isinstance(value, DeliveryOutcome) else None)
-            else:
-                self._over(held, delivery_outcome.on_value(declared, held.job, value))
+            return _interrupted(held, error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
+            return delivery_outcome.on_error(error)
+        if isinstance(value, Parked):
+            return None
+        if isinstance(value, DeliveryOutcome):
+            return value
+        return delivery_outcome.on_value(declared, held.job, value)
+
+    def _task_ended(self, held: HeldDelivery, task: asyncio.Task[DeliveryOutcome | None]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self._end(held, task.result() if error is None else _interrupted(held, error))
+
+    # --- threads and processes ------------------------------------------------------------------
 
     def _start_thread(
         self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         def work() -> None:
-            # Not written down here: the loop may have given this thread up, and said so.
-            self._done.append((held, self._call(held, args, kwargs)))
-            # Not in the context of this job: what others have ended is collected with it.
-            self._loop.call_soon_threadsafe(self._collect, context=self._handler_context.copy())
+            try:
+                outcome = call(held.declared, held.job, self._hooks, args, kwargs)
+            except BaseException as error:  # noqa: BLE001 - it would be lost in this thread
+                outcome = _interrupted(held, error)
+            self._loop.call_soon_threadsafe(self._end, held, outcome)
 
-        task = self._threads.submit(work, self._handler_context.copy())
-        held.stop = task.interrupt
-
-    def _call(
-        self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> DeliveryOutcome | None:
-        """The handler, in a thread."""
-        try:
-            return call(held.declared, held.job, self._hooks, args, kwargs)
-        except BaseException as error:  # noqa: BLE001 - in a thread, there is nobody else to catch it
-            return self._stopped(held, error)
+        held.stop = self._threads.submit(work, self._handler_context.copy()).interrupt
 
     def _start_process(self, held: HeldDelivery) -> None:
-        function = held.declared.function
-        order = ChildTask(
-            function.__module__,
-            function.__qualname__,
-            msgspec.structs.astuple(held.job),
-            self._settings.lease,
-            self._settings.name,
-            _timeout(held),
-        )
-
-        def answered(word: DeliveryOutcome, completed: bool) -> None:  # noqa: FBT001 - a callback
+        def ended(outcome: DeliveryOutcome, completed: bool) -> None:  # noqa: FBT001 - a callback
             held.completed = completed
-            self._over(held, word)
+            self._end(held, outcome)
 
-        child = self._processes.submit(order, partial(self._set_alarm, held), answered)
+        child = self._processes.submit(
+            held, self._settings, partial(self._start_timer, held), ended
+        )
         held.stop = lambda: self._processes.kill(child)
 
-    def _collect(self) -> None:
-        while self._done:
-            self._over(*self._done.popleft())
+    # --- the end --------------------------------------------------------------------------------
 
-    def _stopped(self, held: HeldDelivery, error: BaseException) -> DeliveryOutcome | None:
-        """What an interrupted handler means: its own doing, or ours."""
-        match held.cause:
-            case "shutdown":
-                return delivery_outcome.HANDED_BACK
-            case "timeout":
-                return delivery_outcome.on_timeout(_timeout(held) or timedelta(0))
-            case "lost":
-                return None
-            case None:
-                return delivery_outcome.on_error(error)
+    def _start_timer(self, held: HeldDelivery) -> None:
+        if held.timeout is not None:
+            seconds = held.timeout.total_seconds()
+            held.timer = self._loop.call_later(seconds, self._time_out, held, held.timeout)
 
     def _time_out(self, held: HeldDelivery, timeout: timedelta) -> None:
-        """A task is told to stop, and ends when it has; a thread is not waited for."""
-        held.interrupt("timeout")
-        if not held.declared.is_async:
-            self.give_up(held, delivery_outcome.on_timeout(timeout))
+        self.interrupt(held, "timeout", delivery_outcome.on_timeout(timeout))
 
-    def give_up(self, held: HeldDelivery, word: DeliveryOutcome | None) -> None:
-        """Do not wait for a thread any longer."""
-        if not held.is_over:
+    def interrupt(self, held: HeldDelivery, cause: Cause, outcome: DeliveryOutcome | None) -> None:
+        """Stop a handler. A task decides its outcome when it ends; a thread is not waited for."""
+        held.interrupt(cause)
+        if not held.declared.is_async and not held.is_over:
             if held.declared.isolation != "process":
                 self._threads.abandon()
-            self._over(held, word)
+            self._end(held, outcome)
 
-    def _over(self, held: HeldDelivery, word: DeliveryOutcome | None) -> None:
-        if held.is_over:
+    def _end(self, held: HeldDelivery, outcome: DeliveryOutcome | None) -> None:
+        if held.is_over or held.started is None:
             return
         held.is_over = True
-        held.ended = time.monotonic()
-        held.verdict = word
-        if held.alarm is not None:
-            held.alarm.cancel()
-        self._ended(held)
+        held.outcome = outcome
+        held.duration = time.monotonic() - held.started
+        if held.timer is not None:
+            held.timer.cancel()
+        self.running -= 1
+        self.ended.append(held)
+        self._wake.set()
 
     def close(self) -> None:
-        """Let idle threads end; a handler that hangs is left behind."""
+        """Let idle threads end, and kill child processes. A handler that hangs stays behind."""
         self._threads.close()
         self._processes.close()
 
 
-def _timeout(held: HeldDelivery) -> timedelta | None:
-    own = held.job.timeout if held.job.options_text is not None else None
-    return held.declared.timeout if own is None else own
+def call(
+    declared: BoundHandler,
+    job: Job,
+    hooks: Hooks,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> DeliveryOutcome:
+    """Call a plain function, in a thread or a child process. Interrupts pass through."""
+    value: Any = None
+    running.set(job)
+    try:
+        # Errors and outcomes pass through the hooks, also outcomes that are returned.
+        with hooks.running(job), _translated(declared):
+            value = _checked(declared.function(*args, **kwargs))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any error is the handler's
+        return delivery_outcome.on_error(error)
+    return delivery_outcome.on_value(declared, job, value)
 
 
-def _from_now(timeout: timedelta) -> datetime:
-    return datetime.now().astimezone() + timeout
+def _checked(value: T) -> T:
+    """The return value of a handler; an outcome is raised."""
+    if isinstance(value, Outcome):
+        raise value
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise UsageError(
+            "The handler returned a coroutine, which is not awaited: nothing was done. Declare the"
+            " async function itself, or make its decorator async too."
+        )
+    return value
+
+
+@contextmanager
+def _translated(declared: BoundHandler) -> Generator[None]:
+    """Apply the declaration of the job to errors: some count as success, some are outcomes."""
+    try:
+        yield
+    except Outcome:
+        raise
+    except Exception as error:
+        if declared.forgives(error):
+            return
+        outcome = declared.outcome_of(error)
+        if outcome is None:
+            raise
+        raise outcome from error
+
+
+def _interrupted(held: HeldDelivery, error: BaseException) -> DeliveryOutcome | None:
+    """The outcome of an interrupted handler, by the cause; without a cause it is an error."""
+    match held.cause:
+        case "shutdown":
+            return delivery_outcome.HANDED_BACK
+        case "timeout":
+            return delivery_outcome.on_timeout(held.timeout or timedelta(0))
+        case "lost":
+            return None
+        case None:
+            return delivery_outcome.on_error(error)

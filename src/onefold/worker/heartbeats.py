@@ -1,6 +1,6 @@
-"""The heart: keeps the leases of what a worker holds, running or waiting for its turn.
+"""Renews the leases of the deliveries that a worker holds, in one statement per interval.
 
-A thread of its own: a coroutine that forgets to await must not cost its neighbours their leases.
+In its own thread: a handler that blocks the event loop must not cost other jobs their leases.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log: logging.Logger = logging.getLogger("onefold.worker")
 
 
 class Heartbeats:
-    """Beats until it is stopped, and tells the event loop which deliveries are lost."""
+    """Renews until it is stopped, and reports lost deliveries to the event loop."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Heartbeats:
         held: Callable[[], Iterable[Delivery]],
         lost: Callable[[list[Delivery]], None],
     ) -> None:
-        """`held` is asked in the heart's thread, `lost` is called in the event loop."""
+        """`held` is called in the thread, `lost` in the event loop."""
         self._calls = deliveries
         self._settings = settings
         self._held = held
@@ -41,28 +41,28 @@ class Heartbeats:
         self._thread: threading.Thread | None = None
 
     def start(self, loop: AbstractEventLoop) -> None:
-        """Begin to beat."""
+        """Start the thread."""
         self._thread = threading.Thread(
-            target=self._beat_on, args=(loop,), name="onefold-heart", daemon=True
+            target=self._run, args=(loop,), name="onefold-heartbeats", daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Renew no more."""
         self._stopped.set()
 
-    def _beat_on(self, loop: AbstractEventLoop) -> None:
+    def _run(self, loop: AbstractEventLoop) -> None:
         pause = self._settings.heartbeat.total_seconds()
         failing = False
         while not self._stopped.wait(pause / 4 if failing else pause):
             try:
-                lost = self._beat()
+                lost = self._renew()
             except OnefoldError as error:
-                # Nothing is lost yet: the fence decides, and we try again sooner.
+                # Not lost yet: the fence decides. The next try comes earlier.
                 log.warning("The heartbeat failed: %s", error)
                 failing = True
             except Exception:
-                # A heart that stops costs everybody their leases, whatever stopped it.
+                # The thread must not end: all jobs would lose their leases.
                 log.exception("The heartbeat failed.")
                 failing = True
             else:
@@ -70,7 +70,7 @@ class Heartbeats:
                 if lost and not loop.is_closed():
                     loop.call_soon_threadsafe(self._lost, lost)
 
-    def _beat(self) -> list[Delivery]:
+    def _renew(self) -> list[Delivery]:
         deliveries = list(self._held())
         beats = self._calls.heartbeat(deliveries, lease=self._settings.lease)
         return [delivery for delivery, beat in zip(deliveries, beats, strict=True) if beat.lost]

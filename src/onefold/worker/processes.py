@@ -1,12 +1,7 @@
-"""A child process that runs handlers one after the other, for jobs with `isolation="process"`.
+"""Child processes for handlers with `isolation="process"`: they can be killed, and block nothing.
 
-It finds the handler by its name, as a fresh interpreter would, and has its own connections. When
-its parent goes, it goes too: nobody could tell what it has done.
-
-Processes for handlers that must be killable, or that would keep all others from running.
-
-A child runs one job at a time and is used again. One that crashes, or must be stopped, is killed;
-it takes nobody with it, and another is started for the next job.
+A child imports the handler by name, has its own connections, and runs one job at a time. It ends
+with its parent. One that crashes, or must be stopped, is killed, and another is started.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from onefold.model.job import Job
 from onefold.model.lifecycle import Event
 from onefold.worker import delivery_outcome
 from onefold.worker.delivery_outcome import DeliveryOutcome
-from onefold.worker.handlers import call
+from onefold.worker.executor import call
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
@@ -36,10 +31,12 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from onefold.hooks import Hooks
+    from onefold.worker.executor import HeldDelivery
+    from onefold.worker.settings import WorkerSettings
 
 
 class ChildTask(msgspec.Struct, frozen=True):
-    """What a child is to run."""
+    """A job for a child."""
 
     module: str
     name: str
@@ -47,11 +44,11 @@ class ChildTask(msgspec.Struct, frozen=True):
     lease: timedelta
     worker: str
     timeout: timedelta | None = None
-    """From when the handler is called: what comes before may take a while in a new process."""
+    """Counts from the call of the handler: the start of a process may take a while."""
 
 
 class ChildResult(msgspec.Struct, frozen=True):
-    """How it went."""
+    """The outcome of the job."""
 
     event: str
     result: str | None = None
@@ -60,60 +57,59 @@ class ChildResult(msgspec.Struct, frozen=True):
     error: str | None = None
     error_type: str | None = None
     completed: bool = False
-    """True where the handler's own transaction has completed the job."""
+    """True if the handler's own transaction has completed the job."""
 
 
 READY: Final = b""
 BEGUN: Final = b"begun"
-"""Said when the handler is about to be called."""
-_orders = msgspec.msgpack.Decoder(ChildTask)
+"""Sent before the handler is called."""
+_tasks = msgspec.msgpack.Decoder(ChildTask)
 
 
 def main(connection: Connection, prepare: Callable[[Hooks], None] | None = None) -> None:
-    """The life of a child."""
-    # Signals go to the whole group of processes; what becomes of us is the parent's to say. Not
-    # SIG_IGN, which programs that a handler starts would inherit.
+    """Run tasks until the parent ends."""
+    # A signal goes to the whole process group, and the parent decides when a child ends. Not
+    # SIG_IGN, because programs that a handler starts would inherit it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
-    orders: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
+    messages: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, messages), daemon=True).start()
     connection.send_bytes(READY)
     while True:
-        order = _orders.decode(orders.get())
-        answer = obey(order, lambda: connection.send_bytes(BEGUN), prepare)
-        connection.send_bytes(msgspec.msgpack.encode(answer))
+        task = _tasks.decode(messages.get())
+        result = run_task(task, lambda: connection.send_bytes(BEGUN), prepare)
+        connection.send_bytes(msgspec.msgpack.encode(result))
 
 
-def _receive(connection: Connection, orders: SimpleQueue[bytes]) -> None:
-    """Wait for orders while a handler runs, so that the end of the parent is noticed at once."""
+def _receive(connection: Connection, messages: SimpleQueue[bytes]) -> None:
+    """Read while a handler runs, too, so that the end of the parent is noticed at once."""
     while True:
         try:
-            orders.put(connection.recv_bytes())
+            messages.put(connection.recv_bytes())
         except (EOFError, OSError):
             os._exit(0)
 
 
-def obey(
-    order: ChildTask, begin: Callable[[], None], prepare: Callable[[Hooks], None] | None = None
+def run_task(
+    task: ChildTask, begin: Callable[[], None], prepare: Callable[[Hooks], None] | None = None
 ) -> ChildResult:
     """Find the handler and call it."""
-    job = Job.from_row(order.job)
-    declared = find(order.module, order.name)
+    job = Job.from_row(task.job)
+    declared = find(task.module, task.name)
     hooks = declared.context.hooks
     if prepare is not None and hooks.in_processes is None:
         hooks.in_processes = prepare
         prepare(hooks)
     begin()
-    deadline = None if order.timeout is None else datetime.now().astimezone() + order.timeout
-    run = Run(declared.context, job, lease=order.lease, worker=order.worker, deadline=deadline)
+    deadline = None if task.timeout is None else datetime.now().astimezone() + task.timeout
+    run = Run(declared.context, job, lease=task.lease, worker=task.worker, deadline=deadline)
     try:
         args, kwargs = declared.bind(job, run)
     except InvalidInput as error:
-        return _answer(delivery_outcome.on_bad_payload(error), run)
-    except Exception as error:  # noqa: BLE001 - a payload may run code of its types
-        return _answer(delivery_outcome.on_error(error), run)
-    word = call(declared, job, hooks, args, kwargs)
-    return _answer(word, run)
+        return _result(delivery_outcome.on_bad_payload(error), run)
+    except Exception as error:  # noqa: BLE001 - decoding a payload may run application code
+        return _result(delivery_outcome.on_error(error), run)
+    return _result(call(declared, job, hooks, args, kwargs), run)
 
 
 def find(module: str, name: str) -> DeclaredJob[..., Any]:
@@ -126,17 +122,17 @@ def find(module: str, name: str) -> DeclaredJob[..., Any]:
     return found  # pyright: ignore[reportUnknownVariableType]
 
 
-def _answer(word: DeliveryOutcome, run: Run) -> ChildResult:
+def _result(outcome: DeliveryOutcome, run: Run) -> ChildResult:
     return ChildResult(
-        word.event.name, word.result, word.after, word.reason, word.error, word.error_type,
-        completed=run.completed,
+        outcome.event.name, outcome.result, outcome.after, outcome.reason, outcome.error,
+        outcome.error_type, completed=run.completed,
     )  # fmt: skip
 
 
 START: Final = 60.0
-"""Seconds in which a process must have imported what it is to run."""
+"""Seconds in which a process must have started and imported the handler."""
 
-_answers = msgspec.msgpack.Decoder(ChildResult)
+_results = msgspec.msgpack.Decoder(ChildResult)
 
 
 class Child:
@@ -145,13 +141,13 @@ class Child:
     def __init__(
         self,
         loop: AbstractEventLoop,
-        over: Callable[[Child], None],
+        idle: Callable[[Child], None],
         prepare: Callable[[Hooks], None] | None,
     ) -> None:
-        """Starts; `over` is told when it can take another job, or is gone."""
+        """Starts the process; `idle` is called when it can run another job, or has ended."""
         self._loop = loop
-        self._over = over
-        # Imported by those who need it: it puts a module of its own beside the main one.
+        self._idle = idle
+        # Imported only here: it adds a second main module to the process.
         from multiprocessing import get_context
 
         spawn = get_context("spawn")
@@ -162,92 +158,92 @@ class Child:
         )
         self._process.start()
         theirs.close()
-        self._order: bytes | None = None
+        self._task: bytes | None = None
         self._is_ready = False
-        self._late: TimerHandle | None = None
+        self._timer: TimerHandle | None = None
         self.begun: Callable[[], None] | None = None
-        self.answered: Callable[[DeliveryOutcome, bool], None] | None = None
-        """Told how the job went, and whether its own transaction has completed it."""
+        self.ended: Callable[[DeliveryOutcome, bool], None] | None = None
+        """Receives the outcome, and whether its own transaction has completed the job."""
         self.is_gone: bool = False
-        loop.add_reader(ours.fileno(), self._hear)
+        loop.add_reader(ours.fileno(), self._receive)
 
     def run(
         self,
-        order: ChildTask,
+        task: ChildTask,
         begun: Callable[[], None],
-        answered: Callable[[DeliveryOutcome, bool], None],
+        ended: Callable[[DeliveryOutcome, bool], None],
     ) -> None:
-        """Give it a job, at once or as soon as it has started."""
-        self.begun, self.answered = begun, answered
-        self._late = self._loop.call_later(START, self._bury)
-        self._order = msgspec.msgpack.encode(order)
+        """Send it a job, at once or when it has started."""
+        self.begun, self.ended = begun, ended
+        self._timer = self._loop.call_later(START, self._process_died)
+        self._task = msgspec.msgpack.encode(task)
         if self._is_ready:
             self._send()
 
     def _send(self) -> None:
-        order, self._order = self._order, None
-        if order is not None:
+        task, self._task = self._task, None
+        if task is not None:
             try:
-                self._connection.send_bytes(order)
+                self._connection.send_bytes(task)
             except OSError:
-                self._bury()
+                self._process_died()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             message = self._connection.recv_bytes()
         except (EOFError, OSError):
-            self._bury()
+            self._process_died()
             return
         if message == READY:
             self._is_ready = True
             self._send()
             return
-        self._is_in_time()
+        self._cancel_timer()
         if message == BEGUN:
             if self.begun is not None:
                 self.begun()
             return
-        answer = _answers.decode(message)
-        word = DeliveryOutcome(
-            Event[answer.event], answer.result, answer.after, answer.reason, answer.error,
-            answer.error_type,
+        result = _results.decode(message)
+        outcome = DeliveryOutcome(
+            Event[result.event], result.result, result.after, result.reason, result.error,
+            result.error_type,
         )  # fmt: skip
-        self._answer(word, completed=answer.completed)
-        self._over(self)
+        self._end(outcome, completed=result.completed)
+        self._idle(self)
 
-    def _is_in_time(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _answer(self, word: DeliveryOutcome, *, completed: bool) -> None:
-        answered, self.answered, self.begun = self.answered, None, None
-        if answered is not None:
-            answered(word, completed)
+    def _end(self, outcome: DeliveryOutcome, *, completed: bool) -> None:
+        ended, self.ended, self.begun = self.ended, None, None
+        if ended is not None:
+            ended(outcome, completed)
 
-    def _bury(self) -> None:
-        """It is gone: so is what it ran."""
+    def _process_died(self) -> None:
+        """Clean up, and end the job that it ran."""
         self.kill()
         self._process.join(timeout=1)
-        self._answer(
+        self._end(
             delivery_outcome.on_process_death(ProcessDied(self._process.exitcode)), completed=False
         )
-        self._over(self)
+        self._idle(self)
 
     def kill(self) -> None:
-        """Now, whatever it is doing."""
+        """Kill the process now."""
         if not self.is_gone:
             self.is_gone = True
-            self._is_in_time()
+            self._cancel_timer()
             self._loop.remove_reader(self._connection.fileno())
             self._connection.close()
             self._process.kill()
 
 
 class Processes:
-    """Children, as many as have something to do, and those that wait for more."""
+    """The child processes of a worker, busy and idle ones."""
 
     def __init__(self, loop: AbstractEventLoop, hooks: Hooks) -> None:
-        """No process is started yet."""
+        """Starts no process."""
         self._loop = loop
         self._hooks = hooks
         self._idle: list[Child] = []
@@ -255,20 +251,30 @@ class Processes:
 
     def submit(
         self,
-        order: ChildTask,
+        held: HeldDelivery,
+        settings: WorkerSettings,
         begun: Callable[[], None],
-        answered: Callable[[DeliveryOutcome, bool], None],
+        ended: Callable[[DeliveryOutcome, bool], None],
     ) -> Child:
-        """Have a child run it; `begun` is told when the handler is called."""
-        chosen = self._idle.pop() if self._idle else self._started()
+        """Run a job in a child; `begun` is called before the handler, `ended` after it."""
+        function = held.declared.function
+        task = ChildTask(
+            function.__module__,
+            function.__qualname__,
+            msgspec.structs.astuple(held.job),
+            settings.lease,
+            settings.name,
+            held.timeout,
+        )
+        if self._idle:
+            chosen = self._idle.pop()
+        else:
+            chosen = Child(self._loop, self._child_idle, self._hooks.in_processes)
         self._all.add(chosen)
-        chosen.run(order, begun, answered)
+        chosen.run(task, begun, ended)
         return chosen
 
-    def _started(self) -> Child:
-        return Child(self._loop, self._over, self._hooks.in_processes)
-
-    def _over(self, chosen: Child) -> None:
+    def _child_idle(self, chosen: Child) -> None:
         if chosen.is_gone:
             self._all.discard(chosen)
             if chosen in self._idle:
@@ -277,13 +283,13 @@ class Processes:
             self._idle.append(chosen)
 
     def kill(self, chosen: Child) -> None:
-        """Stop what it runs; nothing is said about that any more."""
-        chosen.answered = chosen.begun = None
+        """Kill a child. The outcome of its job is not reported."""
+        chosen.ended = chosen.begun = None
         chosen.kill()
         self._all.discard(chosen)
 
     def close(self) -> None:
-        """Kill all that are left."""
+        """Kill all children."""
         for chosen in list(self._all):
             self.kill(chosen)
         self._idle.clear()

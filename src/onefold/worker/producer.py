@@ -1,9 +1,7 @@
-"""A delivery that this worker holds: waiting for its turn, running, or not yet reported.
+"""Takes jobs, gives them to the executor, and reports their outcomes.
 
-The producer: takes jobs, has them run, and reports how they ended.
-
-Both travel in flights: one finishes what has ended and takes what there is room for, in one round
-trip. Handlers run meanwhile, on what the last one brought.
+Completed jobs are reported and new jobs are taken in one transaction, one after the other, while
+handlers run. Other outcomes may wait for locks, so they are reported in their own transaction.
 """
 
 from __future__ import annotations
@@ -15,213 +13,161 @@ import time
 from collections import Counter, deque
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from onefold.errors import DatabaseError
 from onefold.model.delivery import Delivery
 from onefold.model.lifecycle import Event
 from onefold.worker import delivery_outcome
+from onefold.worker.executor import HeldDelivery
 from onefold.worker.job_log import job_fields, job_log
-from onefold.worker.queue_monitor import Pace, QueueDemand, allot
+from onefold.worker.queue_monitor import Prefetch
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
-    from collections.abc import (
-        Callable,
-        Collection,
-        Coroutine,
-        Generator,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Coroutine, Generator, Iterable, Sequence
     from datetime import timedelta
     from typing import Any
 
-    from onefold.effects.run import Run
     from onefold.model.delivery import Ended, TakeOrder
     from onefold.model.job import Job, StateWord
-    from onefold.worker.after_commit import Afterwards
-    from onefold.worker.deliveries import DeliveryCalls, UncheckedDeliveries
+    from onefold.operations.deliveries import Finish
+    from onefold.worker.after_commit import AfterCommit
+    from onefold.worker.deliveries import UncheckedDeliveries
     from onefold.worker.delivery_outcome import DeliveryOutcome
-    from onefold.worker.executor import Executor
-    from onefold.worker.handlers import BoundHandler, Handlers
+    from onefold.worker.executor import Executor, Handlers
     from onefold.worker.queue_monitor import QueueMonitor
     from onefold.worker.settings import WorkerSettings
 
-
-Cause: TypeAlias = Literal["timeout", "lost", "shutdown"]
-"""Why a handler is stopped by us."""
-
-
-class HeldDelivery:
-    """One delivery and what has become of it here."""
-
-    __slots__ = (
-        "alarm", "cause", "completed", "declared", "delivery", "ended", "is_over", "job", "run",
-        "started", "stop", "verdict",
-    )  # fmt: skip
-
-    def __init__(self, job: Job, declared: BoundHandler) -> None:
-        """Taken just now."""
-        self.job: Job = job
-        self.declared: BoundHandler = declared
-        self.delivery: Delivery = Delivery(job.id, job.fence)
-        self.run: Run | None = None
-        """What the handler is given, once it runs."""
-        self.started: float | None = None
-        """By the monotonic clock; None while it waits for its turn."""
-        self.ended: float = 0.0
-        self.stop: Callable[[], object] | None = None
-        """Interrupts the handler, as far as it can be."""
-        self.cause: Cause | None = None
-        self.alarm: TimerHandle | None = None
-        """Rings when the handler has taken too long."""
-        self.verdict: DeliveryOutcome | None = None
-        self.completed: bool = False
-        """True where a transaction of the handler's, in a process of its own, has completed it."""
-        self.is_over: bool = False
-        """True once nothing more is to be said about it, whatever the handler still does."""
-
-    @property
-    def duration(self) -> float:
-        """Seconds that the handler took."""
-        return 0.0 if self.started is None else max(0.0, self.ended - self.started)
-
-    def interrupt(self, cause: Cause) -> None:
-        """Ask the handler to stop, and remember why. The first reason counts."""
-        if self.cause is None:
-            self.cause = cause
-            if self.stop is not None:
-                self.stop()
-
-
 REPORT: Final = 1_000
-"""Deliveries in one flight."""
+"""Deliveries that are reported in one transaction."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
-DOUBTED: Final = 10.0
-"""Seconds for which a take without an answer is asked about."""
-ASK_AGAIN: Final = 1.0
+LOST_TAKE: Final = 10.0
+"""Seconds for which jobs of a take without a response are searched."""
+SEARCH_INTERVAL: Final = 1.0
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
 
-class Reservation(NamedTuple):
-    """What a flight under way may bring."""
-
-    total: int
-    queues: Mapping[str, int]
-
-
 class Producer:
-    """What this worker holds, and all that it says to the database about it."""
+    """The deliveries that this worker holds, and their way from take to report."""
 
     def __init__(
         self,
-        calls: DeliveryCalls,
-        unchecked: UncheckedDeliveries,
+        deliveries: UncheckedDeliveries,
         registry: Handlers,
         settings: WorkerSettings,
-        afterwards: Afterwards,
+        *,
+        monitor: QueueMonitor,
+        executor: Executor,
+        after_commit: AfterCommit,
+        wake: asyncio.Event,
     ) -> None:
-        """Nothing is held yet; `executor` is given before the run."""
-        self._calls = calls
-        self._unchecked = unchecked
+        """Holds nothing. `monitor` and `executor` set `wake` when there may be something to do."""
+        self.held: dict[Delivery, HeldDelivery] = {}
+        """Deliveries that are leased to this worker and not yet reported."""
+        self._deliveries = deliveries
         self._registry = registry
         self._settings = settings
-        self._afterwards = afterwards
-        self.executor: Executor
-        self.lookout: QueueMonitor
-        self.held: dict[Delivery, HeldDelivery] = {}
-        """Everything that is leased to us and not yet reported."""
-        self._ready: deque[HeldDelivery] = deque()
-        self._finished: list[HeldDelivery] = []
-        """Ended well, and not yet reported."""
-        self._others: list[HeldDelivery] = []
-        """Ended otherwise, and not yet reported."""
-        self._running = 0
-        self._turns = list(settings.queues)
-        """The order of queues that are served in turn: those that gave jobs last are at the end."""
-        self._pace = Pace(settings.prefetch, settings.most_prefetched)
-        self._by_queue: Counter[str] = Counter()
-        self._asked = 0
-        """Jobs that flights under way may bring."""
-        self._asked_of: Counter[str] = Counter()
-        """The same, of queues that may have so many here and no more."""
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._is_flying = False
-        """One flight at a time: what ends meanwhile goes with the next, all in one commit."""
+        self._monitor = monitor
+        self._executor = executor
+        self._after_commit = after_commit
+        self._wake = wake
+        self._lost_takes = LostTakes(deliveries, wake)
+        self._prefetch = Prefetch(settings.prefetch, settings.most_prefetched)
+        self._waiting: deque[HeldDelivery] = deque()
+        self._completed: list[HeldDelivery] = []
+        self._failed: list[HeldDelivery] = []
+        """Ended in any other way: retried, deferred, dead, cancelled, handed back."""
+        self._used: Counter[str] = Counter()
+        """By queue: held deliveries, and jobs that the running takes may bring."""
+        self._reserved = 0
+        """Jobs that the running takes may bring."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_exchanging = False
+        """One exchange at a time: jobs that end meanwhile are reported together by the next."""
         self._is_reporting = False
-        self._controlled_is_next = False
-        self._wake = asyncio.Event()
         self._unknown: set[str] = set()
+        """Kinds without a handler here."""
         self._probes: dict[str, str] = {}
-        """By queue that was held: the id of the job that it gave to see whether it can go on."""
+        """By queue that was held: the id of the one job that may run, as a probe."""
         self._stopping = False
-        self._doubts: dict[str, float] = {}
-        """Takes that had no answer, each with the time until which it is asked about."""
-        self._ask_at = 0.0
         self._pause = FIRST_PAUSE
-        self._grounded = False
-        """True for a while after the database could not be reached."""
+        self._is_offline = False
+        """True for a while after a database error."""
 
-    # --- what others say ------------------------------------------------------------------------
+    async def run(self) -> None:
+        """Run until `stop`, and until no delivery is held."""
+        while True:
+            self._wake.clear()
+            while self._executor.ended:
+                self._handler_ended(self._executor.ended.popleft())
+            if self._stopping:
+                self._hand_back_waiting()
+            while self._waiting and self._executor.running < self._settings.concurrency:
+                self._executor.start(self._waiting.popleft())
+            if not self._is_offline:
+                self._start_tasks()
+            if self._stopping and not (self.held or self._tasks or self._lost_takes.deadlines):
+                return
+            await self._wake.wait()
 
-    def wake(self) -> None:
-        """Something may be to do."""
+    def stop(self) -> None:
+        """Take no more jobs, and hand back those that have not started."""
+        self._stopping = True
+        self._wake.set()
+
+    def interrupt(self) -> None:
+        """Stop all handlers, and hand their jobs back."""
+        for held in list(self.held.values()):
+            if held.started is not None and not held.is_over:
+                self._executor.interrupt(held, "shutdown", delivery_outcome.HANDED_BACK)
         self._wake.set()
 
     def deliveries(self) -> list[Delivery]:
-        """What the heart keeps alive. Called in its thread."""
+        """The deliveries whose leases must be renewed. Called in the thread of the heartbeats."""
         return list(self.held)
 
     def lose(self, deliveries: Iterable[Delivery]) -> None:
-        """These are no longer ours: stop them, and say nothing about them."""
+        """Stop handlers of deliveries whose lease is lost. Their outcomes are not reported."""
         for delivery in deliveries:
             held = self.held.get(delivery)
-            if held is None or held.verdict is not None:
+            if held is None or held.is_over:
                 continue
-            log.warning("Job %s is no longer ours (fence %d).", delivery.id, delivery.fence)
+            log.warning("The lease of job %s is lost (fence %d).", delivery.id, delivery.fence)
             if held.started is None:
                 held.is_over = True
-                self._ready.remove(held)
+                self._waiting.remove(held)
                 self._drop(held)
-                self._afterwards.lost(held)
-                continue
-            if held.run is not None and not held.run.mark_lost():
-                continue  # it is being completed by its own transaction: that is why it looks lost
-            held.interrupt("lost")
-            if not held.declared.is_async:
-                self.executor.give_up(held, None)
-        self.wake()
-
-    def over(self, held: HeldDelivery) -> None:
-        """A handler has ended."""
-        self._running -= 1
-        if held.completed or (held.run is not None and held.run.completed):
-            self._complete(held)
-        elif held.verdict is None:
-            self._drop(held)
-            # Nothing is to be said of it: it is not ours any more, or the handler has said it all.
-            (self._afterwards.lost if held.cause else self._afterwards.parked)(held)
-        else:
-            self._to_be_reported(held)
-        self._pace.ended()
+                self._after_commit.lost(held)
+            elif held.run is None or held.run.mark_lost():
+                self._executor.interrupt(held, "lost", None)
+            # Else its own transaction is completing it, and that is why it looks lost.
         self._wake.set()
 
-    def _to_be_reported(self, held: HeldDelivery) -> None:
-        (self._finished if _finishes(held) else self._others).append(held)
+    # --- handlers that have ended ---------------------------------------------------------------
 
-    def _complete(self, held: HeldDelivery) -> None:
-        """Its own transaction has said so already; what came after cannot be told any more."""
-        word = held.verdict
-        if word is not None and word.event is not Event.FINISH:
+    def _handler_ended(self, held: HeldDelivery) -> None:
+        if held.completed or (held.run is not None and held.run.completed):
+            self._completed_by_transaction(held)
+        elif held.outcome is None:
+            self._drop(held)
+            (self._after_commit.lost if held.cause else self._after_commit.parked)(held)
+        else:
+            self._to_report(held)
+        self._prefetch.ended += 1
+
+    def _to_report(self, held: HeldDelivery) -> None:
+        (self._completed if _is_finish(held) else self._failed).append(held)
+
+    def _completed_by_transaction(self, held: HeldDelivery) -> None:
+        """The job is completed. A failure of its handler after the commit is only logged."""
+        if not _is_finish(held) and held.outcome is not None:
             log.error(
-                "Job %s was completed by its transaction, and failed afterwards: %s. It is not"
-                " run again.",
+                "Job %s was completed by its transaction, and its handler failed afterwards: %s."
+                " The job does not run again.",
                 held.job.id,
-                word.error,
+                held.outcome.error,
                 extra=job_fields(held.job),
             )
         self._drop(held)
@@ -230,323 +176,213 @@ class Producer:
     def _accepted(
         self,
         held: HeldDelivery,
-        word: DeliveryOutcome,
+        outcome: DeliveryOutcome,
         state: StateWord | None,
         retry_in: timedelta | None = None,
     ) -> None:
-        """The database has it. A probe that went well opens its queue."""
         if state == "completed" and self._probes.get(held.job.queue) == held.job.id:
             del self._probes[held.job.queue]
-            self._track(self._open(held.job))
-        self._afterwards.accepted(held, word, state, retry_in)
+            self._spawn(self._open_queue(held.job))
+        self._after_commit.accepted(held, outcome, state, retry_in)
 
-    async def _open(self, job: Job) -> None:
+    async def _open_queue(self, job: Job) -> None:
+        """End the hold of a queue whose probe has completed."""
         try:
-            await self._unchecked.open_queue(job)
+            await self._deliveries.open_queue(job)
         except DatabaseError as error:
-            # It goes on giving one job at a time, and the next that goes well opens it.
-            log.warning("The queue %r could not be opened: %s", job.queue, error)
+            # The queue continues with one job at a time, and the next probe opens it.
+            log.warning("The hold of the queue %r could not be ended: %s", job.queue, error)
 
-    def stop(self) -> None:
-        """Take no more; hand back what has not begun."""
-        self._stopping = True
-        self._wake.set()
+    def _hand_back_waiting(self) -> None:
+        while self._waiting:
+            held = self._waiting.popleft()
+            held.is_over, held.outcome = True, delivery_outcome.HANDED_BACK
+            self._failed.append(held)
 
-    def interrupt(self) -> None:
-        """The grace is nearly over: stop handlers, and hand back what they leave."""
-        for held in list(self.held.values()):
-            if held.started is not None and held.verdict is None:
-                held.interrupt("shutdown")
-                if not held.declared.is_async:
-                    self.executor.give_up(held, delivery_outcome.HANDED_BACK)
-        self._wake.set()
+    def _drop(self, held: HeldDelivery) -> None:
+        if self.held.pop(held.delivery, None) is not None:
+            self._used[held.job.queue] -= 1
+            self._monitor.job_ended(held.job.queue)
 
-    # --- the loop -------------------------------------------------------------------------------
+    # --- what to do next ------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Until stopped, and nothing is held any more."""
-        while True:
-            self._wake.clear()
-            if self._stopping:
-                self._hand_back()
-            self._start_ready()
-            self._launch()
-            if self._stopping and not (self.held or self._under_way or self._doubts):
-                return  # everything that was taken has been answered for
-            await self._wake.wait()
-
-    def _start_ready(self) -> None:
-        while self._ready and self._running < self._settings.concurrency:
-            held = self._ready.popleft()
-            self._running += 1
-            self.executor.start(held)
-
-    def _hand_back(self) -> None:
-        while self._ready:
-            held = self._ready.popleft()
-            held.is_over, held.verdict = True, delivery_outcome.HANDED_BACK
-            self._others.append(held)
-
-    def _launch(self) -> None:
-        if self._grounded:
-            return
-        # In turns: where there is more to do than room for it, neither may have it all.
-        if self._controlled_is_next:
-            self._ask_controlled()
-        if not self._is_flying:
-            self._fly_if_needed()
-        if self._others and not self._is_reporting:
+    def _start_tasks(self) -> None:
+        """Start takes and reports, as far as there is something to take or to report."""
+        # Limited queues and others go first in turn: neither may use all free places.
+        if self._monitor.limited and self._monitor.limited_first:
+            self._take_from_limited()
+        if not self._is_exchanging:
+            self._exchange_if_needed()
+        if self._failed and not self._is_reporting:
             self._is_reporting = True
-            others, self._others = self._others[:REPORT], self._others[REPORT:]
-            self._track(self._report(others))
-        if self._doubts and time.monotonic() >= self._ask_at:
-            self._ask_at = inf
-            self._track(self._ask_back())
-        self._ask_controlled()
+            failed, self._failed = self._failed[:REPORT], self._failed[REPORT:]
+            self._spawn(self._report(failed))
+        if self._lost_takes.deadlines and self._lost_takes.is_due():
+            self._spawn(self._return_lost())
+        if self._monitor.limited:
+            self._take_from_limited()
 
-    def _fly_if_needed(self) -> None:
-        finished, self._finished = self._finished[:REPORT], self._finished[REPORT:]
-        order = self._order()
-        if not finished and order is None:
+    def _exchange_if_needed(self) -> None:
+        order = None
+        if self._monitor.plain and (room := self._room()) > 0:
+            order = self._monitor.next_take(room, self._used, tuple(self._unknown))
+        if order is None and not self._completed:
             return
+        completed, self._completed = self._completed[:REPORT], self._completed[REPORT:]
+        self._is_exchanging = True
         if order is not None:
-            self._controlled_is_next = True
-        self._is_flying = True
-        self._track(self._fly(finished, order, self._asking(order)))
+            self._reserve(order)
+        self._spawn(self._exchange(completed, order))
 
-    def _ask_controlled(self) -> None:
-        """Queues with limits, or with groups, as far as there is room."""
-        waiting = self.lookout.controlled()
-        limits = self._limits(waiting) if waiting else {}
-        for queue in waiting:
-            if (room := min(self._room(), limits.get(queue, 0))) > 0:
-                self._controlled_is_next = False
-                self.lookout.asked_controlled(queue)
-                self._track(self._take_controlled(queue, self._ask(room, {queue: room})))
-
-    def _asking(self, order: TakeOrder | None) -> Reservation:
-        return Reservation(0, {}) if order is None else self._ask(order.limit, order.queues)
-
-    def _ask(self, total: int, queues: Mapping[str, int]) -> Reservation:
-        """Keep room for what a flight may bring."""
-        asked = Reservation(total, {q: n for q, n in queues.items() if self._settings.queues[q]})
-        self._asked += asked.total
-        self._asked_of.update(asked.queues)
-        return asked
-
-    def _answered(self, asked: Reservation) -> None:
-        self._asked -= asked.total
-        self._asked_of.subtract(asked.queues)
-
-    def _track(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._landed)
-
-    def _landed(self, task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
-        self._wake.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("A flight crashed; its jobs come back when their leases end.", exc_info=error)
-
-    def _order(self) -> TakeOrder | None:
-        """What there is room for; None where there is none, or nothing to be had."""
-        room = self._room()
-        if room <= 0:
-            return None
-        limits = self._limits(self.lookout.plain)
-        return self.lookout.order(room, limits, tuple(self._unknown))
+    def _take_from_limited(self) -> None:
+        if (room := self._room()) > 0:
+            unknown = tuple(self._unknown)
+            for order in self._monitor.next_limited_takes(room, self._used, unknown):
+                self._reserve(order)
+                self._spawn(self._take_limited(order))
 
     def _room(self) -> int:
-        """How many may come beside those that run or wait; what has ended needs none."""
-        prefetch, waiting = self._pace.prefetch, len(self._ready)
+        """How many jobs may be taken, beside those that run or wait."""
+        prefetch, waiting = self._prefetch.size, len(self._waiting)
         if self._stopping or waiting > prefetch // 2:
             return 0
-        return self._settings.concurrency + prefetch - self._running - waiting - self._asked
+        used = self._executor.running + waiting + self._reserved
+        return self._settings.concurrency + prefetch - used
 
-    def _limits(self, queues: Collection[str]) -> dict[str, int]:
-        """How many each of these may give, in the order in which queues are served."""
-        settings = self._settings
-        wishes = [
-            QueueDemand(
-                queue, settings.queues[queue], self._by_queue[queue] + self._asked_of[queue]
-            )
-            for queue in (self._turns if settings.rotates else settings.queues)
-            if queue in queues
-        ]
-        return allot(wishes, self._room(), places=settings.concurrency, spread=settings.spread)
+    def _reserve(self, order: TakeOrder) -> None:
+        """Reserve places for the jobs that a take may bring."""
+        self._reserved += order.limit
+        self._used.update(order.queues)
 
-    # --- one flight -----------------------------------------------------------------------------
+    def _release(self, order: TakeOrder) -> None:
+        self._reserved -= order.limit
+        self._used.subtract(order.queues)
 
-    async def _fly(
-        self, finished: list[HeldDelivery], order: TakeOrder | None, asked: Reservation
-    ) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("The worker lost jobs; they run again when their leases end.", exc_info=error)
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    async def _exchange(self, completed: list[HeldDelivery], order: TakeOrder | None) -> None:
+        """Report completed jobs and take new ones, in one transaction."""
         began = time.monotonic()
         try:
-            with self._saying(finished):
-                await self._finish_and_take(finished, order)
+            with self._reporting(completed), self._lost_takes.watch(order):
+                ended, taken = await self._deliveries.finish_and_take(_finishes(completed), order)
+                if order is not None:
+                    self._monitor.taken(order, taken)
+                    self._receive(taken)
+                if locked := self._settle(completed, ended):
+                    self._spawn(self._finish_locked(locked))
         finally:
             now = time.monotonic()
-            self._pace.landed(now - began, now)
-            self._is_flying = False
-            self._answered(asked)
+            self._prefetch.exchanged(now - began, now)
+            self._is_exchanging = False
+            if order is not None:
+                self._release(order)
 
-    async def _report(self, others: list[HeldDelivery]) -> None:
-        """Ends otherwise than well may wait for somebody's lock: they do not travel with others."""
+    async def _take_limited(self, order: TakeOrder) -> None:
+        """Take from one queue with limits, groups or an order."""
+        (queue,) = order.queues
         try:
-            with self._saying(others):
-                endings = [held.verdict.ending(held.delivery) for held in others if held.verdict]
-                self._settle(others, await self._calls.aend(endings))
-                self.lookout.came_back()
+            with self._lost_takes.watch(order):
+                taken = await self._deliveries.take_limited(queue, order)
+        except DatabaseError as error:
+            self._go_offline(error)
+        else:
+            self._monitor.taken_limited(queue, order.limit, taken)
+            if taken.proves:
+                self._probes.update((queue, job.id) for job in taken.jobs)
+            self._receive(taken.jobs)
+        finally:
+            self._release(order)
+
+    async def _report(self, failed: list[HeldDelivery]) -> None:
+        """Report other outcomes than completion. This may wait for locks."""
+        try:
+            with self._reporting(failed):
+                endings = [held.outcome.ending(held.delivery) for held in failed if held.outcome]
+                self._settle(failed, await self._deliveries.end(endings))
+                self._monitor.jobs_returned()
         finally:
             self._is_reporting = False
 
+    async def _finish_locked(self, completed: list[HeldDelivery]) -> None:
+        """Report completed jobs whose rows were locked, or have successors; wait for the locks."""
+        with self._reporting(completed):
+            ended = await self._deliveries.finish(_finishes(completed))
+            self._settle(completed, ended, waited=True)
+
+    async def _return_lost(self) -> None:
+        try:
+            await self._lost_takes.hand_back(once=self._stopping)
+        except DatabaseError as error:
+            self._go_offline(error)
+
+    async def _hand_back(self, job: Job) -> None:
+        delivery = Delivery(job.id, job.fence)
+        await self._deliveries.end([delivery_outcome.HANDED_BACK.ending(delivery)])
+
     @contextmanager
-    def _saying(self, reports: list[HeldDelivery]) -> Generator[None]:
-        """Whatever could not be said is said again: an accepted word is answered as `already`."""
+    def _reporting(self, reported: list[HeldDelivery]) -> Generator[None]:
+        """After a database error, report again: an accepted outcome is answered as `already`."""
         try:
             yield
         except DatabaseError as error:
-            self._ground(error)
-            for held in reports:
+            self._go_offline(error)
+            for held in reported:
                 if held.delivery in self.held:
-                    self._to_be_reported(held)
+                    self._to_report(held)
         except Exception:
-            log.exception("A report was refused; its jobs come back when their leases end.")
-            for held in reports:
+            log.exception("A report failed; its jobs run again when their leases end.")
+            for held in reported:
                 self._drop(held)
         else:
             self._pause = FIRST_PAUSE
 
-    def _ground(self, error: DatabaseError) -> None:
-        """Wait a little before the next flight."""
-        if not self._grounded:
-            log.warning("The database is away, and the worker waits for it: %s", error)
-            self._grounded = True
-            pause = self._pause * (0.5 + random.random())
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
-            asyncio.get_running_loop().call_later(pause, self._take_off)
-
-    def _take_off(self) -> None:
-        self._grounded = False
-        self.lookout.anything()
-        self._wake.set()
-
-    async def _take_controlled(self, queue: str, asked: Reservation) -> None:
-        """From a queue with limits, or with groups: one that must be asked by itself."""
-        settings, room = self._settings, asked.total
-        tries: list[str] = []
-        try:
-            with self._doubting(tries):
-                taken = await self._calls.atake_limited(
-                    queue, limit=room, worker=settings.name, lease=settings.lease,
-                    unknown=tuple(self._unknown), tries=tries,
-                )  # fmt: skip
-        except DatabaseError as error:
-            self._ground(error)
-        else:
-            self.lookout.taken_controlled(queue, room, taken)
-            if taken.proves:
-                self._probes.update((queue, job.id) for job in taken.jobs)
-            self.receive(taken.jobs)
-        finally:
-            self._answered(asked)
-
-    async def _finish_and_take(self, finished: list[HeldDelivery], order: TakeOrder | None) -> None:
-        finishes = [
-            held.verdict.finish(held.delivery, held.job) for held in finished if held.verdict
-        ]
-        with self._doubting([] if order is None else order.tries):
-            ended, taken = await self._unchecked.finish_and_take(finishes, order)
-        if order is not None:
-            self.lookout.taken(order, taken)
-        self._turns.sort(key={job.queue for job in taken}.__contains__)
-        self.receive(taken)
-        if again := self._settle(finished, ended):
-            self._track(self._land(again))
-
-    @contextmanager
-    def _doubting(self, tries: list[str]) -> Generator[None]:
-        """Remember the tries of a take that had no answer: they may have leased jobs to us."""
-        answered = 1
-        try:
-            yield
-        except DatabaseError:
-            answered = 0
-            raise
-        finally:
-            if lost := tries[: len(tries) - answered]:
-                self._doubts.update(dict.fromkeys(lost, time.monotonic() + DOUBTED))
-                self._ask_at = 0.0
-                self._wake.set()
-
-    async def _ask_back(self) -> None:
-        """Hand back what takes without an answer have leased. No worker knows of those jobs.
-
-        Asked more than once: a server may come to a take after its connection is lost. A worker
-        that stops asks once.
-        """
-        takes = list(self._doubts)
-        try:
-            returned = await self._unchecked.return_taken(takes)
-        except DatabaseError as error:
-            self._ground(error)
-        else:
-            now = time.monotonic()
-            for take in takes:
-                if self._stopping or self._doubts.get(take, inf) <= now:
-                    del self._doubts[take]
-            if returned:
-                log.info("The answer to a take was lost: %d jobs were handed back.", returned)
-        finally:
-            self._ask_at = time.monotonic() + ASK_AGAIN
-            asyncio.get_running_loop().call_later(ASK_AGAIN, self._wake.set)
-
-    async def _land(self, again: list[HeldDelivery]) -> None:
-        """Rows that somebody had locked, or with successors: waited for, one flight's worth."""
-        with self._saying(again):
-            finishes = [
-                held.verdict.finish(held.delivery, held.job) for held in again if held.verdict
-            ]
-            self._settle(again, await self._unchecked.finish(finishes), waits=True)
-
     def _settle(
-        self, reported: Sequence[HeldDelivery], ended: Sequence[Ended], *, waits: bool = False
+        self, reported: Sequence[HeldDelivery], ended: Sequence[Ended], *, waited: bool = False
     ) -> list[HeldDelivery]:
-        """Act on what the database says; answers with those to be asked for once more."""
-        again: list[HeldDelivery] = []
-        for held, word in zip(reported, ended, strict=True):
-            if word.status != "lost":
+        """Process the answers of the database; returns deliveries whose rows may be locked."""
+        locked: list[HeldDelivery] = []
+        for held, answer in zip(reported, ended, strict=True):
+            if answer.status != "lost":
+                assert held.outcome is not None
                 self._drop(held)
-                assert held.verdict is not None
-                self._accepted(held, held.verdict, word.state, word.retry_in)
-            elif not waits and _finishes(held) and word.state in {"running", "queued"}:
-                again.append(held)
+                self._accepted(held, held.outcome, answer.state, answer.retry_in)
+            elif not waited and _is_finish(held) and answer.state in {"running", "queued"}:
+                locked.append(held)
             else:
                 self._drop(held)
-                self._afterwards.fenced(held)
-        return again
+                self._after_commit.fenced(held)
+        return locked
 
-    def receive(self, taken: Sequence[Job]) -> None:
-        """Jobs that are ours now."""
+    def _receive(self, taken: Sequence[Job]) -> None:
+        """Hold the taken jobs; those without a handler go back."""
         for job in taken:
             declared = self._registry.get(job.kind)
             if declared is None:
-                self._refuse(job)
+                self._reject(job)
                 continue
             held = HeldDelivery(job, declared)
             self.held[held.delivery] = held
-            self._by_queue[job.queue] += 1
-            self._ready.append(held)
+            self._used[job.queue] += 1
+            self._waiting.append(held)
             if job_log.isEnabledFor(logging.DEBUG):
                 job_log.debug(
                     "Job %s (%s) was taken for attempt %d.", job.id, job.kind, job.attempt,
                     extra=job_fields(job),
                 )  # fmt: skip
-        self._wake.set()
 
-    def _refuse(self, job: Job) -> None:
-        """A kind that this worker has no handler for: it waits for one that has."""
+    def _reject(self, job: Job) -> None:
         if job.kind not in self._unknown:
             self._unknown.add(job.kind)
             log.warning(
@@ -555,16 +391,81 @@ class Producer:
                 job.kind,
                 job.queue,
             )
-        self._track(self._hand_over(job))
+        self._spawn(self._hand_back(job))
 
-    async def _hand_over(self, job: Job) -> None:
-        await self._calls.ahand_back([job])
+    # --- database errors ------------------------------------------------------------------------
 
-    def _drop(self, held: HeldDelivery) -> None:
-        if self.held.pop(held.delivery, None) is not None:
-            self._by_queue[held.job.queue] -= 1
-            self.lookout.freed(held.job.queue)
+    def _go_offline(self, error: DatabaseError) -> None:
+        """Pause all takes and reports for a while."""
+        if not self._is_offline:
+            log.warning("The database is not available; the worker waits for it: %s", error)
+            self._is_offline = True
+            pause = self._pause * (0.5 + random.random())
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            asyncio.get_running_loop().call_later(pause, self._go_online)
+
+    def _go_online(self) -> None:
+        self._is_offline = False
+        self._monitor.look_everywhere()
+        self._wake.set()
 
 
-def _finishes(held: HeldDelivery) -> bool:
-    return held.verdict is not None and held.verdict.event is Event.FINISH
+class LostTakes:
+    """Takes without a response: the jobs that they may have leased are handed back.
+
+    No worker knows of these jobs. They are searched several times, because the database may process
+    a take after its connection is lost.
+    """
+
+    def __init__(self, deliveries: UncheckedDeliveries, wake: asyncio.Event) -> None:
+        """Knows of no take."""
+        self._deliveries = deliveries
+        self._wake = wake
+        self.deadlines: dict[str, float] = {}
+        """By id of a take: until when its jobs are searched."""
+        self._next_search = 0.0
+
+    @contextmanager
+    def watch(self, order: TakeOrder | None) -> Generator[None]:
+        """Remember tries without a response. Only the last try can have one."""
+        answered = 1
+        try:
+            yield
+        except DatabaseError:
+            answered = 0
+            raise
+        finally:
+            if order is not None and (lost := order.tries[: len(order.tries) - answered]):
+                self.deadlines.update(dict.fromkeys(lost, time.monotonic() + LOST_TAKE))
+                self._next_search = 0.0
+                self._wake.set()
+
+    def is_due(self) -> bool:
+        """True if it is time to search; then `hand_back` must follow."""
+        due = time.monotonic() >= self._next_search
+        if due:
+            self._next_search = inf
+        return due
+
+    async def hand_back(self, *, once: bool) -> None:
+        """Search jobs of these takes and hand them back."""
+        takes = list(self.deadlines)
+        try:
+            returned = await self._deliveries.return_taken(takes)
+            now = time.monotonic()
+            for take in takes:
+                if once or self.deadlines.get(take, inf) <= now:
+                    self.deadlines.pop(take, None)
+            if returned:
+                log.info("The response to a take was lost: %d jobs were handed back.", returned)
+        finally:
+            self._next_search = time.monotonic() + SEARCH_INTERVAL
+            asyncio.get_running_loop().call_later(SEARCH_INTERVAL, self._wake.set)
+
+
+def _is_finish(held: HeldDelivery) -> bool:
+    return held.outcome is not None and held.outcome.event is Event.FINISH
+
+
+def _finishes(completed: Sequence[HeldDelivery]) -> list[Finish]:
+    return [held.outcome.finish(held.delivery, held.job) for held in completed if held.outcome]

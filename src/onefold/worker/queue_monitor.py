@@ -1,18 +1,7 @@
-"""The lookout: which queues may have something to take, without asking for it in vain.
+"""Which queues may have jobs to take, and how many jobs each may give.
 
-A bell that names a queue is believed at once. Where it names none, or nobody rang for a while, one
-question to the database tells of all queues: what is due, what is paused or limited, and when the
-next job will be due.
-
-The pace of a worker: how many jobs it holds beside those that run.
-
-As many as end while a flight is under way, so that nobody waits for the database, and no more: a
-job that waits here for its turn could run elsewhere. Where jobs take seconds, that is none.
-
-How many more jobs each queue may give, where none may have all places. Pure.
-
-What a queue has here is a part of what stays free beside it. Nobody takes away what a queue has, so
-one that hangs must leave something, and the next one that hangs must leave something of that.
+A notification names a queue. Without one, the monitor looks now and then: one statement returns for
+all queues what is due, what is paused or limited, and when the next job will be due.
 """
 
 from __future__ import annotations
@@ -21,6 +10,7 @@ import asyncio
 import logging
 import math
 import random
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onefold.errors import DatabaseError
@@ -28,292 +18,325 @@ from onefold.model.delivery import TakeOrder
 from onefold.model.timestamps import span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from onefold.databases import Bell
     from onefold.model.job import Job
     from onefold.model.queue import Outlook
     from onefold.operations.queues import TakenUnderControl
-    from onefold.worker.deliveries import DeliveryCalls
+    from onefold.worker.deliveries import UncheckedDeliveries
     from onefold.worker.settings import WorkerSettings
 
 
 SOON: Final = 0.02
 LATE: Final = 5.0
-UNHEARD: Final = 1.0
-"""Seconds between looks where no bell can be heard."""
+POLL: Final = 1.0
+"""Seconds between looks without notifications."""
 BLOCKED: Final = 0.5
-"""Seconds until a queue at its limit is asked again: what frees it may be on another machine."""
+"""Seconds until a queue at its limit is tried again: a job that ends elsewhere may free it."""
 BUSY: Final = 0.25
-"""Seconds between looks while there is enough to take: other queues may have something, too."""
+"""Seconds between looks while there are jobs to take: other queues may have some, too."""
 DOUBLINGS: Final = 8
-"""How often a pause is doubled where a look promised more than there was."""
+"""How often the pause doubles when takes find nothing although a look found jobs."""
 
 log: logging.Logger = logging.getLogger("onefold.worker")
 
 
 class QueueMonitor:
-    """What may be had, as far as this worker knows."""
+    """What this worker knows about its queues."""
 
     def __init__(
         self,
-        deliveries: DeliveryCalls,
+        deliveries: UncheckedDeliveries,
         settings: WorkerSettings,
-        bell: Bell,
-        wake: Callable[[], None],
+        notifier: Bell,
+        wake: asyncio.Event,
     ) -> None:
-        """`wake` is called when there may be something to take."""
+        """`wake` is set when there may be something to take."""
+        self.plain: set[str] = set(settings.queues)
+        """Queues that may have jobs without limits or groups."""
+        self.limited: dict[str, None] = {}
+        """Queues that may have jobs with limits, groups or an order, in the order of their takes.
+        One that is being taken from is not in it."""
+        self.limited_first: bool = False
+        """Limited queues go first after a take from plain ones."""
         self._deliveries = deliveries
         self._settings = settings
-        self._bell = bell
+        self._notifier = notifier
         self._wake = wake
         self._lease = span(settings.lease, "lease")
-        self._plain: set[str] = set(settings.queues)
-        """Queues that may have jobs without limits or groups."""
-        self._controlled: dict[str, None] = {}
-        """Queues that may have others, in the order in which they are asked."""
-        self._known_controlled: set[str] = set()
-        self._wanted = asyncio.Event()
-        self._wanted.set()
+        self._known_limited: set[str] = set()
+        self._rotation = list(settings.queues)
+        """For queues that are served in turn: those that gave jobs last are at the end."""
+        self._look_wanted = asyncio.Event()
+        self._look_wanted.set()
         self._next_look: float | None = None
         self._last_look = -BUSY
-        self._in_vain = 0
+        self._empty_takes = 0
         self._stopped = False
 
-    def ring(self, queue: str | None) -> None:
-        """Somebody has stored jobs, or done something."""
+    def notified(self, queue: str | None) -> None:
+        """Jobs were stored in a queue; None if the queue is not known."""
         if queue is None:
             self._look_in(0.0)
         elif queue in self._settings.queues:
-            if queue in self._known_controlled:
-                self._controlled[queue] = None
-            self._plain.add(queue)
-            self._in_vain = 0
-            self._wake()
+            if queue in self._known_limited:
+                self.limited[queue] = None
+            self.plain.add(queue)
+            self._empty_takes = 0
+            self._wake.set()
 
-    def anything(self) -> None:
-        """There may be anything anywhere; queues may have come or gone."""
-        self._plain = set(self._settings.queues)
-        known = (*self._controlled, *self._known_controlled)
-        self._controlled = {queue: None for queue in known if queue in self._plain}
-        self._in_vain = 0
+    def look_everywhere(self) -> None:
+        """Any queue may have jobs, and queues may have been added or removed."""
+        self.plain = set(self._settings.queues)
+        known = (*self.limited, *self._known_limited)
+        self.limited = {queue: None for queue in known if queue in self.plain}
+        self._empty_takes = 0
         self._look_in(0.0)
-        self._wake()
+        self._wake.set()
 
-    @property
-    def plain(self) -> Collection[str]:
-        """Queues that may have jobs without limits or groups, as far as is known."""
-        return self._plain
+    # --- takes ----------------------------------------------------------------------------------
 
-    def order(
-        self, room: int, limits: Mapping[str, int], unknown: tuple[str, ...]
+    def next_take(
+        self, room: int, used: Mapping[str, int], unknown: tuple[str, ...]
     ) -> TakeOrder | None:
-        """What to take; None where there seems to be nothing."""
-        queues = {queue: most for queue, most in limits.items() if queue in self._plain}
+        """What to take from plain queues, at most `room` jobs; None if nothing is expected."""
+        queues = self._allot(self.plain, room, used)
         if not queues:
             return None
+        self.limited_first = True
         return TakeOrder(queues, room, self._settings.name, self._lease, unknown)
 
+    def next_limited_takes(
+        self, room: int, used: Mapping[str, int], unknown: tuple[str, ...]
+    ) -> list[TakeOrder]:
+        """What to take from limited queues: one take for each queue, as far as there is room."""
+        limits = self._allot(self.limited, room, used)
+        orders: list[TakeOrder] = []
+        for queue in list(self.limited):
+            number = min(room, limits.get(queue, 0))
+            if number > 0:
+                room -= number
+                del self.limited[queue]
+                name, lease = self._settings.name, self._lease
+                orders.append(TakeOrder({queue: number}, number, name, lease, unknown))
+        if orders:
+            self.limited_first = False
+        return orders
+
+    def _allot(self, queues: Collection[str], room: int, used: Mapping[str, int]) -> dict[str, int]:
+        settings = self._settings
+        demands = [
+            QueueDemand(queue, settings.queues[queue], used.get(queue, 0))
+            for queue in (self._rotation if settings.rotates else settings.queues)
+            if queue in queues
+        ]
+        return allot(demands, room, places=settings.concurrency, spread=settings.spread)
+
     def taken(self, order: TakeOrder, taken: Sequence[Job]) -> None:
-        """A queue that gave less than it was asked for has no more for now."""
+        """A queue that gave fewer jobs than it could has no more for now."""
+        if self._settings.rotates and taken:
+            self._rotation.sort(key={job.queue for job in taken}.__contains__)
         if len(taken) >= order.limit:
-            self._in_vain = 0
+            self._empty_takes = 0
             self._look_in(BUSY)
             return
-        self._in_vain = 0 if taken else self._in_vain + 1
-        for queue, most in order.queues.items():
-            if sum(job.queue == queue for job in taken) < most:
-                self._plain.discard(queue)
-        # What comes next, and when? Where a look promised more than there was, later and later.
-        self._look_in(min(SOON * 2 ** min(self._in_vain, DOUBLINGS), LATE))
+        self._empty_takes = 0 if taken else self._empty_takes + 1
+        missing = dict(order.queues)
+        for job in taken:
+            missing[job.queue] -= 1
+        for queue, number in missing.items():
+            if number > 0:
+                self.plain.discard(queue)
+        # Look for the next job. If takes find nothing although looks do, wait longer and longer.
+        self._look_in(min(SOON * 2 ** min(self._empty_takes, DOUBLINGS), LATE))
 
-    def came_back(self) -> None:
-        """Jobs of ours are queued again, some for a time that only a look can tell."""
-        self._look_in(SOON)
-
-    def controlled(self) -> list[str]:
-        """Queues to be asked by themselves; those that waited longest come first."""
-        return list(self._controlled)
-
-    def asked_controlled(self, queue: str) -> None:
-        """It is being asked; what it gives tells whether to ask again."""
-        self._controlled.pop(queue, None)
-
-    def taken_controlled(self, queue: str, asked: int, taken: TakenUnderControl) -> None:
-        """A queue at its limit is asked again later; one that gave all may have more."""
-        if len(taken.jobs) >= asked:
-            self._controlled[queue] = None
-            self._wake()
+    def taken_limited(self, queue: str, limit: int, taken: TakenUnderControl) -> None:
+        """A queue at its limit is tried again later; one that gave all may have more."""
+        if len(taken.jobs) >= limit:
+            self.limited[queue] = None
             return
         wait = BLOCKED if taken.wait is None else min(taken.wait / 1_000_000, BLOCKED)
         self._look_in(max(wait, SOON) * (0.75 + random.random() / 2))
 
-    def freed(self, queue: str) -> None:
-        """A job of this queue has ended here: its limit may allow another."""
-        if queue in self._known_controlled:
-            self._controlled[queue] = None
+    def jobs_returned(self) -> None:
+        """Jobs of this worker are queued again, some for a later time."""
+        self._look_in(SOON)
+
+    def job_ended(self, queue: str) -> None:
+        """A job of this queue has ended here: its limit may allow another one."""
+        if queue in self._known_limited:
+            self.limited[queue] = None
+
+    # --- looks ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Look when told to, and when nobody has for a while. Until stopped."""
+        """Look when a look is wanted, and now and then. Until stopped."""
         while True:
             await self._pause()
-            self._wanted.clear()
+            self._look_wanted.clear()
             self._next_look = None
             if self._stopped:
                 return
-            if self._plain and (left := self._last_look + BUSY - _now()) > 0:
-                # A take is about to tell more; not of all queues, though, nor if there is no room.
+            if self.plain and (left := self._last_look + BUSY - time.monotonic()) > 0:
+                # A take may come first and know more. But it may not cover all queues.
                 self._look_in(left)
                 continue
-            self._last_look = _now()
+            self._last_look = time.monotonic()
             queues = list(self._settings.queues)
             try:
-                outlooks = await self._deliveries.alook(queues) if queues else []
+                outlooks = await self._deliveries.look(queues) if queues else []
             except DatabaseError as error:
                 log.warning("Could not look for jobs: %s", error)
-                self._look_in(UNHEARD)
+                self._look_in(POLL)
             else:
                 for outlook in outlooks:
-                    self._consider(outlook)
-                if self._plain or self._controlled:
-                    self._wake()
+                    self._update(outlook)
+                if self.plain or self.limited:
+                    self._wake.set()
 
     def stop(self) -> None:
-        """Look no more: a look that is cut short would cost a connection."""
+        """Start no more looks. A cancelled one would cost a connection."""
         self._stopped = True
         self._look_in(0.0)
 
-    def _consider(self, outlook: Outlook) -> None:
+    def _update(self, outlook: Outlook) -> None:
         queue = outlook.queue
-        by_itself = not outlook.paused and (outlook.controlled or outlook.due_grouped)
-        (self._known_controlled.add if by_itself else self._known_controlled.discard)(queue)
+        limited = not outlook.paused and (outlook.controlled or outlook.due_grouped)
+        (self._known_limited.add if limited else self._known_limited.discard)(queue)
         if outlook.paused:
             return
         if outlook.due_grouped or (outlook.due and outlook.controlled):
-            self._controlled[queue] = None
+            self.limited[queue] = None
         if outlook.due and not outlook.controlled:
-            self._plain.add(queue)
+            self.plain.add(queue)
         if outlook.next_at is not None:
             self._look_in(max(0.0, (outlook.next_at - outlook.now) / 1_000_000))
 
     def _look_in(self, seconds: float) -> None:
-        """Look after so long, unless a look comes sooner."""
-        at = _now() + seconds
+        """Look after so many seconds, unless a look comes earlier."""
+        at = time.monotonic() + seconds
         if self._next_look is None or at < self._next_look:
             self._next_look = at
-            self._wanted.set()
+            self._look_wanted.set()
 
     async def _pause(self) -> None:
-        """Until a look is due. Jittered: idle workers must not look in step."""
-        poll = self._settings.poll.total_seconds() if self._bell.is_heard else UNHEARD
-        latest = _now() + poll * (0.75 + random.random() / 2)
+        """Wait until a look is due. Jittered: idle workers must not look at the same time."""
+        poll = self._settings.poll.total_seconds() if self._notifier.is_heard else POLL
+        latest = time.monotonic() + poll * (0.75 + random.random() / 2)
         while True:
-            self._wanted.clear()
+            self._look_wanted.clear()
             due = latest if self._next_look is None else min(latest, self._next_look)
-            left = due - _now()
+            left = due - time.monotonic()
             if left <= 0:
                 return
             # Not wait_for: in Python 3.11 it may swallow a cancellation.
             try:
                 async with asyncio.timeout(left):
-                    await self._wanted.wait()
+                    await self._look_wanted.wait()
             except TimeoutError:
                 return
 
 
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 HALF: Final = 0.5
-"""The weight of the newest flight."""
+"""The weight of the newest exchange."""
 INSTANT: Final = 1e-6
-"""No flight follows another in less than a microsecond, whatever the clock says."""
+"""The shortest time between two exchanges: a clock may stand still."""
 AMPLE: Final = 2.0
-"""Twice what is expected: a flight may take longer than the last one."""
+"""Twice the expected number: an exchange may take longer than the last one."""
 
 
-class Pace:
-    """Learns from flight to flight."""
+class Prefetch:
+    """How many jobs to hold beside those that run: as many as end during one exchange.
+
+    More would be wrong: a job that waits here could run in another worker. For jobs that take
+    seconds the number is 0.
+    """
 
     def __init__(self, prefetch: int | None, most: int) -> None:
-        """`prefetch` is a number that somebody has fixed; else it grows up to `most`."""
+        """`prefetch` is a fixed number; None for a measured one, up to `most`."""
         self._fixed = prefetch
         self._most = most
         self._rate = 0.0
-        """Jobs that end in a second."""
-        self._flight = 0.0
-        """Seconds that a flight takes."""
-        self._ended = 0
-        self._landed_at: float | None = None
+        """Jobs that end per second."""
+        self._seconds = 0.0
+        """Duration of an exchange."""
+        self.ended: int = 0
+        """Jobs that have ended since the last exchange; the producer counts them."""
+        self._exchanged_at: float | None = None
 
     @property
-    def prefetch(self) -> int:
-        """Jobs to hold beside those that run."""
+    def size(self) -> int:
+        """The number of jobs."""
         if self._fixed is not None:
             return self._fixed
-        return min(self._most, math.ceil(self._rate * self._flight * AMPLE - HALF))
+        return min(self._most, math.ceil(self._rate * self._seconds * AMPLE - HALF))
 
-    def ended(self) -> None:
-        """A job has ended."""
-        self._ended += 1
-
-    def landed(self, took: float, now: float) -> None:
-        """A flight has landed after so many seconds."""
-        since = None if self._landed_at is None else now - self._landed_at
+    def exchanged(self, took: float, now: float) -> None:
+        """Measure an exchange that took so many seconds."""
+        since = None if self._exchanged_at is None else now - self._exchanged_at
         if since is not None and since > 0:
-            self._rate += (self._ended / max(since, INSTANT) - self._rate) * HALF
-        self._flight += (took - self._flight) * HALF
-        self._ended, self._landed_at = 0, now
+            self._rate += (self.ended / max(since, INSTANT) - self._rate) * HALF
+        self._seconds += (took - self._seconds) * HALF
+        self.ended, self._exchanged_at = 0, now
 
 
 KEPT_FREE: Final = 8
-"""A queue that is alone leaves this part of all places to others that may come: an eighth."""
+"""A queue that is alone leaves this fraction of all places free for others: an eighth."""
 
 
 class QueueDemand(NamedTuple):
-    """A queue that may have something to give."""
+    """A queue that may have jobs."""
 
     queue: str
     most: int | None
-    """That it may have here at once; None for any number."""
+    """Its maximum in this worker; None for no maximum."""
     used: int
-    """That it has now."""
+    """Its jobs in this worker now."""
 
     def within(self, part: int) -> int:
-        """So many, or as many as it may have beside those that it has."""
+        """`part`, reduced to the maximum of the queue."""
         return part if self.most is None else min(part, self.most - self.used)
 
 
 def allot(
-    wishes: list[QueueDemand], room: int, *, places: int, spread: int | None
+    demands: list[QueueDemand], room: int, *, places: int, spread: int | None
 ) -> dict[str, int]:
-    """How many each may give, of `room` that is free of all places. Without a spread, all of it."""
+    """How many jobs each queue may give, of `room` free places. Pure.
+
+    Without `spread` each may use all of them. With it, a queue gets a part of what stays free: a
+    queue whose jobs hang leaves places for others, and the next one that hangs does so, too.
+    """
+    given: dict[str, int] = {}
     if spread is None:
-        given = [(wish, wish.within(room)) for wish in wishes]
-    elif len(wishes) == 1 and wishes[0].used + room >= places:
-        (alone,) = wishes
-        given = [(alone, alone.within(_at_least_one(alone, room, room - places // KEPT_FREE)))]
+        for demand in demands:
+            if (number := demand.within(room)) > 0:
+                given[demand.queue] = number
+    elif len(demands) == 1 and demands[0].used + room >= places:
+        (alone,) = demands
+        number = alone.within(_at_least_one(alone, room, room - places // KEPT_FREE))
+        given = {alone.queue: number} if number > 0 else {}
     else:
-        given = _fairly(wishes, room, spread)
-    return {wish.queue: number for wish, number in given if number > 0}
-
-
-def _fairly(wishes: list[QueueDemand], room: int, spread: int) -> list[tuple[QueueDemand, int]]:
-    """So many that all of them can have as much, and each has its part of what stays free then."""
-    hungry = [wish for wish in wishes if wish.within(_part_of(wish, room, 1, spread)) > 0]
-    given: list[tuple[QueueDemand, int]] = []
-    for ahead, wish in enumerate(hungry):
-        number = wish.within(_part_of(wish, room, len(hungry) - ahead, spread))
-        given.append((wish, number))
-        room -= max(number, 0)
+        given = _fairly(demands, room, spread)
     return given
 
 
-def _part_of(wish: QueueDemand, room: int, queues: int, spread: int) -> int:
-    return _at_least_one(wish, room, (room - spread * wish.used) // (spread + queues))
+def _fairly(demands: list[QueueDemand], room: int, spread: int) -> dict[str, int]:
+    """The same number for all, and each gets its part of what stays free."""
+    hungry = [each for each in demands if each.within(_part_of(each, room, 1, spread)) > 0]
+    given: dict[str, int] = {}
+    for ahead, demand in enumerate(hungry):
+        number = demand.within(_part_of(demand, room, len(hungry) - ahead, spread))
+        if number > 0:
+            given[demand.queue] = number
+            room -= number
+    return given
 
 
-def _at_least_one(wish: QueueDemand, room: int, part: int) -> int:
-    """Who has none may have one in any case, and be it the last place."""
-    return max(part, 1 if room > 0 and not wish.used else 0)
+def _part_of(demand: QueueDemand, room: int, queues: int, spread: int) -> int:
+    return _at_least_one(demand, room, (room - spread * demand.used) // (spread + queues))
+
+
+def _at_least_one(demand: QueueDemand, room: int, part: int) -> int:
+    """A queue without jobs may have one, even on the last place."""
+    return max(part, 1 if room > 0 and not demand.used else 0)

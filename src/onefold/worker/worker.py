@@ -1,10 +1,7 @@
-"""What a worker says when it starts: where it works, on what, and what it promises.
+"""The worker: creates its parts, logs the start report, and stops them within the grace.
 
-The worker: everything together, from the start-up report to the last word about a job.
-
-async with onefold.worker(queues=["email"]) as worker:      # in an application
-    ...
-onefold.run_worker(queues=["email"])                        # by itself, until a signal
+`async with onefold.worker(queues=["email"])` runs it in an application,
+`onefold.run_worker(queues=["email"])` by itself until a signal.
 """
 
 from __future__ import annotations
@@ -19,11 +16,12 @@ import msgspec
 from onefold.errors import UsageError
 from onefold.model.job import DEFAULT_QUEUE
 from onefold.operations import jobs
-from onefold.worker.after_commit import Afterwards
+from onefold.worker.after_commit import AfterCommit
 from onefold.worker.chores import Chores
 from onefold.worker.deliveries import DeliveryCalls, UncheckedDeliveries
 from onefold.worker.executor import Executor
 from onefold.worker.heartbeats import Heartbeats
+from onefold.worker.processes import Processes
 from onefold.worker.producer import Producer
 from onefold.worker.queue_monitor import QueueMonitor
 
@@ -34,16 +32,16 @@ if TYPE_CHECKING:
 
     from onefold.app.context import Context
     from onefold.model.job import Job
-    from onefold.worker.handlers import Handlers
+    from onefold.worker.executor import Handlers
     from onefold.worker.settings import WorkerSettings
 
 
 SHOWN: Final = 20
-"""Queues that are named: a courier may have thousands."""
+"""Queues that the report names: a push worker may have thousands."""
 
 
 def report(context: Context, registry: Handlers, settings: WorkerSettings) -> list[str]:
-    """The lines of the report."""
+    """The lines of the start report."""
     database = context.database
     sql = database.sql
     where = f"schema {sql.schema}, " if sql.dialect == "postgres" else ""
@@ -52,7 +50,7 @@ def report(context: Context, registry: Handlers, settings: WorkerSettings) -> li
         queue if most is None else f"{queue} (at most {most})"
         for queue, most in settings.queues.items()
     )
-    kinds = ", ".join(sorted(registry.kinds)) or "none: it will only do chores"
+    kinds = ", ".join(sorted(registry.kinds)) or "none: it only does chores"
     lease, grace = settings.lease.total_seconds(), settings.grace.total_seconds()
     return [
         f"Worker {settings.name} on {database.label} ({where}{shards}).",
@@ -65,7 +63,7 @@ def report(context: Context, registry: Handlers, settings: WorkerSettings) -> li
 
 
 def unserved(settings: WorkerSettings, declared: Mapping[str, bool]) -> list[str]:
-    """A warning about queues that the code declares and that this worker does not serve."""
+    """A warning about declared queues that this worker does not serve."""
     names = _named(queue for queue in declared if queue not in settings.queues)
     warning = (
         f"This worker does not serve these declared queues: {names}. Their jobs wait for another"
@@ -75,7 +73,7 @@ def unserved(settings: WorkerSettings, declared: Mapping[str, bool]) -> list[str
 
 
 def unused(settings: WorkerSettings, declared: Mapping[str, bool]) -> list[str]:
-    """A warning about queues that this worker serves and that no job is declared for."""
+    """A warning about queues of this worker without a declared job."""
     names = _named(queue for queue in settings.queues if not declared.get(queue))
     warning = (
         f"No job is declared for these queues of this worker: {names}. Check their spelling, or"
@@ -91,7 +89,7 @@ def _named(queues: Iterable[str]) -> str:
 
 
 MARGIN: Final = 0.2
-"""The part of the grace that is kept for handing back what did not end in the rest of it."""
+"""The part of the grace that is reserved for handing back jobs that did not end."""
 LONGEST_MARGIN: Final = 5.0
 RESTART: Final = 1.0
 
@@ -109,10 +107,10 @@ class Worker:
         declare: Callable[[], Awaitable[None]],
         declared: Callable[[], Mapping[str, bool]] | None = None,
     ) -> None:
-        """Made by `Onefold.worker`; `declare` writes down what the code says of queues.
+        """Made by `Onefold.worker`; `declare` stores the declared settings of queues.
 
-        `declared` tells the queues that the code declares, and whether jobs are declared for them.
-        Queues may come and go in `settings.queues` while it runs: `look` tells it so.
+        `declared` returns the declared queues, and whether they have declared jobs. The queues in
+        `settings.queues` may change while it runs: then call `look`.
         """
         self.settings: WorkerSettings = settings
         self._context = context
@@ -123,50 +121,60 @@ class Worker:
         self._started = asyncio.Event()
         self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._lookout: QueueMonitor | None = None
-        self._round: Chores | None = None
+        self._monitor: QueueMonitor | None = None
+        self._chores: Chores | None = None
         self._ends_at = 0.0
-        """When the grace is over, by the loop's clock."""
+        """When the grace is over, by the clock of the event loop."""
 
     async def run(self) -> None:
-        """Until `stop`: then what runs may end within the grace, and the rest is handed back."""
+        """Run until `stop`. Then handlers may end within the grace; other jobs are handed back."""
         if self._started.is_set():
-            raise UsageError("This worker has run already. Make a new one for another run.")
+            raise UsageError("This worker has run already. Create a new one for another run.")
         self._started.set()
-        deliveries = DeliveryCalls(self._context)
-        afterwards = Afterwards(self._context.hooks, self._read)
-        bell = await self._context.database.abell()
+        context, registry = self._context, self._registry
+        after_commit = AfterCommit(context.hooks, self._read)
+        notifier = await context.database.abell()
         await self._declare()
         warnings = self._serve_declared()
+        loop, wake = asyncio.get_running_loop(), asyncio.Event()
+        calls, unchecked = DeliveryCalls(context), UncheckedDeliveries(context.store)
+        executor = Executor(context, self.settings, Processes(loop, context.hooks), wake)
+        self._monitor = monitor = QueueMonitor(unchecked, self.settings, notifier, wake)
         producer = Producer(
-            deliveries,
-            UncheckedDeliveries(self._context.store),
-            self._registry,
+            unchecked,
+            registry,
             self.settings,
-            afterwards,
+            monitor=monitor,
+            executor=executor,
+            after_commit=after_commit,
+            wake=wake,
         )
-        producer.executor = executor = Executor(self._context, self.settings, producer.over)
-        producer.lookout = lookout = QueueMonitor(deliveries, self.settings, bell, producer.wake)
-        self._lookout = lookout
-        heart = Heartbeats(deliveries, self.settings, producer.deliveries, producer.lose)
-        self._round = chores = self._chores(deliveries, afterwards)
-        listening = asyncio.create_task(_keep_on("the bell", lambda: bell.listen(lookout.ring)))
-        background = [asyncio.create_task(_keep_on("the lookout", lookout.run))]
+        heartbeats = Heartbeats(calls, self.settings, producer.deliveries, producer.lose)
+        self._chores = chores = Chores(
+            context,
+            calls,
+            self.settings,
+            lambda job: after_commit.dead(job.tenant, job.id, registry.get(job.kind)),
+        )
+        listening = asyncio.create_task(
+            _restarted("the listener", lambda: notifier.listen(monitor.notified))
+        )
+        background = [asyncio.create_task(_restarted("the queue monitor", monitor.run))]
         if self.settings.chores:
-            background.append(asyncio.create_task(_keep_on("the chores", chores.run)))
-        for line in report(self._context, self._registry, self.settings):
+            background.append(asyncio.create_task(_restarted("the chores", chores.run)))
+        for line in report(context, registry, self.settings):
             log.info(line)
         for line in warnings:
             log.warning(line)
-        heart.start(asyncio.get_running_loop())
+        heartbeats.start(loop)
         self._begun.set()
         try:
             await self._work(producer)
-            await afterwards.settle(self._ends_at - asyncio.get_running_loop().time())
+            await after_commit.close(self._ends_at - loop.time())
         finally:
-            heart.stop()
+            heartbeats.stop()
             executor.close()
-            lookout.stop()
+            monitor.stop()
             chores.stop()
             await asyncio.wait(background, timeout=RESTART)
             for task in (listening, *background):
@@ -174,24 +182,17 @@ class Worker:
             await asyncio.gather(listening, *background, return_exceptions=True)
             log.info("The worker %s has stopped.", self.settings.name)
 
-    def _chores(self, deliveries: DeliveryCalls, afterwards: Afterwards) -> Chores:
-        chores = Chores(self._context, deliveries, self.settings)
-        chores.buried = lambda job: afterwards.dead(
-            job.tenant, job.id, self._registry.get(job.kind)
-        )
-        return chores
-
     async def _work(self, producer: Producer) -> None:
-        """Work, and end inside the grace once told to stop."""
+        """Run the producer, and end within the grace after `stop`."""
         work = asyncio.create_task(producer.run())
         stop = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                # It can only have failed, and an application may not hear of it for long.
-                log.critical("The worker has failed, and has ended.", exc_info=work.exception())
+                # It has failed. An application may await the worker much later, so log it now.
+                log.critical("The worker has failed and has ended.", exc_info=work.exception())
                 return await work
-            log.info("Stopping: %d jobs are held.", len(producer.held))
+            log.info("Stopping: %d jobs are not finished.", len(producer.held))
             producer.stop()
             grace = self.settings.grace.total_seconds()
             self._ends_at = asyncio.get_running_loop().time() + grace
@@ -206,7 +207,7 @@ class Worker:
                     len(producer.held),
                 )
         except asyncio.CancelledError:
-            # Handlers must not go on without a lease, and others need not wait for it to end.
+            # Without the worker the leases end: handlers must stop, and jobs should go back now.
             producer.stop()
             producer.interrupt()
             await _ended(work, min(self.settings.grace.total_seconds(), LONGEST_MARGIN))
@@ -219,12 +220,12 @@ class Worker:
         return None
 
     def _serve_declared(self) -> list[str]:
-        """Serve what is declared, where no queues are given; else say what differs from it."""
+        """Serve the declared queues if none are given; returns warnings about differences."""
         if self._declared is None:
             return []
         declared = self._declared()
         if not self.settings.queues:
-            # A dictionary of ours: what is declared later is not served.
+            # A copy: queues that are declared later are not served.
             served = [queue for queue, has_jobs in declared.items() if has_jobs]
             queues = dict.fromkeys((*served, DEFAULT_QUEUE))
             self.settings = msgspec.structs.replace(self.settings, queues=queues, rotates=True)
@@ -232,18 +233,18 @@ class Worker:
         return unserved(self.settings, declared) + unused(self.settings, declared)
 
     def stop(self) -> None:
-        """Take no more jobs, and end. Safe to call twice, but only in the worker's event loop."""
+        """Take no more jobs, and end. Call it in the worker's event loop; twice is safe."""
         self._stop.set()
 
     def look(self) -> None:
-        """There may be something to take, in queues that are new, too. In its event loop only."""
-        if self._lookout is not None:
-            self._lookout.anything()
+        """Look for jobs in all queues, also new ones. Call it in the worker's event loop."""
+        if self._monitor is not None:
+            self._monitor.look_everywhere()
 
     async def rescue(self) -> None:
-        """See at once to deliveries whose time is over, rather than at the next round of chores."""
-        if self._round is not None:
-            await self._round.rescue()
+        """Rescue expired deliveries now instead of at the next interval."""
+        if self._chores is not None:
+            await self._chores.rescue()
 
     async def _read(self, tenant: str, job_id: str) -> Job | None:
         found: dict[str, Job] = await self._context.store.atransact(
@@ -252,7 +253,7 @@ class Worker:
         return found.get(job_id)
 
     async def __aenter__(self) -> Self:
-        """Work in the background. What keeps it from beginning is raised here."""
+        """Run in the background. An error at the start is raised here."""
         self._task = asyncio.create_task(self.run())
         begun = asyncio.create_task(self._begun.wait())
         await asyncio.wait({self._task, begun}, return_when=asyncio.FIRST_COMPLETED)
@@ -267,19 +268,19 @@ class Worker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop, and wait until it has."""
+        """Stop, and wait for the end."""
         self.stop()
         if self._task is not None:
             await self._task
 
 
-async def _keep_on(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Begin anew what must not fail: a long log is better than a worker that has gone deaf."""
+async def _restarted(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Run a background task, and restart it after an error: the worker depends on it."""
     while True:
         try:
             return await work()
         except Exception:
-            log.exception("The worker goes on after %s has failed.", name)
+            log.exception("Restarting %s after an error.", name)
         await asyncio.sleep(RESTART)
 
 
