@@ -17,7 +17,7 @@ def test_a_key_is_printed_once_and_counts(operate: Operate, place: Place) -> Non
     key = made.stdout.strip()
 
     assert re.fullmatch(r"of_[a-z2-7]{16}_[0-9A-Za-z]{43}", key)
-    assert "of the tenant acme" in made.stderr
+    assert "for the tenant acme" in made.stderr
     assert key not in made.stderr + listed.stdout
     assert key.split("_")[1] in listed.stdout
     assert key.split("_")[2] not in listed.stdout
@@ -64,8 +64,8 @@ def test_a_key_is_revoked_by_its_id_or_by_itself(operate: Operate, place: Place)
     again = operate("apikeys", "revoke", one.key.id)
     by_text = read(operate("apikeys", "revoke", two.text, "--json"))
 
-    assert by_id.stdout == "It is revoked: the next request with it is refused.\n"
-    assert again.stdout == "There is no such key, or it was revoked before.\n"
+    assert by_id.stdout == "The key is revoked: requests with it are rejected.\n"
+    assert again.stdout == "The key does not exist, or it is already revoked.\n"
     assert by_text == {"revoked": True}
     with place.open() as onefold:
         assert (

@@ -26,7 +26,7 @@ def test_the_file_is_the_nearest_that_speaks_of_onefold(tmp_path: Path) -> None:
 
 
 def test_without_a_file_nothing_is_said(tmp_path: Path) -> None:
-    assert read_configuration(tmp_path).said == {}
+    assert read_configuration(tmp_path).settings == {}
 
 
 def test_values_are_told_as_flags_would_be(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_values_are_told_as_flags_would_be(tmp_path: Path) -> None:
         """,
     )
 
-    assert read_configuration(tmp_path).said == {
+    assert read_configuration(tmp_path).settings == {
         "app": "shop:onefold",
         "queues": "email,default:5",
         "lease": 30,

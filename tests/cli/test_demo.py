@@ -21,20 +21,20 @@ def test_the_demo_tells_a_story_of_facts(onefold_command: Run) -> None:
     assert len(set(re.findall(r"(?:new job|duplicate of) +(\S+)", story))) == 1
     for fact in (
         "one job is new, and 5 answers are duplicates",
-        "it ended by SIGKILL",
+        "it ended with SIGKILL",
         "there is no invoice",
         "there is no job either",
         "the key of the killed process was free",
         "there is one invoice",
         "fence 2 after fence 1",
-        "its word is refused: lost",
+        "its report is rejected: lost",
         "the second delivery finishes: accepted",
-        "the publish key still answers with the same id",
+        "the publish key still returns the same id",
         "there is no receipt",
         "the job is completed, in attempt ",
         "there is one receipt, of that attempt",
-        "its history tells of those before, whose leases have ended",
-        "told to stop (SIGTERM), the worker ends in peace",
+        "its history shows the earlier attempts, whose leases expired",
+        "after SIGTERM, the worker stops with status 0",
         "the import ran once",
     ):
         assert any(fact in told for told in facts), fact

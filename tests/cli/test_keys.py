@@ -38,7 +38,7 @@ def test_keys_are_listed_without_what_is_stored(operate: Operate, place: Place) 
     keys = [(key["key"], key["state"]) for key in (*found["keys"], *rest["keys"])]
     assert keys == [("k-3", "held"), ("k-1", "settled"), ("k-2", "held")]
     assert 'There are more: --after \'["form", "alice", "k-3"]\'' in more.stdout
-    assert none.stdout == "There are no such keys.\n"
+    assert none.stdout == "No keys found.\n"
 
 
 def test_no_key_says_anything_to_a_terminal_or_a_shell(operate: Operate, place: Place) -> None:
@@ -67,7 +67,7 @@ def test_a_key_is_shown_with_what_is_stored(operate: Operate, place: Place) -> N
     assert '{"answer": 42}' in text.stdout
     assert "lease until" not in text.stdout
     assert (shown["state"], shown["result"]) == ("settled", {"answer": 42})
-    assert none.stdout == "There is no such key.\n"
+    assert none.stdout == "The key does not exist.\n"
 
 
 def test_a_key_is_released(operate: Operate, place: Place) -> None:
@@ -77,7 +77,7 @@ def test_a_key_is_released(operate: Operate, place: Place) -> None:
     assert operate("keys", "release", "http", "alice", "k-1").stdout == "Released k-1.\n"
     again = operate("keys", "release", "http", "alice", "k-1")
 
-    assert again.stdout == "There is none, or it is free.\n"
+    assert again.stdout == "The key does not exist, or it is free.\n"
     with place.open() as onefold:
         claim(onefold, "k-1")
 
@@ -107,7 +107,7 @@ def test_any_other_key_is_settled_with_json(operate: Operate, place: Place) -> N
     none = operate("keys", "settle", "once", "alice", "k-2")
 
     assert done.stdout == "Settled k-1.\n"
-    assert none.stdout == "There is none, or it is free.\n"
+    assert none.stdout == "The key does not exist, or it is free.\n"
     with place.open() as onefold:
         answer = onefold.claim("alice", "k-1")
     assert isinstance(answer, Replay)
@@ -130,7 +130,7 @@ def test_a_word_that_is_not_clear_is_refused(operate: Operate) -> None:
 
 
 def test_keys_are_swept(operate: Operate) -> None:
-    assert operate("keys", "sweep").stdout == "Forgot 0 whose time was over.\n"
+    assert operate("keys", "sweep").stdout == "Deleted 0 expired keys.\n"
 
 
 def test_a_step_of_a_request_is_shown_settled_and_released(operate: Operate, place: Place) -> None:
@@ -153,7 +153,7 @@ def test_a_step_of_a_request_is_shown_settled_and_released(operate: Operate, pla
     assert shown["steps"] == {"charge": "begun", "look": "over", "mail": "begun"}
     assert '"charge": "begun"' in text.stdout
     assert (settled.stdout, released.stdout) == ("Settled charge.\n", "Released mail.\n")
-    assert again.stdout == none.stdout == "There is none, or it is over already.\n"
+    assert again.stdout == none.stdout == "The step does not exist, or it has ended.\n"
     assert now["steps"] == {"charge": "over", "look": "over"}
 
 

@@ -42,11 +42,11 @@ def test_an_application_is_found_in_the_present_folder(target: str) -> None:
         ("loaded_shop", "must be like module:app"),
         ("loaded_shop:", "must be like module:app"),
         (":onefold", "must be like module:app"),
-        ("nowhere:onefold", "there is no module 'nowhere'"),
-        ("loaded_shop.nowhere:onefold", "there is no module 'loaded_shop.nowhere'"),
+        ("nowhere:onefold", "no module 'nowhere'"),
+        ("loaded_shop.nowhere:onefold", "no module 'loaded_shop.nowhere'"),
         ("loaded_shop:nothing", "the module 'loaded_shop' has no 'nothing'"),
         ("loaded_shop:parts.nothing", "has no 'nothing'"),
-        ("loaded_shop:parts", "must be an Onefold object, and is a Parts"),
+        ("loaded_shop:parts", "must be an Onefold object, got a Parts"),
     ],
 )
 def test_what_is_not_there_is_named(target: str, said: str) -> None:

@@ -82,7 +82,7 @@ def test_dead_letters_are_listed_by_filter(operate: Operate, place: Place) -> No
     assert text.stdout.count("\n") == 2
     assert [job["kind"] for job in (*found["jobs"], *rest["jobs"])] == ["digest", "digest", "email"]
     assert rest["next"] is None
-    assert none.stdout == "There are no such dead letters.\n"
+    assert none.stdout == "No dead letters found.\n"
 
 
 @pytest.mark.parametrize("group", ["apikeys", "dead", "jobs", "keys", "queues", "schedules"])
@@ -117,7 +117,7 @@ def test_jobs_are_listed_by_filter(operate: Operate, place: Place) -> None:
     assert listed("--state", "dead", "--error-type", "builtins.ValueError") == [dead]
     assert listed("--unique-key", "welcome:42", "--tag", "vip", "--kind", "email") == [later]
     assert listed("--queue", "mail", "--created-from", "1h") == [ready]
-    assert operate("jobs", "--kind", "nothing").stdout == "There are no such jobs.\n"
+    assert operate("jobs", "--kind", "nothing").stdout == "No jobs found.\n"
     refused = operate("jobs", "--state", "asleep")
     assert (refused.returncode, "must be one of" in refused.stderr) == (2, True)
 
@@ -162,7 +162,7 @@ def test_many_dead_letters_need_a_word_more(operate: Operate, place: Place) -> N
     unsaid = operate("dead", "drop", "--yes")
     both = operate("dead", "drop", emails[0], "--all", "--yes")
     assert {done.returncode for done in (asked, unsaid, both)} == {2}
-    assert "This would replay 2 of the dead letters. Say --yes" in asked.stderr
+    assert "This would replay 2 dead letters. Add --yes" in asked.stderr
     assert "--all" in unsaid.stderr
     assert states(place, *emails, *digests) == ["dead"] * 4
 
@@ -182,7 +182,7 @@ def test_a_replay_whose_key_is_taken_names_the_holder(operate: Operate, place: P
     done = operate("dead", "replay", job_id)
 
     assert done.returncode == 0
-    assert f"{holder} stands for it already" in done.stdout
+    assert f"{holder} already exists" in done.stdout
 
 
 def test_queues_are_listed_paused_and_limited(operate: Operate, place: Place) -> None:
@@ -263,7 +263,7 @@ def test_schedules_are_listed_paused_and_run(operate: Operate, place: Place) -> 
     assert paused.stdout == "The schedule nightly is paused.\n"
     assert again.stdout == "The schedule nightly was already paused.\n"
     assert (listed["paused"], listed["tz"], listed["kind"]) == (True, "Europe/Berlin", "digest")
-    assert resumed.stdout == "The schedule nightly goes on.\n"
+    assert resumed.stdout == "The schedule nightly is resumed.\n"
     assert "0 3 * * *" in text.stdout
     assert states(place, enqueued["id"]) == ["queued"]
     assert (unknown.returncode, unknown.stdout) == (1, "")

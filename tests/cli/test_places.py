@@ -33,7 +33,7 @@ def test_a_look_at_a_database_that_is_not_there_makes_none(
     done = onefold_command(*command)
 
     assert done.returncode == 2
-    assert f"There is no database sqlite:///{tmp_path}/onefold.db" in done.stderr
+    assert f"The database sqlite:///{tmp_path}/onefold.db does not exist" in done.stderr
     assert "--database" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -89,7 +89,7 @@ def test_migrate_makes_the_database_that_the_others_look_at(
     assert "app.db') is now up to date" in of_app.stdout, of_app.stderr
     refused = onefold_command("migrate", "--sql", ONEFOLD_APP="shop:onefold")
     assert refused.returncode == 2
-    assert "needs a --database" in refused.stderr
+    assert "needs --database" in refused.stderr
 
 
 def test_a_new_database_may_begin_with_its_first_api_key(

@@ -307,7 +307,7 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(
     ("arguments", "environment", "said"),
     [
         ((), {}, "ONEFOLD_APP"),
-        (("nowhere:onefold",), {}, "there is no module 'nowhere'"),
+        (("nowhere:onefold",), {}, "no module 'nowhere'"),
         (("broken:onefold",), {}, "The module 'broken' cannot be imported: KeyError('SHOP')"),
         (("shop:onefold", "--lease", "soon"), {}, "--lease must be like 30s"),
         (("shop:onefold", "--queues", "a:0"), {}, "--queues must be a whole number from 1"),

@@ -54,7 +54,7 @@ def test_a_moment_too_long_ago_is_refused_by_name() -> None:
 
 
 def test_what_is_no_moment_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInput, match="ended_from must be a moment"):
+    with pytest.raises(InvalidInput, match="ended_from must be a time"):
         parsers.moment("yesterday", "ended_from")
 
 

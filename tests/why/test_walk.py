@@ -157,5 +157,5 @@ def test_a_key_that_nobody_has_is_told_as_free(sqlite_url: str, onefold_command:
     told = onefold_command("why", "nobody", "--database", sqlite_url)
     wrong = onefold_command("why", "nobody", "--payload", "{", "--database", sqlite_url)
 
-    assert told.stdout == "Nobody has this key: the next request with it runs.\n"
+    assert told.stdout == "The key has no holder: the next request with it runs.\n"
     assert (wrong.returncode, wrong.stderr) == (2, "onefold: payload must be JSON, got '{'\n")

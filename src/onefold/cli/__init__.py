@@ -1,7 +1,7 @@
-"""The command line: one file per command. Its parts are the extra `cli`.
+"""The command line: one file per command. It needs the extra `cli`.
 
-`main` is all that may be imported without them. The status is 0 for done, 1 for what the world
-refused, and 2 for what the caller has to change.
+Only `main` can be imported without the extra. The exit status is 0 for success, 2 for wrong
+arguments, and 1 for any other error.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _PARAMETER = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&'\"]+)", re.IGNORECASE)
 
 
 def main() -> None:
-    """Run the command line; errors of ours are a sentence on stderr, never a traceback."""
+    """Run the command line. An error of Onefold is one message on stderr, without a traceback."""
     try:
         from onefold.cli.commands import app
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PARTS:
             raise
-        _fail("The command line needs its parts: pip install 'onefold[cli]'", status=2)
+        _fail("The command line needs the extra cli: pip install 'onefold[cli]'", status=2)
     import typer
 
-    # The base of all that is wrong with a command line. Typer has it under a private name.
+    # The base class of all errors in arguments. Typer has it only under a private name.
     misused = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
     try:
         status = app(standalone_mode=False)
@@ -46,11 +46,11 @@ def main() -> None:
 
 
 def _fail(sentence: str, *, status: int) -> NoReturn:
-    # There may be no rich.
+    # rich may not be installed.
     print(f"onefold: {without_passwords(sentence)}", file=sys.stderr)  # noqa: T201
     sys.exit(status)
 
 
 def without_passwords(text: str) -> str:
-    """A message that may quote what was typed, such as a URL in the wrong place."""
+    """The text without passwords: a message may quote an argument, such as a URL."""
     return _PARAMETER.sub(r"\1***", _USER.sub(r"\1:***@", text))

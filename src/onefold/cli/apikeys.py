@@ -1,4 +1,4 @@
-"""`onefold apikeys`: who may ask the server for what."""
+"""`onefold apikeys`: create, list and revoke API keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 apikeys: typer.Typer = typer.Typer(
     cls=ListsByDefault,
-    help="API keys of the server: make, list and revoke them.",
+    help="API keys of the server: create, list and revoke them.",
     rich_markup_mode=None,
 )
 
@@ -33,19 +33,19 @@ def create(
         list[str],
         typer.Option(
             metavar="SCOPE",
-            help="publish, work or admin; may be said again. publish may publish and look, work may"
-            " do what a worker does, admin anything.",
+            help="publish, work or admin; can be repeated. publish: enqueue and read jobs. work:"
+            " take and finish jobs. admin: everything.",
         ),
     ],
-    name: Annotated[str, typer.Option(metavar="TEXT", help="What people call it.")] = "",
+    name: Annotated[str, typer.Option(metavar="TEXT", help="A name for lists.")] = "",
     rate: Annotated[
-        str | None, typer.Option(metavar="N/UNIT", help="Requests in a time: 100/s, 1000/m.")
+        str | None, typer.Option(metavar="N/UNIT", help="Requests per time: 100/s, 1000/m.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long it counts: 90d.  [for ever]")
+        str | None, typer.Option(metavar="TIME", help="How long the key is valid: 90d.  [no end]")
     ] = None,
 ) -> None:
-    """Make a key for a tenant, and print it: it is shown this once, and stored nowhere."""
+    """Create an API key and print it. It is not stored, and cannot be shown again."""
     new = desk.onefold.api_keys.create(
         desk.tenant,
         scopes=key_scopes(scope),
@@ -55,17 +55,18 @@ def create(
     )
     desk.answer({**_value(new.key), "key": new.text}, new.text)
     if not desk.as_json:
-        # On standard error: what is piped on is the key alone.
-        whose = f"of the tenant {new.key.tenant}" if new.key.tenant else "of nobody in particular"
+        # On standard error, so that a pipe receives only the key.
+        owner = f"for the tenant {new.key.tenant}" if new.key.tenant else "without a tenant"
         typer.echo(
-            f"Made the key {new.key.id} {whose}. Keep it safe: it is not shown again.", err=True
+            f"Created the key {new.key.id} {owner}. Store it now: it cannot be shown again.",
+            err=True,
         )
 
 
 @apikeys.command("list")
 @at_desk
 def list_keys(desk: CliContext) -> None:
-    """List the keys of one tenant, or of all, without secrets. The same as `onefold apikeys`."""
+    """List API keys of one tenant or all, without secrets. `onefold apikeys` does the same."""
     found = desk.onefold.api_keys.find(desk.tenant or None)
     desk.answer_table(
         [_value(key) for key in found],
@@ -79,15 +80,15 @@ def list_keys(desk: CliContext) -> None:
 @at_desk
 def revoke(
     desk: CliContext,
-    key: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the whole key.")],
+    key: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, or the whole key.")],
 ) -> None:
-    """End a key at once and for good."""
+    """Revoke an API key at once. This cannot be undone."""
     revoked = desk.onefold.api_keys.revoke(key)
     desk.answer(
         {"revoked": revoked},
-        "It is revoked: the next request with it is refused."
+        "The key is revoked: requests with it are rejected."
         if revoked
-        else "There is no such key, or it was revoked before.",
+        else "The key does not exist, or it is already revoked.",
     )
 
 

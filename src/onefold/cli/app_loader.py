@@ -1,4 +1,4 @@
-"""Finds the application that a command is to work for: `module:app`."""
+"""Finds the application that a command works for: `module:app`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log: logging.Logger = logging.getLogger("onefold.cli")
 
 
 def load_app(target: str) -> Onefold:
-    """Import the module as `python -m` would, from the present folder too, and find the object."""
+    """Import the module, also from the current directory, and return its object."""
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
         raise InvalidInput(
-            "app", f"must be like module:app, the module and its Onefold object, got {target!r}"
+            "app", f"must be like module:app (a module and its Onefold object), got {target!r}"
         )
     found: Any = _import(module_name, target)
     for part in attribute.split("."):
@@ -33,7 +33,7 @@ def load_app(target: str) -> Onefold:
             raise InvalidInput("app", f"{target!r}: {_name(found)} has no {part!r}") from None
     if not isinstance(found, Onefold):
         raise InvalidInput(
-            "app", f"{target!r} must be an Onefold object, and is a {type(found).__name__}"
+            "app", f"{target!r} must be an Onefold object, got a {type(found).__name__}"
         )
     return found
 
@@ -48,16 +48,16 @@ def _import(name: str, target: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _failed(name, error) from error
         raise InvalidInput(
-            "app", f"{target!r}: there is no module {error.name!r} here or among what is installed"
+            "app", f"{target!r}: no module {error.name!r} in this directory or installed"
         ) from None
     except Exception as error:
         raise _failed(name, error) from error
 
 
 def _failed(name: str, error: Exception) -> UsageError:
-    """Log the traceback. A line of the module may have the URL of a database."""
+    """Log the traceback without passwords: a line of the module may contain a database URL."""
     text = without_passwords(traceback.format_exc())
-    log.error("%s failed while it was imported.\n%s", name, text)
+    log.error("The import of %s failed.\n%s", name, text)
     return UsageError(f"The module {name!r} cannot be imported: {error!r}.")
 
 

@@ -1,8 +1,8 @@
-"""The desk of an operator: a database, a tenant, and the way in which answers are wanted.
+"""What the commands of operators share: the database, the tenant and the output format.
 
-`@at_desk` opens it for a command and gives the command the options that every one of them has:
-`--database`, `--schema` or `--app`, `--tenant`, `--json`. Without `--database` and `--app`, it is
-the database that `onefold serve` and `onefold worker` would use.
+`@at_desk` passes a `CliContext` to a command and adds the shared options: `--database`,
+`--schema`, `--app`, `--tenant` and `--json`. Without `--database` and `--app`, commands use the
+database of `onefold serve` and `onefold worker`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from onefold import Tenant
 
-# All but tabs and new lines.
+# Control characters except tab and newline.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 DatabaseOption: TypeAlias = Annotated[
@@ -53,22 +53,18 @@ AppOption: TypeAlias = Annotated[
     typer.Option(
         metavar="MODULE:APP",
         envvar="ONEFOLD_APP",
-        help="The application's Onefold object, instead of --database.",
+        help="The Onefold object of an application, instead of --database.",
     ),
 ]
-TenantOption: TypeAlias = Annotated[
-    str, typer.Option(metavar="NAME", help="Whose jobs and schedules.  [nobody's in particular]")
-]
-JsonOption: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Answer with JSON, for programs.")
-]
+TenantOption: TypeAlias = Annotated[str, typer.Option(metavar="NAME", help="The tenant.  [none]")]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class ListsByDefault(TyperGroup):
-    """A group whose name alone means its `list`."""
+    """A group of commands that runs `list` if no command is given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command there that was left out."""
+        """Insert `list` if the command is missing."""
         begins_with_option = bool(args) and args[0].startswith("-") and args[0] != "--help"
         parsed: list[str] = super().parse_args(
             ctx, ["list", *args] if not args or begins_with_option else args
@@ -77,21 +73,21 @@ class ListsByDefault(TyperGroup):
 
 
 WIDEST = 100_000
-"""Columns of a terminal that is none: what reads a pipe must not get its lines folded."""
+"""Columns of the output if it is not a terminal: lines in a pipe must not be wrapped."""
 
 
 class CliContext:
-    """What a command works with, and what it answers through."""
+    """The database and the tenant of a command, and its output."""
 
     def __init__(self, onefold: Onefold, tenant: str, *, as_json: bool) -> None:
-        """`tenant` is "" where nobody in particular owns the keys."""
+        """`tenant` is "" for no tenant."""
         self.onefold: Onefold = onefold
         self.tenant: str = tenant
         self.calls: Tenant = onefold.tenant(tenant) if tenant else onefold
         self.as_json: bool = as_json
 
     def answer(self, value: object, sentence: str) -> None:
-        """Say what was done: the value for programs, the sentence for people."""
+        """Print the result: the value with `--json`, otherwise the sentence."""
         if self.as_json:
             _print_json(value)
         else:
@@ -100,7 +96,7 @@ class CliContext:
     def answer_table(
         self, value: object, columns: Sequence[str], rows: Sequence[Sequence[object]], *, none: str
     ) -> None:
-        """Show rows, or say that there are none."""
+        """Print a table, or the sentence `none` if there are no rows."""
         if self.as_json:
             _print_json(value)
         elif rows:
@@ -114,17 +110,17 @@ def _print_json(value: object) -> None:
 
 
 def _harmless(text: str) -> str:
-    """Without what a terminal obeys: keys are often somebody else's words."""
+    """Escape control characters: keys can come from untrusted clients."""
     return _CONTROLS.sub(lambda found: repr(found.group())[1:-1], text)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns side by side; a cell shows None as nothing."""
+    """Print a table; None is an empty cell."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=not sys.stdout.isatty())
     for row in rows:
-        # As text: what users have stored must not be read as markup.
+        # As text: stored values must not be read as markup.
         table.add_row(*(Text("" if cell is None else _harmless(str(cell))) for cell in row))
     Console(width=None if sys.stdout.isatty() else WIDEST).print(table)
 
@@ -139,7 +135,7 @@ def _at_desk(*, makes: bool) -> Expand:
         tenant: TenantOption = "",
         as_json: JsonOption = False,
     ) -> CliContext:
-        """A desk that is closed when the command has ended."""
+        """Open the database; typer closes it after the command."""
         onefold = context.with_resource(chosen(context, database, schema, app).open())
         if not makes:
             _refuse_absent(onefold)
@@ -149,27 +145,27 @@ def _at_desk(*, makes: bool) -> Expand:
 
 
 at_desk: Expand = _at_desk(makes=False)
-"""Gives a command its desk, and the options that say where it is."""
+"""Passes the context to a command and adds the shared options."""
 at_new_desk: Expand = _at_desk(makes=True)
-"""The same, for a command with which a new database may begin."""
+"""The same, for a command that may create the database."""
 
 
 class Chosen(NamedTuple):
-    """Where the tables are: an application's database, or one by its URL."""
+    """The database to use: that of an application, or one by its URL."""
 
     app: str | None
     database: str
     schema: str
 
     def open(self, *, shards: int | None = None) -> Onefold:
-        """Nothing is connected yet."""
+        """The facade; it does not connect yet."""
         if self.app is not None:
             return load_app(self.app)
         return Onefold(self.database, schema=self.schema, shards=shards)
 
 
 def chosen(context: typer.Context, database: str | None, schema: str, app: str | None) -> Chosen:
-    """What was said, or else what `onefold serve` and `onefold worker` would use."""
+    """The database of the options, or else that of `onefold serve` and `onefold worker`."""
     if database is None and app is None:
         database, app = configured("serve", "database"), configured("worker", "app")
     if database is not None and _is_beaten(context):
@@ -180,22 +176,22 @@ def chosen(context: typer.Context, database: str | None, schema: str, app: str |
 
 
 def _refuse_absent(onefold: Onefold) -> None:
-    """A look at a database that is not there must not make it."""
+    """A command that only reads must not create the database."""
     database = onefold.context.database
     if isinstance(database, SqliteDatabase) and not database.path.exists():
         raise UsageError(
-            f"There is no database {database.label}. `onefold migrate` makes it. To use another,"
-            " say --database URL or ONEFOLD_DATABASE, or name an application that has one: --app"
-            " MODULE:APP or ONEFOLD_APP."
+            f"The database {database.label} does not exist. `onefold migrate` creates it. To use"
+            " another one, set --database URL or ONEFOLD_DATABASE, or the application that has it:"
+            " --app MODULE:APP or ONEFOLD_APP."
         )
 
 
 def _is_beaten(context: typer.Context) -> bool:
-    """Whether the database decides, and not the app: what was said here beats the environment."""
-    said = {name: _source(context, name) == "COMMANDLINE" for name in ("database", "app")}
-    if all(said.values()):
-        raise ConflictingOptions("app", "and --database exclude each other: say one of them")
-    return said["database"] or not said["app"]
+    """Whether the database overrides the app: options override the environment."""
+    given = {name: _source(context, name) == "COMMANDLINE" for name in ("database", "app")}
+    if all(given.values()):
+        raise ConflictingOptions("app", "and --database exclude each other: use one of them")
+    return given["database"] or not given["app"]
 
 
 def _source(context: typer.Context, name: str) -> str | None:

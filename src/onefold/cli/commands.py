@@ -1,7 +1,4 @@
-"""`onefold version`.
-
-All commands, and the options that come before a command.
-"""
+"""All commands, `onefold version`, and the options before a command."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def version() -> None:
 
 
 def print_version(wanted: bool) -> None:  # noqa: FBT001 - called by typer
-    """The option `--version`: print it, and do nothing else."""
+    """The option `--version`: print the version and exit."""
     if wanted:
         version()
         raise typer.Exit
@@ -39,7 +36,7 @@ def print_version(wanted: bool) -> None:  # noqa: FBT001 - called by typer
 
 app: typer.Typer = typer.Typer(
     name="onefold",
-    help="Manifold requests, onefold effect: jobs and keys that happen once.",
+    help="Onefold: exactly-once jobs and idempotency keys.",
     no_args_is_help=True,
     add_completion=False,
     # Help is plain text: the reference in the docs is compared with it.
@@ -77,4 +74,4 @@ def before(
     if command is not None and command in KEYS:
         configuration = read_configuration(Path.cwd(), command)
         context.obj = configuration
-        context.default_map = {command: dict(configuration.said)}
+        context.default_map = {command: dict(configuration.settings)}

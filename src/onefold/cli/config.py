@@ -1,8 +1,9 @@
-"""What a file says about workers and servers.
+"""Configuration files of workers and servers.
 
-`[tool.onefold.worker]` of pyproject.toml, or `[worker]` of onefold.toml; for a server, `serve`. A
-flag beats the environment, and the environment beats the file. The file is the nearest one, from
-the present folder upwards, that has anything to say about Onefold; onefold.toml comes first.
+A worker reads `[tool.onefold.worker]` of pyproject.toml, or `[worker]` of onefold.toml; a server
+reads the tables `serve`. A flag overrides the environment, and the environment overrides the file.
+The file is the nearest one with settings of Onefold, from the current directory upwards;
+onefold.toml comes first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 DATABASE: Final = "sqlite:///onefold.db"
-"""The database where nothing names another."""
+"""The default database."""
 TIME: Final = str | int | float
 
 WORKER: Final[Mapping[str, Any]] = {
@@ -64,29 +65,29 @@ KEYS: Final[Mapping[str, Mapping[str, Any]]] = {"worker": WORKER, "serve": SERVE
 
 
 class Configuration(NamedTuple):
-    """What a file says, in the words of the command line."""
+    """The settings of a file, named like the flags."""
 
     path: Path | None
-    """None where no file says anything."""
-    said: Mapping[str, str | int | bool]
+    """None if no file has settings."""
+    settings: Mapping[str, str | int | bool]
 
 
 def read_configuration(folder: Path, command: str = "worker") -> Configuration:
-    """What the nearest file says of a command; all of it is checked."""
+    """The settings of the nearest file for a command; the whole file is checked."""
     for parent in (folder, *folder.parents):
         for path in (parent / "onefold.toml", parent / "pyproject.toml"):
             table = _table(path)
             if table is not None:
                 prefix = "" if path.name == "onefold.toml" else "tool.onefold."
                 _refuse_unknown(table, KEYS, prefix.rstrip(".") or "onefold", path)
-                said = table.get(command, {})
-                return Configuration(path, _read(said, command, f"{prefix}{command}", path))
+                found = table.get(command, {})
+                return Configuration(path, _read(found, command, f"{prefix}{command}", path))
     return Configuration(None, {})
 
 
 def configured(command: str, key: str) -> str | None:
-    """A text that the nearest file has for a command; None where it has none."""
-    found = read_configuration(Path.cwd(), command).said.get(key)
+    """A setting of the nearest file for a command, or None."""
+    found = read_configuration(Path.cwd(), command).settings.get(key)
     return None if found is None else str(found)
 
 
@@ -103,8 +104,8 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     return None if table is None else _typed(table, dict[str, Any], "tool.onefold", path)
 
 
-def _read(said: object, command: str, name: str, path: Path) -> dict[str, str | int | bool]:
-    table: Mapping[str, Any] = _typed(said, dict[str, Any], name, path)
+def _read(found: object, command: str, name: str, path: Path) -> dict[str, str | int | bool]:
+    table: Mapping[str, Any] = _typed(found, dict[str, Any], name, path)
     named = {key.replace("-", "_"): value for key, value in table.items()}
     _refuse_unknown(named, KEYS[command], name, path)
     return {
@@ -114,7 +115,7 @@ def _read(said: object, command: str, name: str, path: Path) -> dict[str, str | 
 
 
 def _as_flag(value: str | float | bool | list[str]) -> str | int | bool:  # noqa: FBT001 - a value
-    """As it would be written on a command line."""
+    """The value as a flag would have it."""
     if isinstance(value, list):
         return ",".join(value)
     return str(value) if isinstance(value, float) else value
@@ -132,4 +133,6 @@ def _refuse_unknown(table: Mapping[str, Any], known: Iterable[str], name: str, p
     for key in table:
         if key not in known:
             listed = ", ".join(known)
-            raise InvalidInput(f"{name}.{key} in {path}", f"is no setting; there are {listed}")
+            raise InvalidInput(
+                f"{name}.{key} in {path}", f"is not a setting; the settings are {listed}"
+            )

@@ -30,21 +30,21 @@ dead: typer.Typer = typer.Typer(
 )
 
 MaybeJobId: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The id of one job; or say a filter.")
+    str | None, typer.Argument(metavar="ID", help="The id of one job, instead of a filter.")
 ]
 LimitOption: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="At most so many.  [all]")
+    int | None, typer.Option(metavar="N", min=1, help="At most this number.  [all]")
 ]
 AllOption: TypeAlias = Annotated[
     bool, typer.Option("--all", help="All dead letters, without a filter.")
 ]
 YesOption: TypeAlias = Annotated[
-    bool, typer.Option("--yes", help="Do it; without, it is only said how many it would be.")
+    bool, typer.Option("--yes", help="Confirm. Without it, only the number is printed.")
 ]
 
 COLUMNS = ("id", "kind", "queue", "attempts", "ended", "reason", "error")
 COUNTED = 1000
-"""Dead letters that are counted for somebody who has not said --yes yet."""
+"""The highest number of dead letters that is counted without --yes."""
 
 
 @dead.command("list")
@@ -57,15 +57,15 @@ def list_dead(
     limit: PageOption = 50,
     after: AfterOption = None,
 ) -> None:
-    """List dead letters, the newest first. The same as `onefold dead`."""
+    """List dead letters, newest first. `onefold dead` does the same."""
     page = desk.calls.find(limit=limit, after=after, newest_first=True, **_dead(filters))
-    show_page(desk, page, COLUMNS, _row, none="There are no such dead letters.")
+    show_page(desk, page, COLUMNS, _row, none="No dead letters found.")
 
 
 @dead.command()
 @at_desk
 def show(desk: CliContext, job_id: JobId) -> None:
-    """Show a dead letter: what it is, its attempts and its steps."""
+    """Show a dead letter with its attempts and steps."""
     show_job(desk, _found(desk, job_id))
 
 
@@ -78,13 +78,16 @@ def replay(
     job_id: MaybeJobId = None,
     *,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Forget finished steps: everything is done anew.")
+        bool,
+        typer.Option(
+            "--fresh", help="Delete the results of finished steps, so that all steps run again."
+        ),
     ] = False,
     limit: LimitOption = None,
     everything: AllOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Send dead letters round again: one by its id, or many by filter. Safe to repeat."""
+    """Run dead letters again: one by its id, or many by filter. Safe to repeat."""
     if job_id is not None:
         _refuse_filters(filters, everything=everything)
         answer = desk.calls.replay(job_id, fresh=fresh)
@@ -92,13 +95,15 @@ def replay(
         state = None if job is None else job.status
         return desk.answer(
             {"id": answer.id, "duplicate": answer.duplicate, "state": state},
-            f"The job {answer.id} stands for it already ({state})."
+            f"Not replayed: the job {answer.id} already exists ({state})."
             if answer.duplicate
             else f"Replayed {answer.id}.",
         )
     _check_many(desk, filters, "replay", everything=everything, yes=yes)
     answers = desk.calls.dead.replay(fresh=fresh, limit=limit, **_dead(filters))
-    skipped = f"; {answers.skipped} whose key a newer job has were left" if answers.skipped else ""
+    skipped = (
+        f"; skipped {answers.skipped} because a newer job holds the key" if answers.skipped else ""
+    )
     return desk.answer(
         {"replayed": answers.inserted, "skipped": answers.skipped},
         f"Replayed {answers.inserted}{skipped}.",
@@ -117,7 +122,7 @@ def drop(
     everything: AllOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove dead letters for good: one by its id, or many by filter. Their keys are free then."""
+    """Delete dead letters and free their keys: one by its id, or many by filter."""
     if job_id is not None:
         _refuse_filters(filters, everything=everything)
         dropped = int(desk.calls.delete(_found(desk, job_id).id))
@@ -140,20 +145,20 @@ def _found(desk: CliContext, job_id: str) -> Job:
 
 def _refuse_filters(filters: FindOptions, *, everything: bool) -> None:
     if filters or everything:
-        raise ConflictingOptions("ID", "means one job: leave filters and --all out")
+        raise ConflictingOptions("ID", "selects one job: remove the filters and --all")
 
 
 def _check_many(
     desk: CliContext, filters: FindOptions, verb: str, *, everything: bool, yes: bool
 ) -> None:
-    """A slip, such as a variable that is empty, must not reach all dead letters at once."""
+    """An empty shell variable must not select all dead letters."""
     if not filters and not everything:
-        raise UsageError(f"Say which: the ID of one job, a filter, or --all to {verb} all of them.")
+        raise UsageError(f"Give the ID of one job, a filter, or --all to {verb} all dead letters.")
     if yes:
         return
     page = desk.calls.find(limit=COUNTED, **_dead(filters))
     count = f"{len(page)} or more" if page.next is not None else str(len(page))
-    raise UsageError(f"This would {verb} {count} of the dead letters. Say --yes to do it.")
+    raise UsageError(f"This would {verb} {count} dead letters. Add --yes to do it.")
 
 
 def _row(job: Job) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""`onefold jobs`: list jobs, look at one, or stop it."""
+"""`onefold jobs`: list, show and cancel jobs."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from onefold import Job, JobPage
 
 jobs: typer.Typer = typer.Typer(
-    cls=ListsByDefault, help="List jobs, look at one, or stop it.", rich_markup_mode=None
+    cls=ListsByDefault, help="List, show and cancel jobs.", rich_markup_mode=None
 )
 
 JobId: TypeAlias = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]
 PageOption: TypeAlias = Annotated[
-    int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")
+    int, typer.Option(metavar="N", min=1, max=1000, help="At most this number.")
 ]
 AfterOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier list.")
+    str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier list.")
 ]
 ReasonOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Why; kept with the job.")
+    str | None, typer.Option(metavar="TEXT", help="The reason; stored with the job.")
 ]
 
 COLUMNS = ("id", "kind", "queue", "state", "attempts", "created", "due", "ended", "error")
@@ -53,25 +53,25 @@ def read_filters(
     kind: Annotated[str | None, typer.Option(metavar="NAME", help="Of this kind.")] = None,
     queue: Annotated[str | None, typer.Option(metavar="NAME", help="Of this queue.")] = None,
     error_type: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose last error is of this type.")
+        str | None, typer.Option(metavar="NAME", help="With a last error of this type.")
     ] = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="With this reason.")] = None,
     tag: Annotated[str | None, typer.Option(metavar="TEXT", help="With this tag.")] = None,
     created_from: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Enqueued then or later: 2026-03-29, or 2h for ago."),
+        typer.Option(
+            metavar="TIME", help="Enqueued at or after: 2026-03-29, or 2h for 2 hours ago."
+        ),
     ] = None,
     created_before: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Enqueued before then.")
+        str | None, typer.Option(metavar="TIME", help="Enqueued before.")
     ] = None,
     ended_from: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Ended then or later.")
+        str | None, typer.Option(metavar="TIME", help="Ended at or after.")
     ] = None,
-    ended_before: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Ended before then.")
-    ] = None,
+    ended_before: Annotated[str | None, typer.Option(metavar="TIME", help="Ended before.")] = None,
 ) -> FindOptions:
-    """Which jobs are meant."""
+    """The filters that the options describe."""
     texts = {
         "kind": kind, "queue": queue, "error_type": error_type, "reason": reason, "tag": tag,
     }  # fmt: skip
@@ -89,7 +89,7 @@ def read_filters(
 
 
 filtered: Expand = expanded("filters", read_filters)
-"""Gives a command the options that say which jobs are meant."""
+"""Adds the options that filter jobs."""
 
 
 @jobs.command("list")
@@ -113,25 +113,25 @@ def list_jobs(
     limit: PageOption = 50,
     after: AfterOption = None,
 ) -> None:
-    """List jobs, the newest first. The same as `onefold jobs`."""
+    """List jobs, newest first. `onefold jobs` does the same."""
     wanted: FindOptions = {**filters, "status": state, "unique_key": unique_key}
     page = desk.calls.find(limit=limit, after=after, newest_first=True, **wanted)
-    show_page(desk, page, COLUMNS, _row, none="There are no such jobs.")
+    show_page(desk, page, COLUMNS, _row, none="No jobs found.")
 
 
 @jobs.command()
 @at_desk
 def show(desk: CliContext, job_id: JobId) -> None:
-    """Show a job: what it is, its attempts and its steps."""
+    """Show a job with its attempts and steps."""
     show_job(desk, found_job(desk, job_id))
 
 
 @jobs.command()
 @at_desk
 def cancel(desk: CliContext, job_id: JobId, *, reason: ReasonOption = None) -> None:
-    """Stop a queued or running job. Safe to repeat."""
+    """Cancel a queued or running job. Safe to repeat."""
     cancelled = desk.calls.cancel(job_id, reason=reason)
-    sentence = f"Cancelled {job_id}." if cancelled else f"{job_id} had been cancelled before."
+    sentence = f"Cancelled {job_id}." if cancelled else f"{job_id} is already cancelled."
     desk.answer({"id": job_id, "cancelled": cancelled}, sentence)
 
 
@@ -143,7 +143,7 @@ def show_page(
     *,
     none: str,
 ) -> None:
-    """A page of jobs, and how to get the next one."""
+    """Print a page of jobs, and the cursor of the next page."""
     value = {"jobs": [job_value(job) for job in page], "next": page.next}
     desk.answer_table(value, columns, [row(job) for job in page], none=none)
     if page.next is not None and not desk.as_json:
@@ -173,7 +173,7 @@ def found_job(desk: CliContext, job_id: str) -> Job:
 
 
 def show_job(desk: CliContext, job: Job) -> None:
-    """All that is known of it."""
+    """Print a job, its attempts and its steps."""
     attempts, steps = desk.calls.deliveries.attempts(job.id), desk.calls.deliveries.steps(job.id)
     value = {
         **job_value(job),

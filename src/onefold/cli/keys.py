@@ -1,4 +1,4 @@
-"""`onefold keys`: who has a key, since when; and an operator's word about it."""
+"""`onefold keys`: list, show, release, settle and sweep stored keys."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ keys: typer.Typer = typer.Typer(
 )
 
 SurfaceArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SURFACE", help="http, webhook, form, once, or one of your own.")
+    str,
+    typer.Argument(metavar="SURFACE", help="http, webhook, form, once, or a surface of your own."),
 ]
 ScopeArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SCOPE", help="Whose it is: the principal; the name of a once.")
+    str, typer.Argument(metavar="SCOPE", help="The principal, or the name of a once().")
 ]
-KeyArgument: TypeAlias = Annotated[str, typer.Argument(metavar="KEY", help="The key itself.")]
+KeyArgument: TypeAlias = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
 
 StepOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only this step of its last attempt.")
+    str | None, typer.Option(metavar="NAME", help="Only this step of the last attempt.")
 ]
 
 COLUMNS = ("surface", "scope", "key", "state", "since", "lease until", "expires")
 ANSWERED = frozenset({"form", "http"})
-"""The surfaces whose results are answers of HTTP."""
+"""The surfaces whose results are HTTP responses."""
 
 
 def read_filters(
@@ -51,19 +52,19 @@ def read_filters(
         str | None, typer.Option(metavar="NAME", help="Of this surface: http, webhook, form, once.")
     ] = None,
     scope: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Of this scope: a principal, say.")
+        str | None, typer.Option(metavar="TEXT", help="Of this scope, such as a principal.")
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="With this key.")] = None,
     state: Annotated[
-        KeyState | None, typer.Option(metavar="STATE", help="In this state: unknown, say.")
+        KeyState | None, typer.Option(metavar="STATE", help="In this state, such as unknown.")
     ] = None,
 ) -> KeyFilters:
-    """What was said of the keys that are meant."""
+    """The filters that the options describe."""
     return {"surface": surface, "scope": scope, "key": key, "state": state}
 
 
 filtered: Expand = expanded("filters", read_filters)
-"""Gives a command the options that say which keys are meant."""
+"""Adds the options that filter keys."""
 
 
 @keys.command("list")
@@ -73,21 +74,20 @@ def list_keys(
     desk: CliContext,
     filters: KeyFilters,
     *,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")] = 50,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="At most this number.")
+    ] = 50,
     after: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier list.")
+        str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier list.")
     ] = None,
 ) -> None:
-    """List keys: who has them, and since when. What is stored with them is not shown.
-
-    The same as `onefold keys`.
-    """
+    """List keys with their state, without results. `onefold keys` does the same."""
     page = desk.calls.keys.find(limit=limit, after=after, **filters)
     desk.answer_table(
         {"keys": [_value(key) for key in page], "next": page.next},
         COLUMNS,
         [_row(key) for key in page],
-        none="There are no such keys.",
+        none="No keys found.",
     )
     if page.next is not None and not desk.as_json:
         typer.echo(f"There are more: --after {shlex.quote(page.next)}")
@@ -98,10 +98,10 @@ def list_keys(
 def show(
     desk: CliContext, surface: SurfaceArgument, scope: ScopeArgument, key: KeyArgument
 ) -> None:
-    """Show a key and what is stored with it, which may be a customer's."""
+    """Show a key and its stored result, which may be personal data."""
     page = desk.calls.keys.find(surface=surface, scope=scope, key=key, results=True)
     if not page.keys:
-        return desk.answer(None, "There is no such key.")
+        return desk.answer(None, "The key does not exist.")
     (found,) = page
     value = {**_value(found), "result": found.result, "steps": _steps(desk, found)}
     lines = [
@@ -122,11 +122,11 @@ def release(
     *,
     step: StepOption = None,
 ) -> None:
-    """Free a key, or a step, whoever has it: the next attempt runs."""
+    """Release a key or a step, even if an attempt holds it. The next attempt runs."""
     released = desk.calls.keys.force_release(scope, key, surface=surface, step=step)
     desk.answer(
         {"released": released},
-        f"Released {step or key}." if released else f"There is none, or it is {_over(step)}.",
+        f"Released {step or key}." if released else _unchanged(step),
     )
 
 
@@ -139,35 +139,37 @@ def settle(
     key: KeyArgument,
     *,
     result: Annotated[
-        str | None, typer.Option(metavar="JSON", help="What later attempts are given.  [null]")
+        str | None, typer.Option(metavar="JSON", help="The result for later attempts.  [null]")
     ] = None,
     status: Annotated[
         int | None,
-        typer.Option(metavar="N", min=200, max=599, help="Of http and form: the answer's status."),
+        typer.Option(
+            metavar="N", min=200, max=599, help="For http and form: the status of the response."
+        ),
     ] = None,
     body: Annotated[
-        str, typer.Option(metavar="TEXT", help="Of http and form: the answer's body.")
+        str, typer.Option(metavar="TEXT", help="For http and form: the body of the response.")
     ] = "",
     content_type: Annotated[
-        str, typer.Option(metavar="TYPE", help="Of http and form: what the body is.")
+        str, typer.Option(metavar="TYPE", help="For http and form: the type of the body.")
     ] = "application/json",
     step: StepOption = None,
 ) -> None:
-    """Say that a key, or a step, is done, whoever has it, and with which result."""
+    """Store a result for a key or a step, even if an attempt holds it."""
     given = _given("" if step else surface, result, status, body, content_type)
     settled = desk.calls.keys.force_settle(scope, key, given, surface=surface, step=step)
     desk.answer(
         {"settled": settled},
-        f"Settled {step or key}." if settled else f"There is none, or it is {_over(step)}.",
+        f"Settled {step or key}." if settled else _unchanged(step),
     )
 
 
 @keys.command()
 @at_desk
 def sweep(desk: CliContext) -> None:
-    """Forget keys whose time is over, of every tenant, as workers do."""
+    """Delete expired keys of all tenants, as workers do."""
     swept = desk.onefold.deliveries.sweep()
-    desk.answer({"swept": swept}, f"Forgot {swept} whose time was over.")
+    desk.answer({"swept": swept}, f"Deleted {swept} expired keys.")
 
 
 def _given(
@@ -175,22 +177,24 @@ def _given(
 ) -> Any:
     if surface not in ANSWERED:
         if status is not None or body:
-            raise ConflictingOptions("status", "and --body are for keys of http and form alone")
+            raise ConflictingOptions("status", "and --body are only for keys of http and form")
         return None if result is None else _read(result)
     if status is None or result is not None:
-        raise InvalidInput("status", f"must be said of a key of {surface}, and no --result")
+        raise InvalidInput("status", f"is required for a key of {surface}, instead of --result")
     from onefold.web.http import HttpResponse, Kept, to_stored
 
     headers = (("Content-Type", content_type),) if body else ()
     return json.loads(to_stored(HttpResponse(status, headers, body.encode()), Kept()))
 
 
-def _over(step: str | None) -> str:
-    return "free" if step is None else "over already"
+def _unchanged(step: str | None) -> str:
+    if step is None:
+        return "The key does not exist, or it is free."
+    return "The step does not exist, or it has ended."
 
 
 def _steps(desk: CliContext, found: StoredKey) -> dict[str, str]:
-    """The steps of the last attempt, by what they are called."""
+    """The steps of the last attempt, by name."""
     place = ClaimKey(found.tenant, *found.place)
     rows = {
         read_name(row.key): row for row in desk.calls.keys.find(surface="step", scope=place.steps)

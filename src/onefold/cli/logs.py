@@ -1,6 +1,6 @@
-"""Logs of a process that is all ours: text for people, or a JSON object per line for programs.
+"""Logging of `onefold worker` and `onefold serve`: text, or one JSON object per line.
 
-Whatever is logged while a handler runs, by whomever, carries the job's id, kind and attempt.
+Every record that is logged while a handler runs carries the job's id, kind and attempt.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
     "asctime",
     "taskName",
 }
-"""What every record has. All else was said by somebody."""
+"""The attributes of every record. All others are extra fields."""
 
 
 def configure(form: str, level: str, *, worker: str | None = None) -> None:
-    """Send all logs of this process to stderr. `worker` is its name, once it has one."""
+    """Send all logs of this process to stderr. `worker` is the name of the worker."""
     if form not in FORMATS:
         raise InvalidInput("log_format", f"must be text or json, got {form!r}")
     if level.lower() not in LEVELS:
@@ -51,7 +51,7 @@ def configure(form: str, level: str, *, worker: str | None = None) -> None:
 
 
 def configure_here(_: Hooks, *, form: str, level: str, worker: str) -> None:
-    """The same in a process for isolated handlers, unless the application has said how it logs."""
+    """The same in a process of isolated handlers, unless the application configures logging."""
     if not logging.getLogger().handlers:
         configure(form, level, worker=worker)
 
@@ -76,7 +76,7 @@ def _handler(form: str) -> logging.Handler:
 
 
 class _Knows(logging.Filter):
-    """Adds what is known where a record is made, unless it says so itself."""
+    """Adds the job and the worker to a record that does not have them."""
 
     def __init__(self, worker: str | None) -> None:
         super().__init__()
@@ -93,10 +93,10 @@ class _Knows(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """An object per line: time, level, logger, message, what else is known, and the exception."""
+    """One object per line: time, level, logger, message, extra fields and exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Whatever a record carries, the line is JSON."""
+        """The record as JSON, for fields of any type."""
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC),
             "level": record.levelname.lower(),
@@ -117,5 +117,5 @@ def _encoded(fields: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(fields, enc_hook=shown).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):
-        # Not Unicode, a key that is no text, a whole number without bounds: shown as text, then.
+        # Text that is not Unicode, a key that is not text, a very large integer: use text.
         return msgspec.json.encode({name: shown(value) for name, value in fields.items()}).decode()

@@ -29,21 +29,19 @@ def migrate(
     app: AppOption = None,
     shards: Annotated[
         int | None,
-        typer.Option(metavar="N", help="How many shards a new database gets, for good.  [1]"),
+        typer.Option(metavar="N", help="Shards of a new database; cannot be changed later.  [1]"),
     ] = None,
     *,
     sql: Annotated[
         bool,
-        typer.Option(
-            "--sql", help="Print the SQL for a new database instead, without connecting to any."
-        ),
+        typer.Option("--sql", help="Only print the SQL for a new database, without a connection."),
     ] = False,
 ) -> None:
     """Bring the tables of a database up to date. Safe to repeat."""
     place = chosen(context, database, schema, app)
     if place.app is not None and (sql or shards is not None):
         option = "sql" if sql else "shards"
-        raise ConflictingOptions(option, f"needs a --database, and {place.app} has its own")
+        raise ConflictingOptions(option, f"needs --database, but {place.app} has its own database")
     if sql:
         typer.echo(_text(place.database, place.schema, shards), nl=False)
         return

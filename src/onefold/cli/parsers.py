@@ -1,9 +1,7 @@
-"""What people write, on a command line or in a file: durations and moments.
+"""Durations and times as text, and options that several commands share.
 
-Options that several commands share, written once.
-
-Typer reads the options of a command off its signature. `expanded` replaces one parameter of a
-command by the parameters of the function that makes its value.
+Typer reads the options of a command from its signature. `expanded` replaces one parameter of a
+command with the parameters of the function that makes its value.
 """
 
 from __future__ import annotations
@@ -32,18 +30,18 @@ _DURATION: Final = re.compile(r"(?P<count>[0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(?P<un
 
 
 def duration(text: str, field: str) -> timedelta:
-    """30s, 5m, 1.5h, 250ms, 7d; a number alone is seconds."""
+    """Read 30s, 5m, 1.5h, 250ms or 7d; a number without a unit is in seconds."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise InvalidInput(field, f"must be like 30s, 5m or 250ms, or seconds, got {text!r}")
     try:
         return float(found["count"]) * UNITS[found["unit"] or "s"]
     except OverflowError:
-        raise InvalidInput(field, f"is longer than anybody could wait, got {text!r}") from None
+        raise InvalidInput(field, f"is too long, got {text!r}") from None
 
 
 def moment(text: str, field: str) -> datetime:
-    """A day, a day and a time (in UTC unless it says otherwise), or so long ago: 2h."""
+    """Read a day, a day and a time (in UTC by default), or how long ago: 2h."""
     if _DURATION.fullmatch(text.strip()) and not text.strip().isdigit():
         try:
             return datetime.now(UTC) - duration(text, field)
@@ -54,7 +52,7 @@ def moment(text: str, field: str) -> datetime:
     except ValueError:
         raise InvalidInput(
             field,
-            "must be a moment like 2026-03-29 or 2026-03-29T12:00:00+02:00, or how long ago, like"
+            "must be a time like 2026-03-29 or 2026-03-29T12:00:00+02:00, or how long ago, like"
             f" 2h, got {text!r}",
         ) from None
     return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
@@ -86,7 +84,7 @@ def expanded(name: str, make: Callable[..., Any]) -> Expand:
 
 
 def _parameters(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
-    """By name, and with their annotations as they are meant."""
+    """The parameters as keywords, with resolved annotations."""
     hints = get_type_hints(function, include_extras=True)
     return [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])

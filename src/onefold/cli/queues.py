@@ -1,4 +1,4 @@
-"""`onefold queues`: what there is to do in each, and an operator's word about them."""
+"""`onefold queues`: list, pause, resume and limit queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 queues: typer.Typer = typer.Typer(
-    cls=ListsByDefault, help="List queues, pause, resume and limit them.", rich_markup_mode=None
+    cls=ListsByDefault, help="List, pause, resume and limit queues.", rich_markup_mode=None
 )
 
 QueueName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
@@ -25,20 +25,20 @@ COLUMNS = ("queue", "ready", "scheduled", "running", "state", "limit", "of each 
 @queues.command("list")
 @at_desk
 def list_queues(desk: CliContext) -> None:
-    """List the queues that have settings or jobs to do. The same as `onefold queues`."""
+    """List queues with settings or unfinished jobs. `onefold queues` does the same."""
     found = desk.onefold.queues.find()
     desk.answer_table(
         [_value(queue) for queue in found],
         COLUMNS,
         [_row(queue) for queue in found],
-        none="No queue has settings or jobs to do.",
+        none="No queue has settings or unfinished jobs.",
     )
 
 
 @queues.command()
 @at_desk
 def pause(desk: CliContext, name: QueueName) -> None:
-    """Give no more jobs of a queue to any worker. What is running goes on."""
+    """Pause a queue: no worker takes its jobs. Running jobs continue."""
     desk.onefold.queues.pause(name)
     desk.answer({"queue": name, "paused": True}, f"The queue {name} is paused.")
 
@@ -46,9 +46,9 @@ def pause(desk: CliContext, name: QueueName) -> None:
 @queues.command()
 @at_desk
 def resume(desk: CliContext, name: QueueName) -> None:
-    """Let a paused queue go on."""
+    """Resume a paused queue."""
     desk.onefold.queues.resume(name)
-    desk.answer({"queue": name, "paused": False}, f"The queue {name} goes on.")
+    desk.answer({"queue": name, "paused": False}, f"The queue {name} is resumed.")
 
 
 @queues.command()
@@ -58,32 +58,32 @@ def limit(
     name: QueueName,
     *,
     concurrency: Annotated[
-        int | None, typer.Option(metavar="N", help="Jobs at once, everywhere.")
+        int | None, typer.Option(metavar="N", help="Jobs at once, over all workers.")
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(metavar="N/UNIT", help="Jobs in a time: 100/m, 10/30s.")
+        str | None, typer.Option(metavar="N/UNIT", help="Jobs per time: 100/m, 10/30s.")
     ] = None,
     group_concurrency: Annotated[
         int | None, typer.Option(metavar="N", help="Jobs at once of each group.")
     ] = None,
     group_rate: Annotated[
-        str | None, typer.Option(metavar="N/UNIT", help="Jobs of each group in a time.")
+        str | None, typer.Option(metavar="N/UNIT", help="Jobs of each group per time.")
     ] = None,
     ordered: Annotated[
-        bool, typer.Option("--ordered", help="The jobs of a group one at a time, in order.")
+        bool, typer.Option("--ordered", help="Run the jobs of each group one at a time, in order.")
     ] = False,
     clear: Annotated[
-        bool, typer.Option("--clear", help="Take an operator's limits off again.")
+        bool, typer.Option("--clear", help="Remove these limits; those of the code apply again.")
     ] = False,
 ) -> None:
-    """Say what limits a queue has, instead of what the code declares."""
+    """Set the limits of a queue. They override those in the code."""
     whole, group = _limit(concurrency, rate), _limit(group_concurrency, group_rate)
     limited = bool(whole or group or ordered)
     if clear and limited:
-        raise ConflictingOptions("clear", "takes all limits off: say it alone")
+        raise ConflictingOptions("clear", "removes all limits: use it without other options")
     if clear:
         desk.onefold.queues.clear_limits(name)
-        return desk.answer({"queue": name, "cleared": True}, f"The limits of {name} are off.")
+        return desk.answer({"queue": name, "cleared": True}, f"The limits of {name} are removed.")
     if not limited:
         raise InvalidInput(
             "limit",
@@ -91,7 +91,7 @@ def limit(
         )
     desk.onefold.queues.set_limits(name, limit=whole, group_limit=group, ordered=ordered)
     (now,) = (queue for queue in desk.onefold.queues.find() if queue.name == name)
-    return desk.answer(_value(now), f"The queue {name} is limited: {_said(now)}.")
+    return desk.answer(_value(now), f"The queue {name} is limited: {_limits(now)}.")
 
 
 def _limit(concurrency: int | None, rate: str | None) -> Limit | None:
@@ -141,7 +141,7 @@ def _short(limit: Limit | None) -> str | None:
     return ", ".join(part for part in (at_once, rate) if part)
 
 
-def _said(queue: QueueSettings) -> str:
+def _limits(queue: QueueSettings) -> str:
     group = _short(queue.group_limit)
     parts = (
         _short(queue.limit),

@@ -1,4 +1,4 @@
-"""Jobs, their attempts and their steps, for programs and for people."""
+"""Jobs, attempts and steps as JSON values and as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT = 80
 
 
 def job_value(job: Job) -> dict[str, Any]:
-    """Everything that a program may ask about a job."""
+    """A job as a JSON value."""
     return {
         "id": job.id,
         "tenant": job.tenant,
@@ -51,7 +51,7 @@ def job_value(job: Job) -> dict[str, Any]:
 
 
 def attempt_value(attempt: Attempt) -> dict[str, Any]:
-    """Everything about one delivery."""
+    """An attempt as a JSON value."""
     return {
         "number": attempt.number,
         "fence": attempt.fence,
@@ -66,7 +66,7 @@ def attempt_value(attempt: Attempt) -> dict[str, Any]:
 
 
 def step_value(step: Step) -> dict[str, Any]:
-    """Everything about one step."""
+    """A step as a JSON value."""
     return {
         "name": step.label,
         "generation": step.generation,
@@ -81,7 +81,7 @@ def step_value(step: Step) -> dict[str, Any]:
 
 
 def job_lines(job: Job) -> Iterator[str]:
-    """What is known of a job, a line for each thing; what it does not have is left out."""
+    """A job as text, one line per field; empty fields are left out."""
     value = job_value(job)
     value["attempt"] = f"{job.attempt} of {job.max_attempts}"
     value["error"] = problem(job.error)
@@ -110,7 +110,7 @@ def _shown(found: object) -> str:
 
 
 def json_text(value: object, *, indent: int | None = None) -> str:
-    """JSON, with whole numbers of any size, as payloads have them."""
+    """JSON, with integers of any size, as payloads have them."""
     return json.dumps(value, ensure_ascii=False, default=_plain, indent=indent)
 
 
@@ -121,12 +121,12 @@ def _plain(value: object) -> object:
 
 
 def when(moment: datetime | None) -> str | None:
-    """A moment for people, to the second, in UTC."""
+    """A time as text, to the second, in UTC."""
     return None if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def how_long(span: timedelta | None) -> str | None:
-    """A duration for people."""
+    """A duration as text."""
     return None if span is None else f"{span.total_seconds():.3g} s"
 
 

@@ -1,4 +1,4 @@
-"""`onefold schedules`: what is enqueued when, and an operator's word about it."""
+"""`onefold schedules`: list, pause, resume and run schedules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onefold.model.schedule import Schedule
 
 schedules: typer.Typer = typer.Typer(
-    cls=ListsByDefault, help="List schedules, pause, resume and run them.", rich_markup_mode=None
+    cls=ListsByDefault, help="List, pause, resume and run schedules.", rich_markup_mode=None
 )
 
 ScheduleName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
@@ -24,7 +24,7 @@ COLUMNS = ("schedule", "cron", "zone", "kind", "queue", "state", "next tick", "l
 @schedules.command("list")
 @at_desk
 def list_schedules(desk: CliContext) -> None:
-    """List all schedules, with their last and next tick. The same as `onefold schedules`."""
+    """List schedules with their last and next tick. `onefold schedules` does the same."""
     found = desk.calls.schedules.find()
     desk.answer_table(
         [_value(schedule) for schedule in found],
@@ -37,7 +37,7 @@ def list_schedules(desk: CliContext) -> None:
 @schedules.command()
 @at_desk
 def pause(desk: CliContext, name: ScheduleName) -> None:
-    """Let a schedule rest. Safe to repeat."""
+    """Pause a schedule. Safe to repeat."""
     changed = desk.calls.schedules.pause(name)
     sentence = f"The schedule {name} {'is' if changed else 'was already'} paused."
     desk.answer({"schedule": name, "paused": True, "changed": changed}, sentence)
@@ -46,21 +46,21 @@ def pause(desk: CliContext, name: ScheduleName) -> None:
 @schedules.command()
 @at_desk
 def resume(desk: CliContext, name: ScheduleName) -> None:
-    """Let a paused schedule go on from now; what it slept through is not made up for."""
+    """Resume a paused schedule. Ticks missed during the pause are not enqueued."""
     changed = desk.calls.schedules.resume(name)
-    sentence = f"The schedule {name} {'goes on' if changed else 'was not paused'}."
+    sentence = f"The schedule {name} {'is resumed' if changed else 'was not paused'}."
     desk.answer({"schedule": name, "paused": False, "changed": changed}, sentence)
 
 
 @schedules.command()
 @at_desk
 def run(desk: CliContext, name: ScheduleName) -> None:
-    """Enqueue a job of a schedule now, beside its ticks, paused or not."""
+    """Enqueue a job of a schedule now, even if it is paused. Its ticks do not change."""
     enqueued = desk.calls.schedules.run_now(name)
-    stands = "stands for it already" if enqueued.duplicate else "is enqueued"
+    outcome = "already exists" if enqueued.duplicate else "is enqueued"
     desk.answer(
         {"schedule": name, "id": enqueued.id, "duplicate": enqueued.duplicate},
-        f"The job {enqueued.id} {stands}.",
+        f"The job {enqueued.id} {outcome}.",
     )
 
 

@@ -38,9 +38,13 @@ def serve(
             help="sqlite:///jobs.db or postgresql://user@host/name",
         ),
     ] = DATABASE,
-    schema: Annotated[str, _option("SCHEMA", "NAME", "Of the tables on PostgreSQL.")] = "onefold",
-    host: Annotated[str, _option("HOST", "ADDRESS", "Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, _option("PORT", "N", "HTTP/1.1 and cleartext HTTP/2 on it.")] = 7890,
+    schema: Annotated[
+        str, _option("SCHEMA", "NAME", "The schema of the tables on PostgreSQL.")
+    ] = "onefold",
+    host: Annotated[str, _option("HOST", "ADDRESS", "The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, _option("PORT", "N", "The port, for HTTP/1.1 and cleartext HTTP/2.")
+    ] = 7890,
     processes: Annotated[int, _option("PROCESSES", "N", "Processes that share the port.")] = 1,
     push: Annotated[
         bool,
@@ -57,7 +61,7 @@ def serve(
     push_allow: Annotated[
         str | None,
         _option(
-            "PUSH_ALLOW", "NETWORK,…", "Private networks or hosts that may be pushed to.  [none]"
+            "PUSH_ALLOW", "NETWORK,…", "Private networks or hosts to allow for pushes.  [none]"
         ),
     ] = None,
     migrate: Annotated[
@@ -66,20 +70,24 @@ def serve(
             "--migrate/--no-migrate",
             envvar="ONEFOLD_SERVE_MIGRATE",
             show_envvar=False,
-            help="Bring the tables up to date at the start.",
+            help="Migrate the tables at the start.",
         ),
     ] = True,
-    max_body: Annotated[int, _option("MAX_BODY", "BYTES", "Of a request.")] = 4 * 1024 * 1024,
+    max_body: Annotated[int, _option("MAX_BODY", "BYTES", "The largest body of a request.")] = 4
+    * 1024
+    * 1024,
     request_timeout: Annotated[
         str, _option("REQUEST_TIMEOUT", "TIME", "How long a request may take.")
     ] = "30s",
     body_timeout: Annotated[
         str, _option("BODY_TIMEOUT", "TIME", "How long a client may take to send a body.")
     ] = "15s",
-    header_timeout: Annotated[str, _option("HEADER_TIMEOUT", "TIME", "And its headers.")] = "10s",
+    header_timeout: Annotated[
+        str, _option("HEADER_TIMEOUT", "TIME", "How long a client may take to send headers.")
+    ] = "10s",
     grace: Annotated[str, _option("GRACE", "TIME", "How long a stop may take.")] = "30s",
     tls_certificate: Annotated[
-        str | None, _option("TLS_CERTIFICATE", "FILE", "A certificate chain in PEM: serves HTTPS.")
+        str | None, _option("TLS_CERTIFICATE", "FILE", "A certificate chain in PEM; enables HTTPS.")
     ] = None,
     tls_key: Annotated[str | None, _option("TLS_KEY", "FILE", "Its private key in PEM.")] = None,
     access_log: Annotated[
@@ -88,7 +96,7 @@ def serve(
             "--access-log/--no-access-log",
             envvar="ONEFOLD_SERVE_ACCESS_LOG",
             show_envvar=False,
-            help="A line for each request.",
+            help="Log a line for each request.",
         ),
     ] = True,
     log_format: Annotated[str, _option("LOG_FORMAT", "FORMAT", "text or json")] = "text",
@@ -98,18 +106,19 @@ def serve(
 ) -> None:
     """Serve the HTTP API until a signal. Times are like 30s, 5m, 250ms.
 
-    What no option says is read from the environment (ONEFOLD_SERVE_PORT), then from [serve] of
-    onefold.toml or [tool.onefold.serve] of pyproject.toml. The reference is at /v1/docs.
+    Options that are not given are read from the environment (ONEFOLD_SERVE_PORT), then from
+    [serve] of onefold.toml or [tool.onefold.serve] of pyproject.toml. The API reference is at
+    /v1/docs.
     """
     try:
         from onefold.server import granian
         from onefold.server.app import ServerSettings
 
         if push:
-            import_module("onefold.push.push_worker")  # which each process imports when it starts
+            import_module("onefold.push.push_worker")  # each process imports it at its start
     except ImportError as error:
         raise UsageError(
-            f"The server needs more than the command line (there is no {error.name}):"
+            f"The server needs the extra server ({error.name} is not installed):"
             " pip install 'onefold[server]'"
         ) from error
     logs.configure(log_format, log_level)
@@ -117,7 +126,7 @@ def serve(
         reason = f"must be a whole number from 1 to {MOST_PROCESSES}, got {processes}"
         raise InvalidInput("processes", reason)
     if (tls_certificate is None) is not (tls_key is None):
-        raise InvalidInput("tls_certificate", "and tls_key go together: say both, or neither")
+        raise InvalidInput("tls_certificate", "and tls_key belong together: set both or neither")
     order = granian.ServeOptions(
         database=database,
         schema=schema,

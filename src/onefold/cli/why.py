@@ -1,4 +1,4 @@
-"""`onefold why`: who has a key, since when, and whom it has kept away."""
+"""`onefold why`: the holders of a key, and the duplicates that they suppressed."""
 
 from __future__ import annotations
 
@@ -19,44 +19,47 @@ if TYPE_CHECKING:
 HELD = {
     "queued": "until a worker takes the job",
     "active": "until the job is completed, dead or cancelled",
-    "exists": "as long as the job's record is kept",
+    "exists": "until the job's record is deleted",
 }
 """How long a job holds its key."""
 
 STATES = {
-    "held": "an attempt is at work; its lease ends {until}",
-    "settled": "done; remembered {until}",
-    "unknown": "its attempt has vanished: somebody has to find out, and settle or release it",
-    "abandoned": "its attempt has vanished; the next one takes it over",
+    "held": "an attempt is running; its lease ends {until}",
+    "settled": "done; the result is stored {until}",
+    "unknown": "the attempt vanished; find out its outcome, then settle or release the key",
+    "abandoned": "the attempt vanished; the next attempt takes over",
 }
 
 
 @at_desk
 def why(
     desk: CliContext,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The key itself.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key.")],
     *,
     surface: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only of this surface: job, publish, http, once."),
+        typer.Option(metavar="NAME", help="Only this surface: job, publish, http, once."),
     ] = None,
     scope: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only of this scope: a kind, a principal.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Only this scope, such as a kind or a principal."),
     ] = None,
     fingerprint: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Of a request: say whether it is the one held for."),
+        typer.Option(metavar="TEXT", help="Compare with this fingerprint of a request."),
     ] = None,
     payload: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="Of an enqueue: say whether it is the one held for."),
+        typer.Option(metavar="JSON", help="Compare with this payload of an enqueue."),
     ] = None,
 ) -> None:
-    """Say why a request with this key was taken for a duplicate: who has the key."""
+    """Show why requests with a key are duplicates: the holders of the key."""
     more: dict[str, Any] = {} if payload is None else {"payload": _read(payload)}
     found = desk.calls.keys.why(key, surface=surface, scope=scope, fingerprint=fingerprint, **more)
     blocks = ["\n".join(_lines(holder)) for holder in found]
-    desk.answer(found, "\n\n".join(blocks) or "Nobody has this key: the next request with it runs.")
+    desk.answer(
+        found, "\n\n".join(blocks) or "The key has no holder: the next request with it runs."
+    )
 
 
 def _read(text: str) -> Any:
@@ -67,33 +70,33 @@ def _read(text: str) -> Any:
 
 
 def _lines(holder: KeyHolder) -> Iterator[str]:
-    """A holder, a line for each thing that is known."""
-    for name, text in _said(holder):
+    """A holder as text, one line per field."""
+    for name, text in _fields(holder):
         yield f"{name:<12}  {text}"
     for note in holder.suppressed.recent:
         request = "" if note.request_id is None else f"  request {note.request_id}"
         yield f"{'':<12}  {when(note.at)}{request}"
 
 
-def _said(holder: KeyHolder) -> Iterator[tuple[str, str]]:
+def _fields(holder: KeyHolder) -> Iterator[tuple[str, str]]:
     yield "surface", holder.surface
     yield "scope", _scope(holder)
     if (job := holder.job) is not None:
-        gone = "gone: only the key remembers it"
+        gone = "deleted; only the key remains"
         yield "job", f"{job.id} ({job.kind}, {job.state})" if job.state else f"{job.id} ({gone})"
     yield "state", _state(holder)
     yield "since", when(holder.since) or ""
     yield "fence", str(holder.fence)
     if holder.fingerprint is not None:
-        verdict = {True: " (the same request)", False: " (another request)", None: ""}
-        yield "fingerprint", f"{holder.fingerprint}{verdict[holder.matches]}"
+        match = {True: " (the same request)", False: " (another request)", None: ""}
+        yield "fingerprint", f"{holder.fingerprint}{match[holder.matches]}"
     yield "suppressed", _suppressed(holder)
 
 
 def _scope(holder: KeyHolder) -> str:
     if holder.surface == "job":
         return f"kind {holder.scope}" if holder.scope else "across kinds"
-    # A principal and what it asked for are parted by a line feed.
+    # A line feed separates the principal and the route.
     return holder.scope.replace("\n", ", ")
 
 
@@ -103,16 +106,16 @@ def _state(holder: KeyHolder) -> str:
         rule = holder.unique_while
         return f"{holder.state}; holds its key {until if rule is None else HELD[rule]}"
     if holder.surface == "publish":
-        return f"{holder.state}: stands for its job {until}, and not before the job has ended"
-    told = "until told" if holder.until is None else until
+        return f"{holder.state}: holds the key {until}, and at least until the job has ended"
+    end = "without an end" if holder.until is None else until
     if holder.state == "held":
-        told = when(holder.until) or "with its transaction"
-    return f"{holder.state}: {STATES[holder.state].format(until=told)}"
+        end = when(holder.until) or "with its transaction"
+    return f"{holder.state}: {STATES[holder.state].format(until=end)}"
 
 
 def _suppressed(holder: KeyHolder) -> str:
     suppressed = holder.suppressed
     if not suppressed.count:
-        return "nobody"
+        return "none"
     first, last = when(suppressed.first_at), when(suppressed.last_at)
     return f"{suppressed.count}, from {first} to {last}"

@@ -37,7 +37,7 @@ def _option(variable: str, metavar: str, text: str) -> Any:
 Target: TypeAlias = Annotated[
     str | None,
     typer.Argument(
-        metavar="MODULE:APP", envvar="ONEFOLD_APP", help="Where your Onefold object is."
+        metavar="MODULE:APP", envvar="ONEFOLD_APP", help="The Onefold object of the application."
     ),
 ]
 
@@ -48,9 +48,7 @@ def worker(
     *,
     queues: Annotated[
         str | None,
-        _option(
-            "QUEUES", "NAME[:N],…", "Queues, and how many jobs of each at once.  [all declared]"
-        ),
+        _option("QUEUES", "NAME[:N],…", "Queues, and the jobs of each at once.  [all declared]"),
     ] = None,
     concurrency: Annotated[
         int | None, _option("CONCURRENCY", "N", "Handlers at once, in each process.  [20]")
@@ -59,22 +57,22 @@ def worker(
         int, _option("PROCESSES", "N", "Processes, each with its own handlers.")
     ] = 1,
     prefetch: Annotated[
-        int | None, _option("PREFETCH", "N", "Jobs held beside those.  [by its pace]")
+        int | None, _option("PREFETCH", "N", "Jobs taken in advance.  [automatic]")
     ] = None,
     lease: Annotated[
-        str | None, _option("LEASE", "TIME", "How long a vanished worker keeps its jobs.  [60s]")
+        str | None, _option("LEASE", "TIME", "How long a crashed worker holds its jobs.  [60s]")
     ] = None,
     heartbeat: Annotated[
         str | None, _option("HEARTBEAT", "TIME", "How often leases are renewed.  [lease / 4]")
     ] = None,
     poll: Annotated[
-        str | None, _option("POLL", "TIME", "How often to look if nobody rings.  [5s]")
+        str | None, _option("POLL", "TIME", "How often to poll without notifications.  [5s]")
     ] = None,
     grace: Annotated[
         str | None, _option("GRACE", "TIME", "How long a stop may take.  [30s]")
     ] = None,
     name: Annotated[
-        str | None, _option("NAME", "NAME", "Of the worker, in logs and attempts.  [made up]")
+        str | None, _option("NAME", "NAME", "The worker in logs and attempts.  [generated]")
     ] = None,
     chores: Annotated[
         bool,
@@ -95,15 +93,15 @@ def worker(
             "--quiet",
             envvar="ONEFOLD_WORKER_QUIET",
             show_envvar=False,
-            help="Log no line for a job that has not failed.",
+            help="Log only jobs that fail.",
         ),
     ] = False,
     as_process: Annotated[str | None, typer.Option(AS_PROCESS, hidden=True)] = None,
 ) -> None:
     """Run jobs until a signal. Times are like 30s, 5m, 250ms.
 
-    What no option says is read from the environment (ONEFOLD_WORKER_LEASE), then from the table
-    [tool.onefold.worker] of pyproject.toml.
+    Options that are not given are read from the environment (ONEFOLD_WORKER_LEASE), then from
+    [worker] of onefold.toml or [tool.onefold.worker] of pyproject.toml.
     """
     times = {"lease": lease, "heartbeat": heartbeat, "poll": poll, "grace": grace}
     counts = {"concurrency": concurrency, "prefetch": prefetch}
@@ -117,7 +115,7 @@ def worker(
         raise _blamed(error, context) from error
     if app is None:
         raise UsageError(
-            "Say whose jobs to run: onefold worker MODULE:APP, or ONEFOLD_APP, or app in"
+            "No application is given: run onefold worker MODULE:APP, or set ONEFOLD_APP, or app in"
             " [tool.onefold.worker] of pyproject.toml."
         )
     if member.is_supervisor:
@@ -154,12 +152,12 @@ class _Member(NamedTuple):
         if as_process is None:
             return cls(name, processes > 1, None)
         number, _, line = as_process.partition(":")
-        # Workers must be told apart.
+        # Each worker needs a name of its own.
         return cls(name and f"{name}-{number}", is_supervisor=False, line=int(line))
 
 
 def _command(number: int, line: int) -> Sequence[str]:
-    """This very command, for one of its processes."""
+    """The same command, for one of its processes."""
     own = sys.argv[sys.argv.index("worker") + 1 :]
     return [sys.executable, "-m", "onefold", "worker", f"{AS_PROCESS}={number}:{line}", *own]
 
@@ -171,19 +169,19 @@ def _options(
     queues: str | None,
     chores: bool,
 ) -> WorkerOptions:
-    """What was said; what was not is left to the worker."""
-    said: dict[str, Any] = {"chores": chores}
+    """The options that are given. The worker has defaults for the others."""
+    given: dict[str, Any] = {"chores": chores}
     if queues is not None:
-        said["queues"] = read_queues(queues)
-    said |= {field: count for field, count in counts.items() if count is not None}
-    said |= {
+        given["queues"] = read_queues(queues)
+    given |= {field: count for field, count in counts.items() if count is not None}
+    given |= {
         field: parsers.duration(time, field) for field, time in times.items() if time is not None
     }
-    return cast("WorkerOptions", said)
+    return cast("WorkerOptions", given)
 
 
 def _blamed(error: InvalidInput, context: typer.Context) -> InvalidInput:
-    """The same error, naming the place where the value was said."""
+    """The same error with the place of the value: a flag, a variable or a file."""
     field = error.field.partition("[")[0]
     source = context.get_parameter_source(field)
     match source and source.name:

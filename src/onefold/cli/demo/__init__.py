@@ -1,1 +1,1 @@
-"""`onefold demo`. Nothing is imported here: the processes of the demo start faster without."""
+"""`onefold demo`. Nothing is imported here, so that its processes start faster."""

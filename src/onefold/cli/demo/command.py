@@ -1,6 +1,6 @@
-"""What the demo prints: a story whose every fact is checked before it is told.
+"""`onefold demo`: shows the guarantees of Onefold with real processes.
 
-The command itself: the promises of Onefold, kept before your eyes by real processes.
+Every fact is checked before it is printed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DemoOutput:
     """Prints chapters and facts; in colour on a terminal, as plain text elsewhere."""
 
     def __init__(self) -> None:
-        """On standard output."""
+        """Print on standard output."""
         self._console = Console(highlight=False, soft_wrap=True, emoji=False)
         self._chapters = 0
         self._facts = 0
@@ -36,7 +36,7 @@ class DemoOutput:
         self._console.print(f"{self._chapters}. {title}", markup=False, style="bold cyan")
 
     def say(self, sentence: str) -> None:
-        """What is going on."""
+        """A line about what happens."""
         self._console.print(f"   {sentence}", markup=False)
 
     def detail(self, line: str) -> None:
@@ -44,7 +44,7 @@ class DemoOutput:
         self._console.print(f"     {line}", markup=False, style="dim")
 
     def fact(self, sentence: str, *, holds: bool) -> None:
-        """A claim, told only if it holds."""
+        """A fact; raises `PromiseBroken` if it does not hold."""
         if not holds:
             raise PromiseBroken(sentence)
         self._facts += 1
@@ -63,20 +63,22 @@ def demo(
         typer.Option(
             metavar="FILE",
             dir_okay=False,
-            help="Use this SQLite file, and keep it. Without it: a temporary one.",
+            help="Use this SQLite file and keep it.  [a temporary file]",
         ),
     ] = None,
     processes: Annotated[
         int,
-        typer.Option(metavar="N", min=2, max=32, help="How many deliver the webhook at once."),
+        typer.Option(
+            metavar="N", min=2, max=32, help="Processes that deliver the webhook at once."
+        ),
     ] = 6,
 ) -> None:
-    """Watch real processes race, be killed and be frozen."""
+    """Show the guarantees: real processes race, are killed and are frozen."""
     stage = DemoOutput()
     if database is not None:
         tell(stage, database, processes=processes)
-        stage.end(f"The file is yours to look at: {database}")
+        stage.end(f"The database is kept: {database}")
         return
     with TemporaryDirectory(prefix="onefold-demo-") as folder:
         tell(stage, Path(folder) / "demo.db", processes=processes)
-    stage.end("The file is gone; keep it with: onefold demo --database demo.db")
+    stage.end("The database was deleted. To keep it: onefold demo --database demo.db")

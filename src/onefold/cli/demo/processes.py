@@ -1,7 +1,4 @@
-"""What ends the demo early.
-
-The processes of the demo: real ones, so that they can race, be killed and be frozen.
-"""
+"""The processes of the demo: real ones, so that they can race, be killed and be frozen."""
 
 from __future__ import annotations
 
@@ -28,24 +25,24 @@ if TYPE_CHECKING:
 
 
 class PromiseBroken(OnefoldError):
-    """The demo found that something it was about to say is not so."""
+    """A fact of the demo does not hold."""
 
     def __init__(self, fact: str) -> None:
         """`fact` is the sentence that does not hold."""
-        super().__init__(f"This should hold, and does not: {fact}. Please report it.", fact=fact)
+        super().__init__(f"This should be true but is not: {fact}. Please report it.", fact=fact)
 
 
-# A forked child would share what its parent has open; this one starts as a process of its own.
+# Spawn: a forked child would share the open files of its parent.
 CONTEXT = get_context("spawn")
 PATIENCE = 30.0
-"""Seconds after which a silent process is an error, and not just slow."""
+"""Seconds to wait for a process."""
 
 
 class Actor:
-    """A process that does one thing, with a pipe to talk to it."""
+    """A process with one task, and a pipe to it."""
 
     def __init__(self, play: Callable[..., None], *arguments: object) -> None:
-        """Start it: `play` gets the arguments, and its end of the pipe last."""
+        """Start it: `play` receives the arguments, then its end of the pipe."""
         self._ours, theirs = CONTEXT.Pipe()
         self._process: BaseProcess = CONTEXT.Process(
             target=play, args=(*arguments, theirs), daemon=True
@@ -55,54 +52,54 @@ class Actor:
 
     @property
     def pid(self) -> int:
-        """The number the system has given it."""
+        """Its process id."""
         return self._process.pid or 0
 
     def hear(self) -> Any:
-        """What it says next."""
+        """Its next message."""
         if not self._ours.poll(PATIENCE):
             raise PromiseBroken(f"process {self.pid} answers within {PATIENCE:g} seconds")
         return self._ours.recv()
 
     def go_on(self) -> None:
-        """Tell it to go on."""
+        """Let it continue after its message."""
         self._ours.send("go on")
 
     def freeze(self) -> None:
-        """Stop it where it stands, as a paused machine would."""
+        """Suspend it, like a paused machine."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it continue as if nothing had happened."""
+        """Resume it."""
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> int | None:
-        """End it without a warning; answers with its exit code."""
+        """End it with SIGKILL; returns its exit code."""
         self._process.kill()
         self._process.join(PATIENCE)
         return self._process.exitcode
 
     def stop(self) -> int | None:
-        """Ask it to end, as a service manager does; answers with its exit code."""
+        """End it with SIGTERM, as a service manager does; returns its exit code."""
         self._process.terminate()
         self._process.join(PATIENCE)
         return self._process.exitcode
 
     def close(self) -> None:
-        """Leave nothing behind, frozen processes included."""
+        """End the process, even if it is frozen."""
         self.kill()
         self._ours.close()
 
 
 @contextmanager
 def actor(play: Callable[..., None], *arguments: object) -> Generator[Actor]:
-    """An actor who leaves the stage in any case."""
+    """An actor that is closed in any case."""
     with closing(Actor(play, *arguments)) as started:
         yield started
 
 
 def enqueue_event(onefold: Onefold, event: str, queue: str) -> Enqueued:
-    """What the receiver of a webhook does with an event, however often it is delivered."""
+    """Enqueue an event, as the receiver of a webhook does for every delivery."""
     return onefold.enqueue(
         "stripe.process",
         {"event": event},
@@ -116,7 +113,7 @@ def enqueue_event(onefold: Onefold, event: str, queue: str) -> Enqueued:
 def deliver(url: str, event: str, queue: str, barrier: Barrier, parent: Connection) -> None:
     """Wait for the others, then enqueue the same event as they do."""
     with Onefold(url) as onefold:
-        onefold.find(limit=1)  # what a running application has behind it: the file is open
+        onefold.find(limit=1)  # open the file, as a running application has
         barrier.wait(PATIENCE)
         answer = enqueue_event(onefold, event, queue)
     parent.send((answer.id, answer.duplicate))
@@ -136,7 +133,7 @@ def invoice(url: str, path: Path, number: str, queue: str, parent: Connection) -
 
 
 def work(url: str, queue: str, lease: timedelta, parent: Connection) -> None:
-    """Take a job, wait to be told, and say that it is finished."""
+    """Take a job, wait for a message, and finish the job."""
     with Onefold(url) as onefold:
         (job,) = onefold.deliveries.take([queue], worker=f"process {os.getpid()}", lease=lease)
         parent.send((job.id, job.fence))
@@ -146,8 +143,8 @@ def work(url: str, queue: str, lease: timedelta, parent: Connection) -> None:
 
 
 def run_worker(url: str, queue: str, lease: timedelta, parent: Connection) -> None:
-    """A worker whose handler waits to be told, between its rows and their commit."""
-    logging.getLogger("onefold").addHandler(logging.NullHandler())  # the story has its own words
+    """A worker whose handler waits for a message between its insert and the commit."""
+    logging.getLogger("onefold").addHandler(logging.NullHandler())  # the demo prints its own lines
     onefold = Onefold(url)
 
     @onefold.job

@@ -1,4 +1,4 @@
-"""The story of the demo, chapter by chapter. A fact that does not hold ends it."""
+"""The chapters of the demo. A fact that does not hold ends it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORKERS_LEASE = timedelta(seconds=1)
 
 
 class Set(NamedTuple):
-    """What all chapters share. The names are new in every run, so a file may be used again."""
+    """What all chapters share. The names are new in every run, so a file can be reused."""
 
     onefold: Onefold
     url: str
@@ -49,7 +49,7 @@ class Set(NamedTuple):
 
 
 def tell(stage: DemoOutput, path: Path, *, processes: int) -> None:
-    """Tell the whole story on one SQLite file."""
+    """Run all chapters on one SQLite file."""
     url = f"sqlite:///{path.absolute()}"
     run = uuid4().hex[:6]
     stage.open(f"Onefold {__version__} on one SQLite file, {path}")
@@ -81,7 +81,7 @@ def _make_tables(path: Path) -> None:
         connection.execute(
             "create table if not exists demo_invoice (number text primary key, total integer)"
         )
-        # Without a key: nothing but Onefold keeps a second receipt out.
+        # Without a primary key: only Onefold prevents a second receipt.
         connection.execute("create table if not exists demo_receipt (number text, attempt integer)")
 
 
@@ -102,7 +102,7 @@ def _delivered_at_once(stage: DemoOutput, scene: Set, processes: int) -> str:
     ids = {job_id for job_id, _ in answers}
     new = [job_id for job_id, duplicate in answers if not duplicate]
     stage.fact(f"one job is new, and {processes - 1} answers are duplicates", holds=len(new) == 1)
-    stage.fact("every process was given the same id", holds=ids == set(new))
+    stage.fact("every process received the same id", holds=ids == set(new))
     stage.fact("one job is stored", holds=len(scene.onefold.find(queue=scene.queue)) == 1)
     counted = scene.onefold.keys.duplicates(new[0]).count
     stage.fact(f"{processes - 1} duplicates were counted", holds=counted == processes - 1)
@@ -114,9 +114,9 @@ def _killed_in_mid_transaction(stage: DemoOutput, scene: Set) -> None:
     with actor(invoice, scene.url, scene.path, scene.run, scene.mail) as doomed:
         doomed.hear()
         stage.say(f"Process {doomed.pid} has inserted an invoice and enqueued its email.")
-        stage.say("It has not committed yet, and is killed.")
+        stage.say("It is killed before the commit.")
         code = doomed.kill()
-    stage.fact("it ended by SIGKILL", holds=code == -signal.SIGKILL)
+    stage.fact("it ended with SIGKILL", holds=code == -signal.SIGKILL)
     stage.fact("there is no invoice", holds=_invoices(scene) == 0)
     stage.fact("there is no job either", holds=not _emails(scene))
 
@@ -144,7 +144,7 @@ def _emails(scene: Set) -> list[Job]:
 
 
 def _frozen_worker(stage: DemoOutput, scene: Set, job_id: str) -> None:
-    stage.chapter("A worker freezes with the job in its hands")
+    stage.chapter("A worker freezes while it runs a job")
     engine = scene.onefold.deliveries
     with actor(work, scene.url, scene.queue, LEASE) as frozen:
         taken, first_fence = frozen.hear()
@@ -163,14 +163,14 @@ def _frozen_worker(stage: DemoOutput, scene: Set, job_id: str) -> None:
         frozen.go_on()
         frozen.thaw()
         late = frozen.hear()
-        stage.say(f"Process {frozen.pid} wakes up (SIGCONT) and says that it has finished.")
-        stage.fact(f"its word is refused: {late}", holds=late == "lost")
+        stage.say(f"Process {frozen.pid} continues (SIGCONT) and reports success.")
+        stage.fact(f"its report is rejected: {late}", holds=late == "lost")
     (ended,) = engine.finish([job])
     stage.fact(f"the second delivery finishes: {ended.status}", holds=ended.status == "accepted")
 
 
 def _wait_for_rescue(onefold: Onefold, job_id: str) -> None:
-    """A worker's chore, done by hand; bounded, since the clock is the machine's own."""
+    """Rescue the job, as workers do. The lease ends by the real clock, so wait for it."""
     deadline = time.monotonic() + PATIENCE
     while (job := onefold.get(job_id)) is not None and job.state == "running":
         if time.monotonic() > deadline:
@@ -184,7 +184,7 @@ def _delivered_late(stage: DemoOutput, scene: Set, job_id: str) -> None:
     answer = enqueue_event(scene.onefold, scene.event, scene.queue)
     stage.detail(repr(answer))
     stage.fact(
-        "the publish key still answers with the same id",
+        "the publish key still returns the same id",
         holds=answer.id == job_id and answer.duplicate,
     )
     stage.fact(f"that job is {answer.state}", holds=answer.state == "completed")
@@ -199,10 +199,10 @@ def _killed_worker(stage: DemoOutput, scene: Set) -> None:
     )
     with actor(run_worker, scene.url, scene.orders, WORKERS_LEASE) as doomed:
         doomed.hear()
-        stage.say(f"Process {doomed.pid} is a worker. Its handler has inserted a receipt, inside")
-        stage.say("of run.transaction(), and is killed before the commit.")
+        stage.say(f"Process {doomed.pid} is a worker. Its handler has inserted a receipt in")
+        stage.say("run.transaction(), and is killed before the commit.")
         code = doomed.kill()
-    stage.fact("it ended by SIGKILL", holds=code == -signal.SIGKILL)
+    stage.fact("it ended with SIGKILL", holds=code == -signal.SIGKILL)
     stage.fact("there is no receipt", holds=not _receipts(scene))
     with actor(run_worker, scene.url, scene.orders, WORKERS_LEASE) as second:
         attempt = second.hear()
@@ -217,11 +217,11 @@ def _killed_worker(stage: DemoOutput, scene: Set) -> None:
         for each in (*vanished, last):
             stage.detail(f"attempt {each.number}   {each.worker:<30} {each.outcome}")
         stage.fact(
-            "its history tells of those before, whose leases have ended",
+            "its history shows the earlier attempts, whose leases expired",
             holds={each.outcome for each in vanished} == {"lease expired"},
         )
         code = second.stop()
-    stage.fact("told to stop (SIGTERM), the worker ends in peace", holds=code == 0)
+    stage.fact("after SIGTERM, the worker stops with status 0", holds=code == 0)
 
 
 def _receipts(scene: Set) -> list[int]:
@@ -240,6 +240,6 @@ def _done_once(stage: DemoOutput, scene: Set) -> None:
                 runs += 1
                 claim.result = {"rows": 1200}
         results.append(claim.result)
-    stage.say(f"The same file is imported twice; both are answered with {results[1]}.")
+    stage.say(f"The same file is imported twice; both calls return {results[1]}.")
     stage.fact("the import ran once", holds=runs == 1)
-    stage.fact("the second call has the stored result", holds=results[0] == results[1])
+    stage.fact("the second call returns the stored result", holds=results[0] == results[1])
