@@ -39,7 +39,7 @@ def include_onefold(connection: BaseDatabaseWrapper, **_: Any) -> None:
 
 
 def _closing(connection: BaseDatabaseWrapper, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Close what is open first: PostgreSQL clones and drops no database that has connections."""
+    """Close the connections first: PostgreSQL does not clone or drop a database that has some."""
 
     @wraps(method)
     def wrapper(*args: Any, **options: Any) -> Any:

@@ -120,7 +120,7 @@ NOT_OF_LIBPQ: Final = frozenset(
         "server_side_binding",
     }
 )
-"""Options of a database that are Django's or psycopg's own."""
+"""Options of Django or psycopg that are not passed on."""
 
 
 def url_of(alias: str) -> str:
@@ -251,7 +251,7 @@ class AliasStore:
         return await self.database.abatch(item)
 
     def disconnect(self) -> None:
-        """Close what is open."""
+        """Close all databases."""
         with self._lock:
             databases, self._databases = self._databases, {}
         for database in databases.values():

@@ -247,7 +247,7 @@ class OnefoldBackend(BaseTaskBackend):
 
 
 def _open_block() -> Any:
-    """The connection of this thread to Onefold's database, where it is in an atomic block."""
+    """The connection of this thread to Onefold's database, if an atomic block is open."""
     alias = read_settings().alias
     if alias is None or not connections[alias].in_atomic_block:
         return None
@@ -255,7 +255,7 @@ def _open_block() -> Any:
 
 
 def _calls() -> Onefold | Within:
-    """Onefold, in the block that is open, if there is one: what was enqueued there is seen."""
+    """Onefold inside the open atomic block, if there is one: it sees the jobs of that block."""
     connection = _open_block()
     onefold = get_onefold()
     return onefold if connection is None else onefold.within(connection)
@@ -278,6 +278,6 @@ def _error(error: Mapping[str, Any]) -> Any:
 
 
 def _write(result: Any, **fields: Any) -> None:
-    """Results are frozen, and Django's own backends write into them like this."""
+    """Write into a frozen result, as the backends of Django do."""
     for name, value in fields.items():
         object.__setattr__(result, name, value)

@@ -89,7 +89,7 @@ def _read(webhook: Webhook, request: HttpRequest) -> tuple[Request, bytes | Answ
 
 
 def _path(request: HttpRequest) -> str:
-    """As it was sent, where the server tells. The one in META is decoded, and not as WSGI does."""
+    """The path as it was sent, if the server provides it. PATH_INFO is decoded."""
     raw: bytes | None = getattr(request, "scope", {}).get("raw_path")
     if raw is not None:
         return raw.partition(b"?")[0].decode("latin-1")

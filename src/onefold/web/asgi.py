@@ -117,7 +117,7 @@ class Conversation:
         return message
 
     async def _body(self, limit: int) -> Digested:
-        """The whole body, though the application may not have read it yet."""
+        """The whole body, also if the application has not read it yet."""
         if self._digesting is None:
             return NOTHING
         while not self._is_read and self._digesting.length <= limit:

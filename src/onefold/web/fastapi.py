@@ -113,7 +113,7 @@ class Idempotency(starlette.Idempotency):
             wrapper = _wrapped(endpoint, route)
             setattr(wrapper, MARK, route)
             note_decorated(endpoint, route)
-            return wrapper  # type: ignore[return-value] # FastAPI calls it, with what it asks for
+            return wrapper  # type: ignore[return-value] # FastAPI reads its signature
 
         return decorate
 
@@ -183,7 +183,7 @@ def _depends(given: Any) -> Any:
 
 
 def _own_request(endpoint: Callable[..., Any]) -> str | None:
-    """The parameter that is given the request; FastAPI gives it to one only."""
+    """The parameter for the request; FastAPI fills only one."""
     for name, hint in get_type_hints(endpoint).items():
         if name != "return" and inspect.isclass(hint) and issubclass(hint, Request):
             return name

@@ -234,9 +234,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     max_headers: int = MAX_HEADERS
     """In bytes. Of more headers, only those that describe the body and locations are stored."""
     cookies: tuple[str, ...] = ()
-    """The cookies that are given again. Others were for one visitor at one moment."""
+    """The cookies that a replay has. Others were for one visitor at one moment."""
     drop: tuple[str, ...] = ()
-    """More headers that are not given again."""
+    """More headers that a replay does not have."""
     request_id: str | None = None
     """The header whose value a replay has as Idempotency-Original-Request-Id."""
 
@@ -326,7 +326,7 @@ def from_stored(stored: object) -> Stored:
 
 
 def kept_headers(headers: tuple[Header, ...], kept: Kept) -> tuple[Header, ...]:
-    """The headers that are given again, in their order and spelling."""
+    """The headers that a replay has, in their order and spelling."""
     dropped = _HOP_BY_HOP | _OF_THE_MOMENT | _listed(headers) | {name.lower() for name in kept.drop}
     left: list[Header] = []
     for name, value in headers:

@@ -33,7 +33,7 @@ class ProblemKind(msgspec.Struct, frozen=True):
 
     @property
     def type(self) -> str:
-        """The URI that tells it from every other problem, the application's own included."""
+        """The URI of this kind of problem."""
         return f"{_TYPES}{self.code}"
 
 
@@ -159,7 +159,7 @@ def make(
     retry_after: timedelta | float | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Problem:
-    """A problem of a kind; `retry_after` is rounded up to whole seconds, at least one."""
+    """A problem of this kind; `retry_after` is rounded up to whole seconds, at least one."""
     return Problem(
         type=kind.type,
         title=kind.title,
@@ -181,7 +181,7 @@ def key_missing(header: str = "Idempotency-Key") -> Problem:
 
 
 def key_invalid(reason: str) -> Problem:
-    """What came as a key is none; `reason` goes on after "The idempotency key"."""
+    """The key is not valid; `reason` follows "The idempotency key"."""
     return make(KEY_INVALID, f"The idempotency key {reason}. Nothing was done.")
 
 
@@ -214,7 +214,7 @@ def nothing_selected() -> Problem:
 
 
 def incomplete() -> Problem:
-    """The connection was cut before the body had come to its end."""
+    """The connection was closed before the end of the body."""
     return make(
         INCOMPLETE,
         "The body of this request ended before it was complete. Nothing was done. Send it again,"

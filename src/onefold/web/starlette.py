@@ -128,7 +128,7 @@ def once_of(request: Request) -> Once:
             "The attempt has not begun: the key of this request is claimed when its endpoint is"
             " called, and dependencies and middleware come before that. Call once_of(request) in"
             " the endpoint. A dependency that needs the session of the attempt takes it from"
-            " get_session, where the route says transaction=Depends(get_session)."
+            " get_session, if the route has transaction=Depends(get_session)."
         )
     raise UsageError("This endpoint has no policy: decorate it with @idempotency(…).")
 

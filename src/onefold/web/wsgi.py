@@ -163,7 +163,7 @@ class IdempotencyMiddleware:
         return self._call_with(file, environ, start_response, request, match.route)
 
     def _call_with(self, file: IO[bytes], *call: *tuple[Any, Any, Any, Any]) -> Passed:
-        """With a body on disk, which goes when the answer is over."""
+        """Call with a body in a file, which is closed after the response."""
         try:
             answered = self._call(*call)
         except BaseException:

@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: str = ""
     filename: str | None = None
-    """Of a file; empty where the visitor has chosen none."""
+    """The name of a file; empty if the visitor has chosen none."""
 
     @property
     def is_file(self) -> bool:
@@ -80,7 +80,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 def read_form(request: HttpRequest, body: Digested) -> Submitted:
-    """The form in a body; an empty one where the body is no form."""
+    """The form in a body; empty if the body is not a form."""
     content_type = request.value("content-type") or ""
     found = None if body.body is None else form_body.parts(body.body, content_type)
     if found is None:
@@ -144,7 +144,7 @@ class Form:
         url: str = "",
         page: Callable[[Problem, HttpRequest, Submitted], HttpResponse | None] | None = None,
     ) -> None:
-        """`name` is what its pages were given keys for.
+        """`name` is the name in the keys of its pages.
 
         With `keys="client"` the browser makes the key: a UUID, new for every page that is opened.
         It proves nothing, so the application needs CSRF protection of its own.
@@ -219,7 +219,7 @@ class Form:
         return page(problem, form, url=self._url)
 
     def _form(self, keyed: KeyedRequest, problem: Problem) -> Submitted:
-        """What a page may hold of what was submitted, with the key to submit it with."""
+        """The submitted fields that a page may contain, and the key for the next submission."""
         if problem.code in (KEY_INVALID.code, KEY_MISSING.code):
             # Another site may have submitted it with the browser of the visitor.
             return Submitted()

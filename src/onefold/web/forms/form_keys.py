@@ -78,7 +78,7 @@ class FormKey(msgspec.Struct, frozen=True):
 
 
 class RefusedKey(msgspec.Struct, frozen=True):
-    """A text that is no key for this form and this session, or no longer one."""
+    """A text that is not a valid key of this form and this session."""
 
     why: Why
     """For logs; never for the visitor."""
@@ -136,7 +136,7 @@ class FormKeys:
         return self._signed(form, binding)
 
     def renew(self, text: str) -> str:
-        """A new key for the form and the session of one that was issued by us, at whatever time."""
+        """A new key for the form and the session of an older key, also of an expired one."""
         _, _, form, binding = self._keys.unsign(text).decode().split(".")
         return self._signed(form, binding)
 
@@ -164,7 +164,7 @@ class FormKeys:
             return RefusedKey("other form")
         if not self._sessions.verify_signature(session, binding):
             return RefusedKey("other session")
-        # No less than -SKEW: where a clock was far ahead, its keys would outlive their outcomes.
+        # Not below -SKEW: keys of a clock that was far ahead would outlive their stored responses.
         if not -SKEW <= self._now() - issued_at <= self.max_age:
             return RefusedKey("expired")
         return FormKey(key_id, form, binding, issued_at)

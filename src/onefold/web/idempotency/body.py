@@ -28,7 +28,7 @@ MOST_FIELDS: Final = 10_000
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field. Of what it holds, the digest."""
+    """One field, with the digest of its value."""
 
     name: str
     filename: str | None = None
@@ -37,7 +37,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One field as it came. Its texts are latin-1, so that no byte is lost whatever they mean."""
+    """One field as it was sent. Texts are latin-1, so that no byte is lost."""
 
     name: str
     filename: str | None = None
@@ -46,7 +46,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digested(self) -> Field:
-        """The field without what it holds."""
+        """The field without its value."""
         return Field(
             name=self.name,
             filename=self.filename,
@@ -56,7 +56,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parts(body: bytes, content_type: str) -> list[Part] | None:
-    """The fields of a form in their order; None if the body is no form, or a broken one."""
+    """The fields of a form in their order; None if the body is not a valid form."""
     if media_type_of(content_type) == URLENCODED:
         return _urlencoded(body)
     reading = multipart(content_type, keep=True)
@@ -129,7 +129,7 @@ class Reading:
         return self._heard.fields if self._heard.ended and not self._broken else None
 
     def parts(self) -> list[Part] | None:
-        """The same with the values, where they were kept."""
+        """The fields with their values, if they were kept."""
         read = self.fields()
         if read is None:
             return None
@@ -140,7 +140,7 @@ class Reading:
 
 
 def _urlencoded(body: bytes) -> list[Part]:
-    # In latin-1 every byte is a character, so that nothing is lost whatever the charset was.
+    # In latin-1 every byte is a character, so nothing is lost in any charset.
     text = body.decode("latin-1")
     pairs = parse_qsl(text, keep_blank_values=True, encoding="latin-1")
     return [Part(name=name, value=value.encode("latin-1")) for name, value in pairs]
@@ -224,7 +224,7 @@ class Digested(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = MAX_IN_MEMORY
     """How many bytes would have been kept in memory."""
     body: bytes | None
-    """None if it is longer than what is kept in memory."""
+    """None if it is too long to keep in memory."""
     fields: tuple[Field, ...] | None = None
     """Of a multipart form that was read piece by piece."""
 
@@ -233,7 +233,7 @@ class Digesting:
     """Reads a body piece by piece, in bounded memory."""
 
     def __init__(self, limit: int = MAX_IN_MEMORY, *, request: HttpRequest | None = None) -> None:
-        """`limit` is how many bytes are kept; `request` tells whether a form comes in."""
+        """`limit` bytes are kept; the Content-Type of `request` decides whether it is a form."""
         self._limit: int = limit
         self._hash = hashlib.sha256()
         self._kept = bytearray()

@@ -1,4 +1,4 @@
-"""Stored answers, sealed: what lies in the database is of no use to who has no key."""
+"""Encryption of stored responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sealing:
     """
 
     def __init__(self, keys: Mapping[str, bytes], *, current: str) -> None:
-        """`keys` have 32 bytes each, by the id that is stored beside what they seal."""
+        """`keys` have 32 bytes each, by the id that is stored with the encrypted text."""
         if current not in keys:
             raise InvalidInput("current", f"must be the id of one of the keys, got {current!r}")
         for key_id, key in keys.items():

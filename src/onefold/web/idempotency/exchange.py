@@ -228,7 +228,7 @@ class Exchange(RequestClaim):
             self._close()
 
     def undo(self, error: BaseException) -> Procedure[None]:
-        """The handler has raised: roll back what it has written, whatever the response is."""
+        """The handler has raised: roll back what it has written."""
         self._error = error
         if self.is_open:
             yield from self._undo()

@@ -55,12 +55,12 @@ def write(value: Any) -> bytes:
     try:
         return _sorted.encode(value)
     except (ValueError, RecursionError) as error:
-        # Half a surrogate pair is no text.
+        # Half a surrogate pair is not text.
         raise NotCanonical from error
 
 
 def select(value: Any, paths: Iterable[str]) -> dict[str, Any]:
-    """What is at the paths (`payment.amount`, `items.0.id`), as far as it is there."""
+    """The values at some paths (`payment.amount`, `items.0.id`) that exist."""
     found: dict[str, Any] = {}
     for path in paths:
         *way, last = path.split(".")
@@ -71,7 +71,7 @@ def select(value: Any, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def remove(value: Any, path: str) -> None:
-    """Take what is at a path out of a value, if it is there."""
+    """Remove the value at a path, if it exists."""
     *way, last = path.split(".")
     place = _walk(value, way)
     if is_object(place):
@@ -147,7 +147,7 @@ How: TypeAlias = (
 
 
 class _Recipe(msgspec.Struct, frozen=True):
-    """How a fingerprint is made, but for a function."""
+    """The rule of a fingerprint, without its function."""
 
     mode: str
     names: tuple[str, ...] = ()

@@ -67,11 +67,11 @@ def report(routes: Sequence[KeyedRoute]) -> None:
 
 
 def refuse_bare(given: tuple[object, ...]) -> None:
-    """Refuse `@idempotency` without parentheses: it would be given the function."""
+    """Reject `@idempotency` without parentheses: it would receive the function."""
     if given:
         raise UsageError(
             "Write @idempotency(principal=…, transaction=…) or @idempotency(principal=…,"
-            ' takeover="refuse"): a route says who asks and where its effects are, by name.'
+            ' takeover="refuse"): a route needs its caller and the place of its effects, by name.'
             f" Without parentheses, idempotency was given {given[0]!r}."
         )
 
@@ -245,7 +245,7 @@ class RouteRegistry:
         found = UUID(key)
         if found.version != _DATED:
             raise problems.Refused(
-                problems.key_invalid("must be a UUID of version 7, which says when it was made")
+                problems.key_invalid("must be a UUID of version 7, which contains its time")
             )
         issued, now = (found.int >> 80) * _MILLISECOND, self.context.now()
         if issued <= now - made.retention.total_seconds() * 1_000_000:

@@ -53,7 +53,7 @@ class ClaimBook(Book):
 
 
 class RequestLedger(StepLog):
-    """A ledger in which a safe step is in memory alone until it is over."""
+    """Steps of a request: a safe step is only in memory until it has ended."""
 
     def __init__(self, context: Context, claim: Claim, lose: Callable[[], object]) -> None:
         """`lose` is called if another attempt holds the claim."""
@@ -109,8 +109,8 @@ class RequestSteps(Stepping):
         if claim.guarantee == "exactly once":
             raise UsageError(
                 "Steps are for requests with a lease. Here the key is claimed in the handler's own"
-                " transaction: what happens outside of it is undone by nobody, and a step that is"
-                " stored inside of it is gone with it. Leave `transaction` out, and say `takeover`."
+                " transaction: a rollback does not undo effects outside of it, and deletes the"
+                " steps that are stored in it. Remove `transaction`, and give `takeover`."
             )
         self._claim = claim
         self._check = check
@@ -157,5 +157,5 @@ class RequestSteps(Stepping):
             if (inside := step_inside(self._ledger)) is None:
                 raise UsageError("once.key() without a name is for the function of a step.")
             return book.third_party_key(inside)
-        asked = step_name(name, key=key, occurrence=1, generation=book.generation)
-        return book.third_party_key(asked)
+        step = step_name(name, key=key, occurrence=1, generation=book.generation)
+        return book.third_party_key(step)

@@ -78,7 +78,7 @@ def replay(
 ) -> HttpResponse:
     """The replay: status, headers and bytes of the first response, and the marker.
 
-    Of a tombstone, either a problem that says so, or with `tombstone="location"` the first status
+    For a tombstone it is a problem, or with `tombstone="location"` the first status
     and its Location without a body.
     """
     if stored.answer is not None:

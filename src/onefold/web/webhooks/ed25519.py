@@ -24,7 +24,7 @@ def public_key(key: bytes) -> Ed25519PublicKey:
 
 
 def private_key(key: bytes) -> Ed25519PrivateKey:
-    """A key that signs: the private half alone, or with the public one behind it."""
+    """A key that signs: the private half, or the private and the public one."""
     if len(key) not in (HALF, 2 * HALF):
         raise InvalidInput("secret", f"whsk_ must have {HALF} or {2 * HALF} bytes, got {len(key)}")
     made = Ed25519PrivateKey.from_private_bytes(key[:HALF])

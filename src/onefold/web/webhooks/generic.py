@@ -42,8 +42,8 @@ class Hmac(Provider, frozen=True, kw_only=True):
     timestamp_header: str | None = None
     tolerance: timedelta = provider.FIVE_MINUTES
     id: str | Callable[[bytes], str | None] | None = None
-    """The header of the event's id, or a function that finds it in the body. Without it, or where
-    there is none, a digest of the body is the id."""
+    """The header of the event's id, or a function that finds it in the body. Without an id, a
+    digest of the body is the id."""
     type_header: str | None = None
 
     name: ClassVar[str] = "hmac"
@@ -71,7 +71,7 @@ class Hmac(Provider, frozen=True, kw_only=True):
             raise InvalidInput(
                 "timestamp_header",
                 "must be given if, and only if, content has {timestamp}: a time that is not signed"
-                " says nothing",
+                " proves nothing",
             )
         if "id" in parts and not isinstance(self.id, str):
             raise InvalidInput("id", "must be a header, since content has {id}")

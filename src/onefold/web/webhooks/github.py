@@ -23,7 +23,7 @@ class GitHub(Provider, frozen=True):
     """GitHub's webhooks, sent as JSON or as a form."""
 
     legacy_sha1: bool = False
-    """Whether the older header, `X-Hub-Signature`, will do where the newer one is missing."""
+    """True: the older header `X-Hub-Signature` is accepted if the newer one is missing."""
 
     name: ClassVar[str] = "github"
     mistaken: ClassVar[dict[str, str]] = {

@@ -181,7 +181,7 @@ class Reception:
         return self._translated(claimed, by="second key")
 
     def _guard(self) -> Procedure[HttpResponse | None]:
-        """A body that came before under another id, where ids are not signed."""
+        """Detect a body that was sent before under another id, if ids are not signed."""
         settings, digest = self._settings, self._verified.guard
         if settings.guard == "off" or digest is None:
             return None

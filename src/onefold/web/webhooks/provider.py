@@ -45,7 +45,7 @@ _WORDS: Final[dict[str, str]] = {
     "header_repeated": "a header has several values that differ",
     "header_malformed": "its signature cannot be read",
     "id_malformed": "its id would make what was signed ambiguous",
-    "timestamp_malformed": "its timestamp is no whole number of seconds",
+    "timestamp_malformed": "its timestamp is not a whole number of seconds",
     "too_old": "it was signed longer ago than tolerated; or the clock of this machine is ahead",
     "too_new": "it was signed later than tolerated; or the clock of this machine is behind",
     "no_usable_scheme": "it has no signature of a kind that the secrets given here can check",
@@ -54,12 +54,12 @@ _WORDS: Final[dict[str, str]] = {
         " endpoint, or something has changed the body on its way"
     ),
     "secret_expired": "it is signed with a secret that has expired",
-    "body_unbound": "nothing that was signed says what its body is",
+    "body_unbound": "no signed part of it contains the digest of its body",
 }
 
 
 def why(code: str) -> str:
-    """The words of a code, for logs; the code where it has none."""
+    """The text of a code, for logs."""
     return _WORDS.get(code, code)
 
 
@@ -150,17 +150,17 @@ def matching(secrets: Iterable[Secret], now: datetime, fits: Callable[[Secret], 
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """What the providers share. Their secrets are text; what they mean is each one's own."""
+    """The base of providers. Each one makes keys from the text of its secrets."""
 
     secrets: Secrets
 
     name: ClassVar[str] = ""
     kept: ClassVar[tuple[str, ...]] = ()
-    """Headers that a stored event keeps: what is no secret and no signature."""
+    """Headers that are stored with an event: no secrets and no signatures."""
     no_retry: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Headers that tell the sender not to try again."""
     mistaken: ClassVar[dict[str, str]] = {}
-    """How what is often given by mistake begins, and what it is."""
+    """Prefixes of values that are often given by mistake, and what they are."""
     wanted: ClassVar[str] = "the secret that the provider signs webhooks with"
     """What to give instead."""
 
@@ -255,7 +255,7 @@ def seconds(text: str) -> datetime:
 
 
 def refuse_stale(signed_at: datetime, now: datetime, tolerance: timedelta) -> None:
-    """Refuse what is too far from now, on either side. Timestamps have no fractions."""
+    """Reject a timestamp that is too old, or too far in the future."""
     age = now.replace(microsecond=0) - signed_at
     if age > tolerance:
         raise BadSignature("too_old")
@@ -271,7 +271,7 @@ def check_tolerance(tolerance: object) -> None:
 
 
 def mac(key: bytes, content: bytes, algorithm: Algorithm = "sha256") -> bytes:
-    """The MAC of what was signed."""
+    """The MAC of the signed bytes."""
     return hmac.digest(key, content, algorithm)
 
 
@@ -304,7 +304,7 @@ def sha256(*parts: bytes) -> str:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The members of a JSON object; none where the body is anything else."""
+    """The members of a JSON object; empty if the body is not one."""
     try:
         found: object = msgspec.json.decode(body)
     except _MALFORMED:
@@ -352,8 +352,8 @@ def form_fields(body: bytes) -> list[tuple[bytes, bytes]]:
 def payload(request: HttpRequest, body: bytes) -> bytes | None:
     """The event that a form wraps in its first field; None if there is no such form.
 
-    What the body is called is not signed. Called a form, JSON in which somebody has written
-    `&payload=…` must not become another event.
+    Content-Type is not signed. JSON that contains `&payload=…` and is sent as a form must not
+    become another event.
     """
     fields = form_fields(body) if is_form(request) else []
     return fields[0][1] if fields and fields[0][0] == b"payload" else None

@@ -89,7 +89,7 @@ class SendFailed(msgspec.Struct, frozen=True):
 
 
 class Throttled(msgspec.Struct, frozen=True):
-    """The receiver has too much to do. Leave it alone for so long; it is no failed try."""
+    """The receiver is overloaded: wait, and do not count the attempt."""
 
     after: timedelta
 

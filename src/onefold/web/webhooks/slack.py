@@ -62,7 +62,7 @@ class Slack(Provider, frozen=True):
         )
 
     def challenge(self, verified: Verified) -> str | None:
-        """Slack's url_verification is answered with what it says, and is no event."""
+        """The challenge of Slack's url_verification, which is not an event."""
         event = provider.json_object(verified.event)
         if event.get("type") != "url_verification":
             return None
@@ -70,7 +70,7 @@ class Slack(Provider, frozen=True):
 
 
 def _type(event: dict[str, object]) -> str | None:
-    """What happened, where the event says so itself; else what was sent."""
+    """The type of the event; else the type of the request."""
     inner = event.get("event")
     found = inner.get("type") if isinstance(inner, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return provider.text_of(found) or provider.text_of(event.get("type"))  # pyright: ignore[reportUnknownArgumentType]

@@ -58,18 +58,18 @@ class WebhookOptions(TypedDict, total=False):
     retention: timedelta
     """How long an event is remembered: longer than its sender tries, by hand too."""
     reused_id: Literal["refuse", "ignore", "process"]
-    """What of an event whose id was another's: refuse it, answer 2xx and do nothing, or process it.
-    There is an alarm in any case."""
+    """An event with the id of another event: reject it, respond with 2xx and ignore it, or process
+    it. Listeners receive a `WebhookAlarm` in each case."""
     guard: Literal["drop", "flag", "off"]
-    """What of a body that came before under another id, where ids are not signed: answer 2xx and do
-    nothing, or process it with `event.suspect`. There is an alarm in both cases."""
+    """A body that was received under another id, if ids are not signed: respond with 2xx and ignore
+    it, or process it with `event.suspect`. Listeners receive a `WebhookAlarm` in both cases."""
     guard_window: timedelta
-    """For how long such bodies are remembered."""
+    """How long the digests of bodies are stored."""
     second_key: SecondKey | None
     oldest: timedelta | None
-    """Refuse events that happened longer ago, by their own word, however fresh their signature."""
+    """Reject events that are older by their own time, also if their signature is new."""
     occurred_at: Callable[[Verified], datetime | None] | None
-    """Finds out when an event happened, where its provider does not."""
+    """Returns the time of an event, if its provider does not."""
     order_retention: timedelta | None
     """How long `is_newest` stores an object after its last event; None: for ever."""
     max_body: int
@@ -105,7 +105,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def done(self) -> WebhookOutcome:
-        """What has become of an event that was accepted."""
+        """The outcome of an accepted event."""
         return "processed" if self.enqueue is None else "enqueued"
 
     def scope(self, verified: Verified) -> str:
@@ -113,7 +113,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"{verified.provider}:{self.name}"
 
     def dated(self, verified: Verified) -> Verified:
-        """The event with the time at which it happened, where the application knows better."""
+        """The event with the time that the application gives it."""
         found = None if self.occurred_at is None else self.occurred_at(verified)
         if found is None:
             return verified
@@ -227,12 +227,12 @@ class Webhook:
         name: str,
         **options: Unpack[WebhookOptions],
     ) -> None:
-        """`name` tells this endpoint from others; renaming it forgets what was received."""
+        """`name` identifies this endpoint; after a renaming, old events are processed again."""
         self.settings: WebhookSettings = settings(onefold, provider, name, options)
         self._handler: Callable[..., Any] | None = None
 
     def process(self, handler: Handler) -> Handler:
-        """Have each event processed by a function, which is given a `Received`.
+        """Process each event with a function, which receives a `Received`.
 
         It returns None, or an `HttpResponse` that redeliveries receive. What it raises undoes its
         rows, and the event comes again; `Refuse` prevents that.
@@ -256,7 +256,7 @@ class Webhook:
 
     @property
     def event(self) -> type[Received]:
-        """What a handler is given."""
+        """The type of the first argument of a handler."""
         return Received
 
     @property
@@ -303,7 +303,7 @@ class Webhook:
         handler: Callable[..., Any] | None = None,
         arguments: tuple[Any, ...] = (),
     ) -> HttpResponse:
-        """`receive`, awaited. A handler that is no coroutine function runs in a thread."""
+        """`receive`, awaited. A plain function runs in a thread."""
         checked = self.check(request, body)
         if not isinstance(checked, tuple):
             return checked

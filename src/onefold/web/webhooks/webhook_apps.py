@@ -34,7 +34,7 @@ class Receives(Protocol):
 
     @property
     def event(self) -> type[Any]:
-        """What a handler is given."""
+        """The type of the first argument of a handler."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class Receives(Protocol):
         ...
 
     def probed(self, method: str) -> HttpResponse | None:
-        """The answer to what is no POST."""
+        """The response to another method than POST; None for a POST."""
         ...
 
     async def respond(
@@ -53,7 +53,7 @@ class Receives(Protocol):
         handler: Callable[..., Any] | None = None,
         arguments: tuple[Any, ...] = (),
     ) -> tuple[HttpResponse, Work | None]:
-        """The answer, and what is to be done once it is sent."""
+        """The response, and a function to call after it is sent."""
         ...
 
 
@@ -99,7 +99,7 @@ def request_of(scope: Scope) -> HttpRequest:
 async def read_body(
     request: HttpRequest, receive: Receive, limit: int
 ) -> bytes | HttpResponse | None:
-    """The body; an answer where it is too long; None if the sender has gone."""
+    """The body; a response if it is too long; None if the sender has disconnected."""
     if is_too_long(request, limit):
         return processing.too_large(limit)
     body = bytearray()
@@ -160,7 +160,7 @@ def wsgi_request_of(environ: WSGIEnvironment, path: str | None = None) -> HttpRe
 
 
 def raw_path(environ: WSGIEnvironment) -> str | None:
-    """The path as it was sent, where the server tells."""
+    """The path as it was sent, if the server provides it."""
     for name in ("REQUEST_URI", "RAW_URI"):
         raw: Any = environ.get(name)
         if isinstance(raw, str) and raw.startswith("/"):
@@ -187,7 +187,7 @@ def _headers(environ: WSGIEnvironment) -> Iterable[tuple[str, str]]:
 def wsgi_read_body(
     request: HttpRequest, environ: WSGIEnvironment, limit: int
 ) -> bytes | HttpResponse:
-    """The body, or an answer where it is too long."""
+    """The body, or a response if it is too long."""
     if is_too_long(request, limit):
         return processing.too_large(limit)
     length = request.value("content-length") or ""

@@ -37,7 +37,7 @@ _WHOLE: Final = "0123456789-"
 def apply_if_newer(
     sql: Sql, key: ClaimKey, at: int, *, ties: Ties, retention: timedelta | None
 ) -> Operation[bool]:
-    """Write down that an object is now as of `at` (microseconds); False where it is newer."""
+    """Store `at` (microseconds) as the time of an object; False if a newer one is stored."""
     for _ in range(ROUNDS):
         wanted = want(key, lease=None, retention=retention)
         answer = yield from claims.claim(sql, wanted)
@@ -146,7 +146,7 @@ class Received:
         return self._onefold.within(self.connection)
 
     def is_newest(self, subject: str, at: datetime | None = None, *, ties: Ties = "apply") -> bool:
-        """Whether an object may be changed: False where a newer event about it was applied.
+        """True if an object may be changed; False if a newer event about it was applied.
 
         `subject` names the object, `at` is when the event happened, by default in its own word. An
         event of the very same time is applied, unless `ties="ignore"`. A True is remembered with
@@ -191,7 +191,7 @@ class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     """As it was received; base64 in the job's payload."""
     content: bytes | None = None
-    """The event itself, where the body wraps it."""
+    """The event, if the body wraps it."""
     headers: Mapping[str, str] = {}
     """Headers about the event, without signatures."""
     timestamp: datetime | None = None
@@ -208,23 +208,23 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
     provider: str
     id: str
-    """By which it is known again: the sender's id, or a digest where it gives none."""
+    """The id of the sender, or a digest if it has none."""
     signed_id: bool
-    """Whether the signature covers the id. Where not, anybody who has seen the event can send it
-    again under another."""
+    """True if the signature covers the id. Otherwise a captured event can be sent again under
+    another id."""
     secret_id: str
     """Which secret it was signed with."""
     body: bytes
     """As it was received."""
     content: bytes | None = None
-    """The event itself, where the body wraps it (GitHub's and Slack's forms)."""
+    """The event, if the body wraps it (forms of GitHub and Slack)."""
     event_type: str | None = None
     timestamp: datetime | None = None
-    """When it was signed, where the signature covers that."""
+    """The signed time of the signature, if there is one."""
     occurred_at: datetime | None = None
     """The time of the event in its body; the same in every delivery."""
     key: str | None = None
-    """What makes it one, where the id is not enough: Shopify's shop, topic and event."""
+    """The key, if the id is not enough: shop, topic and event of Shopify."""
     digest: str = ""
     """Of what must be the same in a redelivery."""
     guard: str | None = None
@@ -239,7 +239,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def event(self) -> bytes:
-        """The event itself: the body, or what it wraps."""
+        """The event: the body, or the part of it that is the event."""
         return self.body if self.content is None else self.content
 
     def json(self) -> Any:
