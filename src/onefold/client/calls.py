@@ -28,11 +28,11 @@ class Blocking:
     """The calls of a `Client` return their values."""
 
 
-class Awaited:
+class Awaiting:
     """The calls of an `AsyncClient` are coroutines."""
 
 
-Mode = TypeVar("Mode", bound=Blocking | Awaited)
+Mode = TypeVar("Mode", bound=Blocking | Awaiting)
 
 
 class Calls(Generic[Mode]):
@@ -44,7 +44,7 @@ class Calls(Generic[Mode]):
         """Made by a client."""
         self._connection = connection
         self._runtime = runtime
-        self.is_awaited = mode is Awaited
+        self.is_awaited = mode is Awaiting
 
 
 class call(Generic[P, T]):  # noqa: N801 - a decorator
@@ -72,7 +72,7 @@ class call(Generic[P, T]):  # noqa: N801 - a decorator
     def __get__(self, instance: Calls[Blocking], owner: type) -> Callable[P, T]: ...
     @overload
     def __get__(
-        self, instance: Calls[Awaited], owner: type
+        self, instance: Calls[Awaiting], owner: type
     ) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: Any, owner: type[Calls[Any]]) -> Any:
         """The method of an instance, or its function."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, cast, overload
 
 from onefold.client import publish
-from onefold.client.calls import Awaited, Blocking, Calls, Mode, call
+from onefold.client.calls import Awaiting, Blocking, Calls, Mode, call
 from onefold.client.claims import HttpClaims, RemoteOnceOptions
 from onefold.client.connection import connection_to, decode
 from onefold.client.events import AsyncRemoteEvents, RemoteEvents, event_filter
@@ -247,7 +247,7 @@ class Client(ClientCalls[Blocking]):
         self.close()
 
 
-class AsyncClient(ClientCalls[Awaited]):
+class AsyncClient(ClientCalls[Awaiting]):
     """`Client` with coroutines. It belongs to the event loop of its first request.
 
     async with AsyncClient("https://onefold.example.com", api_key="of_…") as client:
@@ -269,7 +269,7 @@ class AsyncClient(ClientCalls[Awaited]):
 
         connection = connection_to(url, api_key, options)
         self._sender = AiohttpSender(connection, tls)
-        super().__init__(connection, Runtime(sender=self._sender), Awaited)
+        super().__init__(connection, Runtime(sender=self._sender), Awaiting)
 
     def steps(self, job_id: str, *, fence: int) -> AsyncRemoteSteps:
         """The steps of a delivery of yours: `client.steps(…).step("charge", …)`."""

@@ -32,7 +32,7 @@ NOT_IN_BODY: Final = frozenset(
 """Fields of a `NewJob` that are in the path or in a header, or that are written separately."""
 
 
-class Item(NamedTuple):
+class BatchJob(NamedTuple):
     """One job of `enqueue_many`."""
 
     position: int
@@ -103,7 +103,7 @@ def enqueue_many(
 
 
 def _publish(
-    connection: Connection, batch_path: str, chunk: Sequence[Item], call: Mapping[str, Any]
+    connection: Connection, batch_path: str, chunk: Sequence[BatchJob], call: Mapping[str, Any]
 ) -> Procedure[dict[int, Enqueued[Any]]]:
     body = {**call, "items": [item.body for item in chunk]}
     try:
@@ -124,9 +124,9 @@ def _publish(
     }
 
 
-def _by_queue(listed: Sequence[Any]) -> dict[str, list[Item]]:
+def _by_queue(listed: Sequence[Any]) -> dict[str, list[BatchJob]]:
     """The items of each queue, encoded, by the path of its batches."""
-    queues: dict[str, list[Item]] = {}
+    queues: dict[str, list[BatchJob]] = {}
     for index, new_job in enumerate(listed):
         if not isinstance(new_job, NewJob):
             raise InvalidInput("job", f"must be a NewJob, got {new_job!r}", item=index)
@@ -142,13 +142,13 @@ def _by_queue(listed: Sequence[Any]) -> dict[str, list[Item]]:
         if new_job.idempotency_key is not None:
             body["idempotencyKey"] = new_job.idempotency_key
         text = msgspec.Raw(msgspec.json.encode(body))
-        queues.setdefault(batch_path, []).append(Item(index, text, is_plain))
+        queues.setdefault(batch_path, []).append(BatchJob(index, text, is_plain))
     return queues
 
 
-def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
+def _chunks(items: Sequence[BatchJob]) -> Iterator[list[BatchJob]]:
     """Items that fit into one request."""
-    chunk: list[Item] = []
+    chunk: list[BatchJob] = []
     size = 0
     for item in items:
         length = len(item.body) + 1

@@ -19,6 +19,7 @@ from onefold.model.json_text import encode_payload, is_array, is_object
 from onefold.model.lifecycle import Retention
 from onefold.model.retry import Exponential, Fixed
 from onefold.model.timestamps import span, to_micros
+from onefold.model.wire import camel
 
 DURATIONS: Final = frozenset(
     {"ack_timeout", "delay", "idempotency_for", "lease", "max_wait", "overlap", "timeout"}
@@ -125,12 +126,6 @@ def snake_members(value: Any) -> Any:
     if is_object(value):
         return {snake(name): snake_members(member) for name, member in value.items()}
     return [snake_members(one) for one in value] if is_array(value) else value
-
-
-def camel(name: str) -> str:
-    """`max_attempts` becomes maxAttempts."""
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
 
 
 def snake(name: str) -> str:
