@@ -28,7 +28,7 @@ from onefold import (
     Unique,
     UsageError,
 )
-from onefold.model.job_result import reading
+from onefold.model.job import reading
 
 if TYPE_CHECKING:
     from onefold.jobs.job_function import JobFunction

@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from onefold import Job, Onefold
-from onefold.model.queue import QueueConfiguration, SigningSecret, qualified
+from onefold.model.checks import qualified
+from onefold.model.queue import QueueConfiguration, SigningSecret
 from onefold.model.retry import Fixed
 from onefold.push.push_worker import PushSettings, PushWorker
 from tests.push.receiver import Receiver

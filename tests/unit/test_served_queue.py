@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from onefold.errors import InvalidInput
+from onefold.model.checks import qualified, shown, without_tenant
 from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit
 from onefold.model.queue import (
@@ -18,10 +19,7 @@ from onefold.model.queue import (
     checked,
     encode_configuration,
     new_secret,
-    qualified,
     read_configuration,
-    shown,
-    without_tenant,
 )
 from onefold.model.retry import Fixed
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onefold.errors import InvalidInput, JobNotFound, LeaseLost, WrongState
+from onefold.model.checks import qualified
 from onefold.model.ids import new_id
-from onefold.model.queue import QueueConfiguration, qualified
+from onefold.model.queue import QueueConfiguration
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND
 
 if TYPE_CHECKING:

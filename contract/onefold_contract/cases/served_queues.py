@@ -9,15 +9,10 @@ import msgspec
 import pytest
 
 from onefold.errors import InvalidInput, QueueNotEmpty
+from onefold.model.checks import qualified
 from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit
-from onefold.model.queue import (
-    QueueConfiguration,
-    QueueCounts,
-    SigningSecret,
-    new_secret,
-    qualified,
-)
+from onefold.model.queue import QueueConfiguration, QueueCounts, SigningSecret, new_secret
 from onefold.model.retry import Exponential, Fixed
 from onefold_contract.cases.common import AT_ONCE, DAY, HOUR, MINUTE, SECOND
 from onefold_contract.cases.groups import fill

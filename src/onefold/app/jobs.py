@@ -13,8 +13,7 @@ from onefold.jobs.enqueue_options import EMPTY, CallOptions, EnqueueOptions
 from onefold.model import checks
 from onefold.model.checks import REASON_BYTES, text
 from onefold.model.ids import parse_id
-from onefold.model.job import Enqueued, EnqueuedMany, Job, JobPage, Json, NewJob
-from onefold.model.job_result import asking
+from onefold.model.job import Enqueued, EnqueuedMany, Job, JobPage, Json, NewJob, asking
 from onefold.model.lifecycle import Event, State, allows
 from onefold.model.new_job import prepare, prepare_all
 from onefold.model.timestamps import span

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from onefold.errors import InvalidInput, QueueNotEmpty
 from onefold.jobs.defaults import JobDefaults
 from onefold.model import checks
+from onefold.model.checks import qualified
 from onefold.model.queue import (
     HELD_WHYS,
     HeldWhy,
@@ -17,7 +18,6 @@ from onefold.model.queue import (
     SigningSecret,
     checked,
     new_secret,
-    qualified,
     queue_limits,
 )
 from onefold.model.timestamps import from_micros, span, to_micros

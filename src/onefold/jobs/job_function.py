@@ -23,8 +23,7 @@ from onefold.jobs.arguments import Arguments, Result
 from onefold.jobs.defaults import JobDefaults
 from onefold.jobs.enqueue_options import CallOptions, EnqueueOptions
 from onefold.model import checks
-from onefold.model.job import DEFAULT_QUEUE, NewJob
-from onefold.model.job_result import reading
+from onefold.model.job import DEFAULT_QUEUE, NewJob, reading
 from onefold.model.json_text import to_json
 from onefold.model.limit import group_key
 from onefold.model.new_job import prepare

@@ -135,3 +135,19 @@ def schema(value: object, field: str) -> str:
     if value.startswith("pg_"):
         raise InvalidInput(field, f"must not begin with pg_, which is PostgreSQL's, got {value!r}")
     return value
+
+
+def qualified(owner: str, queue: str) -> str:
+    """The name of a tenant's queue in the database: `{acme}payments`."""
+    plain = name(queue, "queue")
+    return f"{{{tenant(owner, 'tenant')}}}{plain}" if owner else plain
+
+
+def shown(owner: str, queue: str) -> str:
+    """The name that a tenant has for a queue: the opposite of `qualified`."""
+    return queue.removeprefix(f"{{{owner}}}") if owner else queue
+
+
+def without_tenant(queue: str) -> str:
+    """The name of a queue without its tenant, of any tenant."""
+    return queue.partition("}")[2] if queue.startswith("{") else queue

@@ -15,10 +15,10 @@ from onefold.errors import ConflictingOptions, InvalidInput
 from onefold.model import checks
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import fresh_ids, hash12, new_id, shard_of
-from onefold.model.job import NewJob
+from onefold.model.job import DAY, NewJob
 from onefold.model.job_options import encode_options, has_options
 from onefold.model.json_text import encode_payload, sorted_payload
-from onefold.model.timestamps import from_micros, span, to_micros
+from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
 from onefold.model.unique import Unique, fingerprint
 
 if TYPE_CHECKING:
@@ -188,16 +188,20 @@ def _keys(job: NewJob, tenant: str, now: int) -> _Keys:
     all rows with that key, or of the publish key.
     """
     hashed = sorted_payload(job.payload)
-    unique_key = _unique_key(job, hashed, now)
+    unique_key = None
+    if job.unique_key is not None or job.unique is not None:
+        unique_key = _unique_key(job, hashed, now)
     states, unique_for = _scope(job, unique_key)
     job_id = unique_kind = mark = publish = None
     if job.idempotency_key is not None:
         text = checks.key(job.idempotency_key, "idempotency_key")
         publish_key = ClaimKey(tenant, "publish", job.queue, text)
-        keep = span(job.idempotency_for, "idempotency_for", least=timedelta(microseconds=1))
+        keep = DAY // MICROSECOND
+        if job.idempotency_for is not DAY:
+            keep = span(job.idempotency_for, "idempotency_for", least=MICROSECOND)
         publish = Publish(publish_key, fingerprint(job.kind, job.queue, hashed), keep)
         if unique_key is None:
-            job_id = new_id(publish_key.hash)
+            job_id = new_id(hash12(tenant, "publish", job.queue, text))
     if unique_key is not None:
         unique_kind = "" if job.across_kinds else job.kind
         job_id = new_id(hash12(tenant, unique_kind, unique_key))

@@ -21,6 +21,7 @@ import msgspec
 
 from onefold.errors import InvalidInput
 from onefold.model import checks
+from onefold.model.checks import qualified
 from onefold.model.job_options import stored_backoff, stored_keep
 from onefold.model.lifecycle import Retention
 from onefold.model.limit import Limit, Rate
@@ -174,22 +175,6 @@ _RESERVED: Final = re.compile(
     r"|transfer-encoding|connection|expect|upgrade|user-agent",
     re.IGNORECASE,
 )
-
-
-def qualified(tenant: str, name: str) -> str:
-    """The engine's name of a tenant's queue."""
-    plain = checks.name(name, "queue")
-    return f"{{{checks.tenant(tenant, 'tenant')}}}{plain}" if tenant else plain
-
-
-def shown(tenant: str, queue: str) -> str:
-    """The name that a tenant has for a queue of the engine: `qualified`, backwards."""
-    return queue.removeprefix(f"{{{tenant}}}") if tenant else queue
-
-
-def without_tenant(queue: str) -> str:
-    """The name of a queue of the engine, whosever it is."""
-    return queue.partition("}")[2] if queue.startswith("{") else queue
 
 
 class SigningSecret(NamedTuple):

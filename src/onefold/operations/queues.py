@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onefold.errors import InvalidInput, QueueNotEmpty
-from onefold.model.checks import parted
+from onefold.model.checks import parted, qualified
 from onefold.model.ids import hash12
 from onefold.model.job import DEFAULT_QUEUE, Job
 from onefold.model.queue import (
@@ -33,7 +33,6 @@ from onefold.model.queue import (
     ServedQueue,
     SigningSecret,
     encode_configuration,
-    qualified,
     read_configuration,
     rotated,
     stored_limit,

@@ -15,10 +15,11 @@ import msgspec
 
 from onefold import __version__
 from onefold.errors import DatabaseError, InvalidInput, OnefoldError
+from onefold.model.checks import shown
 from onefold.model.delivery import Delivery, encode_error
 from onefold.model.ids import made_at
 from onefold.model.lifecycle import Event
-from onefold.model.queue import QueueConfiguration, shown
+from onefold.model.queue import QueueConfiguration
 from onefold.model.timestamps import Iso, span
 from onefold.push.address import Endpoint, endpoint
 from onefold.push.response_policy import (

@@ -71,6 +71,7 @@ class Server:
     def __init__(self, onefold: Onefold, settings: ServerSettings) -> None:
         """Nothing runs yet."""
         self.onefold: Onefold = onefold
+        self.context: Context = onefold.context
         self.settings: ServerSettings = settings
         self.queues: QueueCache = QueueCache(onefold)
         self.deadlines: Deadlines = Deadlines()
@@ -85,11 +86,6 @@ class Server:
         self.draining: bool = False
         """True once no new work is wanted."""
         self._tenants: dict[str, Tenant] = {"": onefold}
-
-    @property
-    def context(self) -> Context:
-        """For procedures of our own."""
-        return self.onefold.context
 
     def drain(self) -> None:
         """No new work; streams end."""

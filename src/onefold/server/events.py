@@ -27,6 +27,7 @@ from uuid import uuid4
 import msgspec
 
 from onefold.errors import DatabaseError
+from onefold.model.checks import shown
 from onefold.model.event import (
     DuplicatesSuppressed,
     JobEnded,
@@ -35,7 +36,6 @@ from onefold.model.event import (
     KeyAnswered,
     Redelivered,
 )
-from onefold.model.queue import shown
 from onefold.model.wire import iso, iso_or_none
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onefold.errors import Needs, OnefoldError, UsageError
-from onefold.model.queue import without_tenant
+from onefold.model.checks import without_tenant
 from onefold.server.auth import refuse_tenants
 from onefold.server.request_context import Reply
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from onefold.app.deliveries import NACK
+from onefold.model.checks import shown
 from onefold.model.ids import milliseconds_of
 from onefold.model.job import Status
 from onefold.model.json_text import is_object
-from onefold.model.queue import shown
 from onefold.model.timestamps import Iso
 from onefold.model.wire import Answer, iso, iso_of, iso_or_none
 

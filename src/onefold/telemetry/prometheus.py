@@ -15,6 +15,7 @@ with Needs("onefold[prometheus]"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
 
+from onefold.model.checks import without_tenant
 from onefold.model.event import (
     DuplicatesSuppressed,
     Event,
@@ -30,7 +31,6 @@ from onefold.model.event import (
     WebhookRejected,
     WriteFenced,
 )
-from onefold.model.queue import without_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from onefold.model.checks import qualified
 from onefold.model.ids import new_id
-from onefold.model.queue import qualified
 from tests.fixtures.colours import Store
 from tests.fixtures.place import Place
 from tests.fixtures.served import NOTHING, Api, Reply

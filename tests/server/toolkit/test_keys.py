@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from onefold.claims import Replay, Won
-from onefold.model.queue import qualified
+from onefold.model.checks import qualified
 from onefold.server.request_context import RequestContext
 from onefold.server.routes import keys
 from onefold.web.http import from_stored

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from msgspec import Meta
 
 from onefold.model import checks
+from onefold.model.checks import qualified
 from onefold.model.job import Status
-from onefold.model.queue import qualified
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body
 from onefold.server.request_context import Reply, Route

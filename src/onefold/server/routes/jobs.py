@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from onefold.errors import InvalidInput, JobNotFound
+from onefold.model.checks import qualified
 from onefold.model.ids import parse_id
-from onefold.model.queue import qualified
 from onefold.model.timestamps import Moment
 from onefold.model.wire import Answer, Body, Query, Yes
 from onefold.operations import attempts as history

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onefold.errors import ConflictingOptions, InvalidInput
-from onefold.model.queue import qualified, shown
+from onefold.model.checks import qualified, shown
 from onefold.model.stored_key import JOB, PUBLISH, KeyHolder, KeyPage, KeyState, StoredKey, Why
 from onefold.model.wire import Answer, Body
 from onefold.server.request_context import Reply, Route

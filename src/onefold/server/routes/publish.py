@@ -9,10 +9,10 @@ import msgspec
 
 from onefold.app.jobs import enqueue_new
 from onefold.errors import ConflictingOptions, InvalidInput
+from onefold.model.checks import qualified
 from onefold.model.job import NewJob
 from onefold.model.job_options import TAGS
 from onefold.model.lifecycle import Retention
-from onefold.model.queue import qualified
 from onefold.model.timestamps import Duration, Moment, to_micros
 from onefold.model.wire import Attempts, BadBody, Body, Priority, camel
 from onefold.operations.enqueue import policy

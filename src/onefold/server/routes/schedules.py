@@ -9,9 +9,9 @@ import msgspec
 
 from onefold.errors import ScheduleNotFound
 from onefold.model import checks
+from onefold.model.checks import qualified, shown
 from onefold.model.job_options import TAGS, read_options
 from onefold.model.new_job import SCOPES
-from onefold.model.queue import qualified, shown
 from onefold.model.schedule import CatchUp, Template
 from onefold.model.timestamps import Iso
 from onefold.model.wire import (
