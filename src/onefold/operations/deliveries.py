@@ -48,7 +48,7 @@ def take_in_turn(sql: Sql, order: TakeOrder, *, turn: int) -> Operation[list[Job
     """
     taken: list[Job] = []
     for step in range(sql.shards):
-        left = order.without(taken)
+        left = order.without(taken) if taken else order
         if left is None:
             break
         taken += yield from take(sql, left, shard=(turn + step) % sql.shards)
@@ -75,13 +75,16 @@ def _take_statement(sql: Sql, order: TakeOrder, shard: int) -> Statement:
         shard=shard,
         limit=order.limit,
         worker=order.worker,
-        take_id=order.take_id,
+        take_id=order.tries[-1] if order.tries else None,
         lease=order.lease,
         unknown=list(order.unknown),
     )
 
 
-def _in_order(order: TakeOrder, jobs: Iterable[Job]) -> list[Job]:
+def _in_order(order: TakeOrder, taken: Iterable[Job]) -> list[Job]:
+    jobs = list(taken)
+    if len(jobs) <= 1:
+        return jobs
     places = {queue: place for place, queue in enumerate(order.queues)}
     return sorted(
         jobs, key=lambda job: (places[job.queue], job.priority, job.run_at_micros, job.id)
@@ -168,10 +171,15 @@ def finish(
             ahead=ahead if alone else (),
             keep=KEEP[State.COMPLETED],
         )
-        for job_id, fence, *_ in rows:
+        more = False
+        for job_id, fence, successor, is_over, *_ in rows:
             ended[Delivery(job_id, fence)] = Ended(job_id, fence, "accepted", "completed")
-        yield from _after_finish(sql, shard, rows)
+            more = more or successor is not None or is_over
+        if more:
+            yield from _after_finish(sql, shard, rows)
     deliveries = [f.delivery for f in finishes]
+    if len(ended) == len(finishes):
+        return list(map(ended.__getitem__, deliveries))
     already = dict.fromkeys(deliveries, ENDS[Event.FINISH])
     return (yield from judge(sql, deliveries, ended, already))
 

@@ -361,6 +361,9 @@ async def run_async(
 
 def by_shard(sql: Sql, items: Iterable[T], id_of: Callable[[T], str]) -> list[tuple[int, list[T]]]:
     """Group by shard, in shard order, each group sorted by id."""
+    if sql.shards == 1:
+        only = sorted(items, key=id_of)
+        return [(0, only)] if only else []
     groups: dict[int, list[T]] = {}
     for item in items:
         groups.setdefault(shard_of(id_of(item), sql.shards), []).append(item)
