@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from onefold.databases import Transact
 from onefold.effects.claims import LEASE, SURFACE
 from onefold.effects.lock import lock_key
 from onefold.errors import Busy, KeyReused, LeaseLost
@@ -33,7 +34,7 @@ from onefold.model.claim import ClaimAnswer as Claimed
 from onefold.model.timestamps import Duration, as_duration, span
 from onefold.model.wire import Answer, Body, Fence
 from onefold.operations import claims
-from onefold.runtime import Pause, Procedure, Transact, waits
+from onefold.runtime import Pause, Procedure, waits
 from onefold.server.claim_id import attempt_of, claim_of, claimable, handle_of
 from onefold.server.problems import BUSY
 from onefold.server.request_context import Reply, Route
