@@ -99,7 +99,7 @@ class JobCalls:
         policy = enqueue.policy(**options)
         listed = context.defaults.filled(checks.listed(new_jobs, "new_jobs", "NewJob"))
         # Prepared before the first try, so that every try stores the same ids.
-        items = prepare_all(listed, context.tenant, now=context.now())
+        items = prepare_all(listed, context.tenant, now=context.now)
         if not items:
             return EnqueuedMany(())
         answers: list[Enqueued]
@@ -219,8 +219,12 @@ class JobResults:
 
     def __init__(self, context: Context, read: Callable[[Job], Any] | None = None) -> None:
         """`read` makes the result of a completed job; without one it is the stored JSON."""
-        self._context = context.own()
+        self._given = context
         self._read = read
+
+    @property
+    def _context(self) -> Context:
+        return self._given.own()
 
     def wait(self, job_id: str, timeout: timedelta | None) -> Any:
         """The result, once the job has ended."""
@@ -232,7 +236,7 @@ class JobResults:
 
     def reading(self, read: Callable[[Job], Any]) -> JobResults:
         """The same, with another way to make results."""
-        return JobResults(self._context, read)
+        return JobResults(self._given, read)
 
     def _wait(self, job_id: str, timeout: timedelta | None) -> Procedure[Any]:
         tenant, patience = self._context.tenant, FOREVER if timeout is None else timeout
@@ -264,7 +268,7 @@ def enqueue_new(
     if context.defaults.active:
         (new_job,) = context.defaults.filled((new_job,))
     # Prepared before the first try, so that every try stores the same id.
-    item = prepare(new_job, context.tenant, now=context.now())
+    item = prepare(new_job, context.tenant, now=context.now)
     hooks = context.hooks
     answer: Enqueued
     if hooks.listeners or hooks.around_enqueue or hooks.carrier is not None:

@@ -181,7 +181,7 @@ class Onefold(Tenant):
         if prepared_statements is not None:
             checks.flag(prepared_statements, "prepared_statements")
         checks.flag(notify, "notify")
-        ticks: Clock = (lambda: None) if clock is None else (lambda: to_micros(clock(), "clock"))
+        ticks: Clock = None if clock is None else (lambda: to_micros(clock(), "clock"))
         opened = partial(
             open_database,
             schema=schema,

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
-Clock: TypeAlias = Callable[[], int | None]
+Clock: TypeAlias = Callable[[], int] | None
 """Microseconds since the epoch; None leaves the time to the database."""
 
 Build: TypeAlias = Callable[[Sql], Operation[T]]

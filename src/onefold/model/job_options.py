@@ -55,21 +55,6 @@ def backoff_of(options: Options) -> Backoff:
     return DEFAULT_BACKOFF if options.backoff is None else from_json(options.backoff)
 
 
-def has_options(job: NewJob) -> bool:
-    """Whether any of them is given; most jobs of a large batch have none."""
-    return not (
-        job.idempotency_key is None
-        and job.backoff is None
-        and job.retention is None
-        and job.timeout is None
-        and job.metadata is None
-        and job.store_result is None
-        and job.trace is None
-        and job.tick is None
-        and not job.tags
-    )
-
-
 def encode_options(job: NewJob, *, exists: bool) -> str:
     """Check and encode the options; `exists`: the record holds a key after the job has ended."""
     options = Options(

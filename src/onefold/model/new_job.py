@@ -5,9 +5,10 @@ All rules about the options of a job are here. A bad value is an `InvalidInput` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -16,13 +17,16 @@ from onefold.model import checks
 from onefold.model.claim import ClaimKey
 from onefold.model.ids import fresh_ids, hash12, new_id, shard_of
 from onefold.model.job import DAY, NewJob
-from onefold.model.job_options import encode_options, has_options
+from onefold.model.job_options import encode_options
 from onefold.model.json_text import encode_payload, sorted_payload
 from onefold.model.timestamps import MICROSECOND, from_micros, span, to_micros
 from onefold.model.unique import Unique, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+Now: TypeAlias = int | Callable[[], int]
+"""The time in microseconds, or a function that returns it: only a bucket needs it."""
 
 PAYLOAD_BYTES: Final = 1024 * 1024
 ATTEMPTS: Final = range(1, 101)
@@ -89,7 +93,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     request_id: str | None = None
 
 
-def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: int) -> list[Prepared]:
+def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: Now) -> list[Prepared]:
     """Check and encode a batch; an error names the item.
 
     `now` decides only the buckets of derived keys.
@@ -104,7 +108,7 @@ def prepare_all(jobs: Sequence[NewJob], tenant: str, *, now: int) -> list[Prepar
     return prepared
 
 
-def prepare(job: NewJob, tenant: str, *, now: int, ids: Iterator[str] | None = None) -> Prepared:
+def prepare(job: NewJob, tenant: str, *, now: Now, ids: Iterator[str] | None = None) -> Prepared:
     """Check and encode one job; `ids` are for jobs of a batch that have no key."""
     if not isinstance(job, NewJob):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput("job", f"must be a NewJob, got {job!r}")
@@ -137,7 +141,7 @@ def prepare(job: NewJob, tenant: str, *, now: int, ids: Iterator[str] | None = N
         keys.states,
         keys.unique_for,
         None if job.expires_at is None else to_micros(job.expires_at, "expires_at"),
-        encode_options(job, exists=keys.states == SCOPES["exists"]) if has_options(job) else None,
+        encode_options(job, exists=keys.states == SCOPES["exists"]) if _has_options(job) else None,
         None if job.group_key is None else checks.key(job.group_key, "group_key"),
     )
     if job.request_id is None:
@@ -152,6 +156,21 @@ def _check(kind: object, queue: object, priority: object, max_attempts: object) 
     checks.queue(queue, "queue")
     _whole(priority, "priority", PRIORITIES)
     attempts(max_attempts)
+
+
+def _has_options(job: NewJob) -> bool:
+    """Whether an option of `job_options` is given; most jobs of a large batch have none."""
+    return not (
+        job.idempotency_key is None
+        and job.backoff is None
+        and job.retention is None
+        and job.timeout is None
+        and job.metadata is None
+        and job.store_result is None
+        and job.trace is None
+        and job.tick is None
+        and not job.tags
+    )
 
 
 def _has_keys(job: NewJob) -> bool:
@@ -181,7 +200,7 @@ class _Keys(msgspec.Struct, frozen=True, gc=False):
 _NO_KEYS: Final = _Keys()
 
 
-def _keys(job: NewJob, tenant: str, now: int) -> _Keys:
+def _keys(job: NewJob, tenant: str, now: Now) -> _Keys:
     """Check the options about keys, and derive what follows from the payload.
 
     The id carries the hash that decides the shard: of the unique key, since the constraint must see
@@ -220,7 +239,7 @@ def placed(items: Sequence[Prepared], shards: int) -> Sequence[Prepared]:
     ]
 
 
-def _unique_key(job: NewJob, hashed: str, now: int) -> str | None:
+def _unique_key(job: NewJob, hashed: str, now: Now) -> str | None:
     if job.unique_key is not None:
         return checks.key(job.unique_key, "unique_key")
     if job.unique is None:
@@ -228,7 +247,9 @@ def _unique_key(job: NewJob, hashed: str, now: int) -> str | None:
     rule = job.unique
     if isinstance(rule, Unique):
         if rule.rule is None:
-            moment = None if rule.bucket is None else from_micros(now)
+            moment = None
+            if rule.bucket is not None:
+                moment = from_micros(now() if callable(now) else now)
             return checks.key(rule.key_of_text(job.kind, hashed, now=moment), "unique")
         rule = rule.rule
     if not callable(rule):

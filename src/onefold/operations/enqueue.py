@@ -15,7 +15,7 @@ from onefold.errors import AlreadyEnqueued, ConflictingOptions, InvalidInput, Ke
 from onefold.model.ids import shard_of
 from onefold.model.job import STATE_WORDS, Enqueued, OnDuplicate, OnMismatch
 from onefold.model.lifecycle import State
-from onefold.model.new_job import NewJobRow, Prepared, placed
+from onefold.model.new_job import INSERT_COLUMNS, NewJobRow, Prepared, placed
 from onefold.model.timestamps import span
 from onefold.operations.on_duplicate import Change, change_holders
 from onefold.operations.publish_keys import (
@@ -31,7 +31,6 @@ from onefold.operations.unique_keys import (
     NeverSettled,
     Stand,
     chunks_by_shard,
-    insert_one,
     lock_order,
     settle,
 )
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from onefold.operations.statement import Operation, Sql
+    from onefold.operations.statement import Operation, Sql, Statement
 
 # Tuples: a value that is not hashable must be rejected, not crash.
 ON_DUPLICATE: Final = get_args(OnDuplicate)
@@ -94,7 +93,7 @@ def enqueue(
         items = placed(items, sql.shards)
     published: dict[int, PublishKeyState] = {}
     tried = len(items) == 1 and items[0].publish is None
-    if tried and (yield insert_one(sql, items[0].request)):  # most calls end here
+    if tried and (yield _insert_one(sql, items[0].request)):  # most calls end here
         return [Enqueued(items[0].request.id)]
     try:
         yield from claim_publish_keys(sql, items, published, rounds=ROUNDS)
@@ -109,6 +108,19 @@ def enqueue(
     return answers
 
 
+def _insert_one(sql: Sql, request: NewJobRow) -> Statement:
+    """The insert of one job; nothing else depends on it, so it may be committed by itself."""
+    return sql(
+        "insert_job",
+        INSERT_COLUMNS,
+        [request.row],
+        each=True,
+        alone=True,
+        waits=request.unique_key is not None,
+        **sql.notify((request.queue,)),
+    )
+
+
 def enqueue_singly(
     sql: Sql, items: Sequence[Prepared], policy: DuplicatePolicy
 ) -> Operation[list[Enqueued]]:
@@ -117,7 +129,7 @@ def enqueue_singly(
     Publishes are stored by one statement, keys and jobs together, which commits by itself. Only
     items whose keys exist need more statements.
     """
-    if policy != KEEP_HOLDER or not can_publish_at_once(sql, items):
+    if items[0].publish is None or policy != KEEP_HOLDER or not can_publish_at_once(sql, items):
         return (yield from enqueue(sql, items, policy, singly=True))
     new = yield from publish_at_once(sql, items)
     rest = [item for item in items if item.request.id not in new]

@@ -77,7 +77,6 @@ def can_publish_at_once(sql: Sql, items: Sequence[Prepared]) -> bool:
     return (
         sql.stores_without_looking
         and sql.shards == 1
-        and items[0].publish is not None
         and all(item.publish is not None and item.request.unique_key is None for item in items)
     )
 

@@ -19,7 +19,7 @@ from onefold.model.new_job import INSERT_COLUMNS, NewJobRow
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from onefold.operations.statement import Operation, Sql, Statement
+    from onefold.operations.statement import Operation, Sql
 
 ROUNDS: Final = 8
 """A key that changes its holder so often during one call belongs to a busy loop."""
@@ -164,19 +164,6 @@ COMMON_COLUMNS: Final = frozenset(
 )
 store_row: Final = attrgetter(*STORE_COLUMNS)
 """A request in the order of `STORE_COLUMNS`."""
-
-
-def insert_one(sql: Sql, request: NewJobRow) -> Statement:
-    """The insert of one job; nothing else depends on it, so it may be committed by itself."""
-    return sql(
-        "insert_job",
-        INSERT_COLUMNS,
-        [request.row],
-        each=True,
-        alone=True,
-        waits=request.unique_key is not None,
-        **sql.notify((request.queue,)),
-    )
 
 
 FIND_COLUMNS: Final = ("id", "shard", "tenant", "unique_kind", "unique_key")

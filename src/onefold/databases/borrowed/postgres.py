@@ -221,7 +221,7 @@ def _numbered(statement: Statement, clock: Clock) -> tuple[str, tuple[Any, ...]]
     """Text and parameters in asyncpg's style."""
     text, names = compiled(statement.text, "numbered")
     parameters = statement.arrays()
-    parameters["now"] = clock()
+    parameters["now"] = None if clock is None else clock()
     return text, tuple(parameters[name] for name in names)
 
 
@@ -276,5 +276,5 @@ class BorrowedThrough(_Blocking):
             return self._run_text(*_numbered(statement, self._clock)).rows
         text, _ = compiled(statement.text, "pyformat")
         parameters = statement.arrays()
-        parameters["now"] = self._clock()
+        parameters["now"] = None if self._clock is None else self._clock()
         return self._run_text(text, parameters).rows

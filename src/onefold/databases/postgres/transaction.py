@@ -54,7 +54,7 @@ def execute(
 ) -> Rows:
     """Run one statement on a cursor that gives tuples; without `fetch_rows`, only send it."""
     parameters = statement.arrays(array_literal)
-    parameters["now"] = clock()
+    parameters["now"] = None if clock is None else clock()
     cursor.execute(_encoded(statement.text), parameters)
     return fetch(cursor) if fetch_rows else ()
 
@@ -78,7 +78,7 @@ async def aexecute(
 ) -> Rows:
     """`execute`, awaited."""
     parameters = statement.arrays(array_literal)
-    parameters["now"] = clock()
+    parameters["now"] = None if clock is None else clock()
     await cursor.execute(_encoded(statement.text), parameters)
     return await afetch(cursor) if fetch_rows else ()
 

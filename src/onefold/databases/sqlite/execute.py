@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def execute(connection: sqlite3.Connection, statement: Statement, clock: Clock) -> Rows:
     """Run one statement. The clock of the machine is the clock of the database here."""
     real = time.time_ns() // 1000
-    now = clock()
+    now = None if clock is None else clock()
     if statement.each:
         return _execute_each(connection, statement, real if now is None else now)
     text, _ = compiled(statement.text, "named")
