@@ -1,6 +1,6 @@
-"""The heart of requests in flight: renews the leases of those whose handlers take long.
+"""Renews the leases of claims while their requests run.
 
-A thread, so that a handler that blocks its event loop does not lose its key by that.
+In its own thread: a handler that blocks the event loop must not lose its key.
 """
 
 from __future__ import annotations
@@ -24,110 +24,112 @@ if TYPE_CHECKING:
     from onefold.runtime import Procedure
 
 PART: Final = 3
-"""A lease is renewed when this part of it is over: two beats may fail."""
+"""A lease is renewed after a third of it, so that two renewals may fail."""
 
 log: logging.Logger = logging.getLogger("onefold.web")
 
 
 class KeptLease:
-    """One lease that is kept alive."""
+    """A lease that is renewed."""
 
     def __init__(self, claim: Claim, lease: timedelta) -> None:
-        """It counts from now."""
+        """The lease starts now."""
         self.claim: Claim = claim
         self.seconds: float = lease.total_seconds()
         self.lease: int = span(lease, "lease")
         self.begun(time.monotonic())
         self._is_taken = False
 
-    def begun(self, asked: float) -> None:
-        """The lease runs from no later than when it was asked for."""
-        self.due: float = asked + self.seconds / PART
-        self._ends: float = asked + self.seconds
+    def begun(self, started: float) -> None:
+        """The lease was renewed. It counts from the start of the request for it."""
+        self.due: float = started + self.seconds / PART
+        self._ends: float = started + self.seconds
 
     def take(self) -> None:
-        """It is somebody else's."""
+        """Another attempt has the key."""
         self._is_taken = True
 
     @property
     def lost(self) -> bool:
-        """True where the key may be somebody else's by now."""
+        """True if another attempt has the key, or may have it."""
         return self._is_taken or time.monotonic() >= self._ends
 
 
 @final
 class LeaseKeeper:
-    """Renews whatever is in flight in this process."""
+    """Renews the leases of all running requests of this process."""
 
     def __init__(self, context: Context) -> None:
-        """It does not beat before there is something to renew."""
+        """Starts no thread before there is a lease to renew."""
         self._context = context
         self._process = os.getpid()
-        self._beats: set[KeptLease] = set()
+        self._leases: set[KeptLease] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._wakes = 0.0
 
     def keep(self, claim: Claim, lease: timedelta) -> KeptLease:
-        """Renew a lease until it is let go."""
+        """Renew a lease until `let_go`."""
         if self._process != os.getpid():
-            # A forked child has none of its parent's threads, and none of its requests.
+            # A forked child has neither the thread nor the requests of its parent.
             self.__init__(self._context)
-        beat = KeptLease(claim, lease)
+        kept = KeptLease(claim, lease)
         with self._changed:
-            self._beats.add(beat)
+            self._leases.add(kept)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="onefold-heart", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="onefold-leases", daemon=True
+                )
                 self._thread.start()
-            elif beat.due < self._wakes:
+            elif kept.due < self._wakes:
                 self._changed.notify()
-        return beat
+        return kept
 
-    def let_go(self, beat: KeptLease) -> None:
-        """It has ended, one way or the other."""
+    def let_go(self, kept: KeptLease) -> None:
+        """Renew it no more."""
         with self._changed:
-            self._beats.discard(beat)
+            self._leases.discard(kept)
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                if not self._beats:
+                if not self._leases:
                     self._wakes = time.monotonic() + _IDLE
                     self._changed.wait(_IDLE)
-                if not self._beats:
+                if not self._leases:
                     self._thread = None
                     return
                 now = time.monotonic()
-                due = [beat for beat in self._beats if beat.due <= now]
+                due = [kept for kept in self._leases if kept.due <= now]
                 if not due:
-                    self._wakes = min(beat.due for beat in self._beats)
+                    self._wakes = min(kept.due for kept in self._leases)
                     self._changed.wait(self._wakes - now)
                     continue
-            for beat in due:
-                self._renew(beat)
+            for kept in due:
+                self._renew(kept)
 
-    def _renew(self, beat: KeptLease) -> None:
-        asked = time.monotonic()
+    def _renew(self, kept: KeptLease) -> None:
+        started = time.monotonic()
         try:
-            until = self._context.runtime.run(_renewed(beat))
-        except Exception as error:  # noqa: BLE001 - a heart that stops loses all that is in flight
-            log.warning("A lease could not be renewed, and is tried again: %s", error)
-            beat.due = asked + beat.seconds / PART / PART
-            if beat.lost:
-                self.let_go(beat)
+            until = self._context.runtime.run(_renewed(kept))
+        except Exception as error:  # noqa: BLE001 - without the thread all leases would end
+            log.warning("A lease could not be renewed; trying again: %s", error)
+            kept.due = started + kept.seconds / PART / PART
+            if kept.lost:
+                self.let_go(kept)
             return
         if until is None:
-            beat.take()
-            self.let_go(beat)
+            kept.take()
+            self.let_go(kept)
         else:
-            beat.begun(asked)
+            kept.begun(started)
 
 
 _IDLE: Final = 30.0
-"""Seconds without a request, after which the thread ends."""
+"""Seconds without a request after which the thread ends."""
 
 
-def _renewed(beat: KeptLease) -> Procedure[Any]:
-    renewal = partial(claims.renew, claim=beat.claim, lease=beat.lease)
+def _renewed(kept: KeptLease) -> Procedure[Any]:
+    renewal = partial(claims.renew, claim=kept.claim, lease=kept.lease)
     until: object = yield Transact(renewal)
     return until
