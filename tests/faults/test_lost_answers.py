@@ -129,14 +129,14 @@ def test_a_settled_claim_stays_settled(caller: Caller, proxy: Proxy) -> None:
 
 
 def test_a_lock_is_held_once(caller: Caller, proxy: Proxy) -> None:
-    lock = caller("lock", "door")
+    lock = caller.onefold.lock("door")
     proxy.lose_answers()
 
-    caller.wait(lock.acquire())
+    caller.on(lock, "acquire")
 
     assert proxy.lost == 1
     assert not lock.lost
-    assert caller.wait(lock.release())
+    assert caller.on(lock, "release")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def _force_release(caller: Caller) -> Callable[[], object]:
 
 
 def _unlock(caller: Caller) -> Callable[[], object]:
-    caller.wait(caller("lock", "door").acquire())
+    caller.on(caller.onefold.lock("door"), "acquire")
     return lambda: caller("keys.unlock", "door")
 
 

@@ -336,7 +336,7 @@ class TestPassedOn:
         make_caller: Callable[[Onefold], Caller],
     ) -> None:
         caller = make_caller(Onefold(postgres_url, schema=migrated))
-        observer.execute(sql.SQL("drop table {}").format(sql.Identifier(migrated, "job")))
+        observer.execute(sql.SQL("drop table {} cascade").format(sql.Identifier(migrated, "job")))
 
         with pytest.raises(psycopg.errors.UndefinedTable) as caught:
             caller("enqueue", "mail")
