@@ -44,6 +44,26 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from datetime import timedelta
 
+__all__ = [
+    "Batch",
+    "Begin",
+    "Call",
+    "Command",
+    "End",
+    "Execute",
+    "Pause",
+    "Procedure",
+    "Runtime",
+    "Send",
+    "Sender",
+    "Transact",
+    "acalled",
+    "called",
+    "in_thread",
+    "kept_task",
+    "waits",
+]
+
 T = TypeVar("T")
 
 

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -180,7 +180,7 @@ class BrokenFile:
 
     def __init__(self, path: Path, *coming: str) -> None:
         self.sql = Sql("sqlite")
-        self.clock: Callable[[], int | None] = lambda: None
+        self.clock: Callable[[], int] | None = None
         self.patience = DEADLINE
         self._path = path
         self._coming = list(coming)

@@ -76,7 +76,7 @@ def test_a_queue_is_emptied_a_batch_at_a_time() -> None:
 
 def test_a_queue_that_is_never_empty_is_left_alone_in_the_end() -> None:
     """The test is the database."""
-    context: Any = Context(cast("Store", None), lambda: None).for_tenant("acme")
+    context: Any = Context(cast("Store", None), None).for_tenant("acme")
     steps = Queues(context)._delete("payments", force=True)
     next(steps)
     for _ in range(ROUNDS):

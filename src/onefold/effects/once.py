@@ -418,7 +418,8 @@ class Once(Generic[Entered_co]):
     def __enter__(self) -> Entered_co:
         """Claim the key. None if it is busy and `busy="skip"`."""
         with self._entering():
-            return self._runtime.run(self._enter())
+            entered: Entered_co = self._runtime.run(self._enter())
+        return entered
 
     async def __aenter__(self) -> Entered_co:
         """Claim the key. None if it is busy and `busy="skip"`."""
@@ -473,8 +474,10 @@ class Once(Generic[Entered_co]):
             verdict: object = yield Call(verify, (self._asked,))
         return verdict
 
-    @overload
-    def __call__(self: Once[OnceClaim], function: Callable[P, R]) -> Callable[P, R]: ...
+    @overload  # a coroutine function of `Once[OnceClaim]` matches this one, and never gets None
+    def __call__(  # type: ignore[overload-overlap]
+        self: Once[OnceClaim], function: Callable[P, R]
+    ) -> Callable[P, R]: ...
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]

@@ -274,6 +274,7 @@ class Executor:
         self, held: HeldDelivery, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         def work() -> None:
+            outcome: DeliveryOutcome | None
             try:
                 outcome = call(held.declared, held.job, self._hooks, args, kwargs)
             except BaseException as error:  # noqa: BLE001 - it would be lost in this thread
