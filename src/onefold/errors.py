@@ -255,7 +255,7 @@ class Busy(Conflict):
     def __init__(self, *, key: str, retry_after: timedelta) -> None:
         """`retry_after` is when it is worth asking again."""
         super().__init__(
-            f"The key {key!r} is being worked on by somebody else."
+            f"The key {key!r} is held by another attempt."
             f" Try again in {retry_after.total_seconds():g} seconds.",
             key=key,
             retry_after=retry_after,
@@ -309,7 +309,7 @@ class LeaseLost(Conflict):
     def __init__(self, subject: str, *, fence: int) -> None:
         """`subject` names the job or key, `fence` the delivery that lost it."""
         super().__init__(
-            f"{subject} is no longer held under fence {fence}: it was given to somebody else or"
+            f"{subject} is no longer held under fence {fence}: it was given to another holder or"
             " ended meanwhile. Nothing was written; stop working on it.",
             subject=subject,
             fence=fence,
@@ -551,7 +551,7 @@ class JobTimeout(WorkFailed):
     def __init__(self, timeout: timedelta) -> None:
         """`timeout` is how long it may take."""
         super().__init__(
-            f"The handler took longer than {timeout.total_seconds():g} s and was told to stop. Give"
+            f"The handler took longer than {timeout.total_seconds():g} s, its timeout. Give"
             " it more time (timeout=), or less to do.",
             timeout=timeout,
         )

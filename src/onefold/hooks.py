@@ -79,7 +79,9 @@ class Hooks:
             try:
                 listener(event)
             except Exception:
-                log.exception("The listener %r failed; the work goes on. Told: %r", listener, event)
+                log.exception(
+                    "The listener %r failed; the work continues. Event: %r", listener, event
+                )
 
     def running(self, job: Job) -> AbstractContextManager[Any]:
         """Around a handler, in the context it runs in: a task, or a thread.

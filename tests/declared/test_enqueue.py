@@ -141,7 +141,7 @@ async def test_using_says_what_a_duplicate_does(stage: Stage) -> None:
 def test_an_option_that_does_not_exist_is_refused() -> None:
     send = declare(Onefold("sqlite:///never-opened.db"))
 
-    with pytest.raises(InvalidInput, match="uniqe_key is no option here"):
+    with pytest.raises(InvalidInput, match="uniqe_key is not an option here"):
         send.using(uniqe_key="k")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
 
 

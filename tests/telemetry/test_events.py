@@ -119,7 +119,7 @@ async def test_a_listener_that_fails_breaks_nothing(
     await onefold.enqueue("email")
 
     assert events == [JobsEnqueued("email", "default", 1)]
-    assert "the work goes on" in caplog.text
+    assert "the work continues" in caplog.text
     assert "out of ink" in caplog.text
 
 

@@ -20,7 +20,7 @@ def test_an_option_that_does_not_exist_is_named_and_the_others_are_listed() -> N
         checks.options({"lease": 1, "laese": 2}, {"wait", "lease"})
 
     assert caught.value.field == "laese"
-    assert str(caught.value) == "laese is no option here; there are lease, wait"
+    assert str(caught.value) == "laese is not an option here; the options are lease, wait"
 
 
 @pytest.mark.parametrize("value", [True, False])

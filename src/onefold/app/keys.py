@@ -294,7 +294,7 @@ class Keys:
         payload: Any,
     ) -> Build[Why]:
         if fingerprint is not None and payload is not _NOT_GIVEN:
-            raise ConflictingOptions("fingerprint", "and payload exclude each other: say one")
+            raise ConflictingOptions("fingerprint", "and payload exclude each other: use one")
         if payload is not _NOT_GIVEN:
             sorted_payload(payload)
         sought = why.Sought(

@@ -367,7 +367,7 @@ def _abegin(target: object, database: Database) -> Awaited:
             return _AWAITED[name](target)
         if name in _BLOCKING:
             raise WrongConnection(
-                target, "is sync. Use it with `with`, in a handler that is no coroutine."
+                target, "is sync. Use it with `with`, in a handler that is not a coroutine."
             )
     raise _unknown(target)
 
@@ -413,7 +413,7 @@ def _refuse_begun(target: object, *, begun: bool) -> None:
     if begun:
         raise WrongConnection(
             target,
-            "has a transaction open, which somebody else began and will end. Commit it before, or"
+            "has an open transaction, which other code began and will end. Commit it before, or"
             " give a connection that is free.",
         )
 

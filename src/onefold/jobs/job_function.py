@@ -449,9 +449,7 @@ def _function(function: Any) -> Callable[..., Any]:
     if not inspect.isfunction(function):
         raise InvalidInput("function", f"must be a function, got {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidInput(
-            function.__name__, "is a generator, and nobody would ask it for its values"
-        )
+        raise InvalidInput(function.__name__, "is a generator; use a plain or async function")
     return function
 
 

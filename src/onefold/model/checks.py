@@ -21,7 +21,9 @@ def options(given: Mapping[str, Any], known: AbstractSet[str]) -> None:
     """Reject unknown options: a misspelled one must not be ignored."""
     for name in given:
         if name not in known:
-            raise InvalidInput(name, f"is no option here; there are {', '.join(sorted(known))}")
+            raise InvalidInput(
+                name, f"is not an option here; the options are {', '.join(sorted(known))}"
+            )
 
 
 def flag(value: object, field: str) -> bool:

@@ -83,7 +83,7 @@ def _on(on: object, values: Mapping[str, Any]) -> tuple[str, ...]:
         raise InvalidInput("on", f"must name a column once, got {on!r}")
     for column in columns:
         if column not in values:
-            raise InvalidInput("on", f"names {column!r}, of which there is no value")
+            raise InvalidInput("on", f"names {column!r}, which has no value")
         if values[column] is None:
             raise InvalidInput(
                 "on", f"names {column!r}, whose value is None: no null is equal to another"

@@ -234,10 +234,10 @@ def _check_job(new_job: NewJob) -> None:
     """A schedule makes many jobs: what can only be said of one of them is refused."""
     for field in ("run_at", "expires_at", "idempotency_key", "request_id", "trace", "tick"):
         if getattr(new_job, field) is not None:
-            raise ConflictingOptions(field, "is said of one job, and a schedule makes many")
+            raise ConflictingOptions(field, "applies to one job, but a schedule makes many")
     if isinstance(new_job.unique, Unique) and new_job.unique.bucket is not None:
         raise ConflictingOptions(
-            "unique", "with a bucket is no key for a schedule: each of its ticks has one job anyway"
+            "unique", "with a bucket cannot be used for a schedule: each tick already makes one job"
         )
 
 

@@ -81,14 +81,14 @@ def claim_of(asking: RequestContext, fence: int | None, *, of_locks: bool = Fals
 
 def _read(text: str) -> _Handle:
     if len(text) > LONGEST or not text.isascii():
-        raise InvalidInput("id", "is no handle")
+        raise InvalidInput("id", "is not a valid id")
     try:
         told = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         handle = _decode(told)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
-        raise InvalidInput("id", "is no handle") from None
+        raise InvalidInput("id", "is not a valid id") from None
     if not 0 <= handle.fence <= LARGEST:
-        raise InvalidInput("id", "is no handle")
+        raise InvalidInput("id", "is not a valid id")
     return handle
 
 

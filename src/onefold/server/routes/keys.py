@@ -169,7 +169,7 @@ def _result(body: SettleKeyBody, surface: str) -> Any:
             raise ConflictingOptions("status", "and body are for keys of http and form alone")
         return body.result
     if body.status is None or body.result is not None:
-        raise InvalidInput("status", f"must be said of a key of {surface}, and no result")
+        raise InvalidInput("status", f"is required for a key of {surface}, instead of a result")
     headers = (("Content-Type", body.content_type),) if body.body else ()
     told = stored.HttpResponse(body.status, headers, body.body.encode())
     return json.loads(stored.to_stored(told, stored.Kept()))

@@ -110,7 +110,7 @@ async def say(asking: RequestContext) -> Reply:
 def _asked(asking: RequestContext, body: StepBody) -> RemoteStep:
     fence = fence_of(asking, body.fence)
     if fence is None:
-        raise InvalidInput("fence", "is missing: say which delivery speaks")
+        raise InvalidInput("fence", "is missing: send the fence of the delivery")
     if body.fingerprint is not None:
         checks.key(body.fingerprint, "fingerprint")
     return RemoteStep(
@@ -147,7 +147,7 @@ def _refuse_misplaced(body: StepBody) -> None:
         if body.action != action and given is not None and given is not False:
             raise ConflictingOptions(field, f"is for {action!r} alone")
     if body.action == "fail" and body.error is None:
-        raise InvalidInput("error", "is missing: say what went wrong")
+        raise InvalidInput("error", "is missing: send the error of the step")
     if body.final and body.unknown:
         raise ConflictingOptions("final", "and unknown exclude each other")
     if body.key is not None and body.occurrence != 1:
