@@ -56,6 +56,26 @@ def test_a_module_begins_with_what_lives_in_it() -> None:
     assert [at(path, 1) for path in FILES if not ast.get_docstring(tree_of(path))] == []
 
 
+SHARED_NAMES = {
+    "Command",  # Django finds a command by this name
+    "Idempotency",  # one per framework
+    "IdempotencyMiddleware",
+    "Migration",  # Django finds a migration by this name
+    "Once",  # as a context manager, and as a parameter of a route
+}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and node.name[0] != "_":
+                places.setdefault(node.name, []).append(at(path, node.lineno))
+
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert {name: found for name, found in twice.items() if name not in SHARED_NAMES} == {}
+
+
 def test_an_operation_never_begins_or_ends_a_transaction() -> None:
     found = [
         f"{at(path, call.lineno)} {ast.unparse(call)}"

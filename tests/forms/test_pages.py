@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 
 from onefold.web import problems
-from onefold.web.forms import Entry, Form, FormKey, FormKeys, Submitted
+from onefold.web.forms import Form, FormEntry, FormKey, FormKeys, Submitted
 from onefold.web.forms.pages import page
 from onefold.web.http import HttpRequest, HttpResponse
 from onefold.web.idempotency.body import digested
@@ -16,7 +16,7 @@ from tests.forms.html import inputs, value
 
 HTML = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
 URLENCODED = "application/x-www-form-urlencoded"
-ORDER = Submitted((Entry(name="onefold_key", value="K"), Entry(name="what", value="tea")))
+ORDER = Submitted((FormEntry(name="onefold_key", value="K"), FormEntry(name="what", value="tea")))
 
 
 def post(content_type: str = URLENCODED, accept: str = HTML) -> HttpRequest:
@@ -102,7 +102,9 @@ def test_the_wait_page_goes_where_the_form_went() -> None:
 
 
 def test_the_wait_page_of_files_asks_for_a_reload() -> None:
-    form = Submitted((*ORDER.entries, Entry(name="scan", filename="a.pdf")), "multipart/form-data")
+    form = Submitted(
+        (*ORDER.entries, FormEntry(name="scan", filename="a.pdf")), "multipart/form-data"
+    )
 
     answer = page(problems.in_progress(3), form)
 
@@ -114,10 +116,10 @@ def test_the_wait_page_of_files_asks_for_a_reload() -> None:
 def test_h222_what_was_submitted_is_kept_in_order_and_whole() -> None:
     tricky = '"><script>alert(1)</script>&amp;\r\nsecond line'
     entries = (
-        Entry(name="b", value="2"),
-        Entry(name="a", value=tricky),
-        Entry(name="a", value=""),
-        Entry(name="ü", value="ß"),
+        FormEntry(name="b", value="2"),
+        FormEntry(name="a", value=tricky),
+        FormEntry(name="a", value=""),
+        FormEntry(name="ü", value="ß"),
     )
 
     answer = page(problems.key_reused(), Submitted(entries))
@@ -129,7 +131,10 @@ def test_h222_what_was_submitted_is_kept_in_order_and_whole() -> None:
 
 
 def test_h222_a_file_is_asked_for_again_by_its_name() -> None:
-    entries = (Entry(name="scan", filename="tax & <more>.pdf"), Entry(name="photo", filename=""))
+    entries = (
+        FormEntry(name="scan", filename="tax & <more>.pdf"),
+        FormEntry(name="photo", filename=""),
+    )
 
     answer = page(problems.key_reused(), Submitted(entries, "multipart/form-data"))
 
@@ -238,7 +243,7 @@ def test_h224_an_applications_own_page_is_not_given_what_was_forged(keys: FormKe
 def test_what_a_page_holds_is_submitted_as_it_was() -> None:
     body = urlencode([("note", "two\r\nlines & more"), ("note", ""), ("ü", "ß")]).encode()
     pairs = parse_qsl(body.decode(), keep_blank_values=True)
-    form = Submitted(tuple(Entry(name=name, value=value) for name, value in pairs))
+    form = Submitted(tuple(FormEntry(name=name, value=value) for name, value in pairs))
 
     fields = inputs(page(problems.in_progress(1), form).body)
 

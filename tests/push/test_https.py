@@ -10,7 +10,7 @@ import pytest
 
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.push.response_policy import NoResponse, PushResponse
-from onefold.push.sender import Sender
+from onefold.push.sender import PushSender
 from tests.fixtures.certificates import Authority
 from tests.fixtures.place import Place
 from tests.push.receiver import Receiver
@@ -39,7 +39,7 @@ async def post(
         return ["127.0.0.1"]
 
     async with Receiver(tls=tls) as receiver:
-        sender = Sender(AddressPolicy(["127.0.0.1"]), connections=10, lookup=lookup)
+        sender = PushSender(AddressPolicy(["127.0.0.1"]), connections=10, lookup=lookup)
         place = endpoint(f"https://{host}:{receiver.port}/hook")
         exchanges = [await sender.post(place, b"{}", {}, within=LONG) for _ in range(tries)]
         await sender.close()

@@ -10,7 +10,7 @@ import pytest
 
 from onefold.push.address import AddressPolicy, endpoint
 from onefold.push.response_policy import NoResponse, PushResponse
-from onefold.push.sender import Sender
+from onefold.push.sender import PushSender
 from tests.push.receiver import (
     Manner,
     Received,
@@ -36,7 +36,7 @@ async def post(
 ) -> tuple[PushResponse | NoResponse, Receiver]:
     """The last of so many tries at a receiver."""
     async with Receiver(manner) as receiver:
-        sender = Sender(LOOPBACK, connections=10)
+        sender = PushSender(LOOPBACK, connections=10)
         try:
             place = endpoint(receiver.url)
             exchanges = [
@@ -76,7 +76,7 @@ def test_connections_are_used_again() -> None:
 def test_a_request_that_was_read_is_not_sent_again(cut: Manner) -> None:
     async def play() -> None:
         async with Receiver(says(200), cut, says(200)) as receiver:
-            sender = Sender(LOOPBACK, connections=10)
+            sender = PushSender(LOOPBACK, connections=10)
             place = endpoint(receiver.url)
             exchanges = [
                 await sender.post(place, f"{number}".encode(), {}, within=LONG)
@@ -112,7 +112,7 @@ def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             server = threading.Thread(target=serve, args=(listener,))
             server.start()
-            sender = Sender(LOOPBACK, connections=10)
+            sender = PushSender(LOOPBACK, connections=10)
             place = endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}/")
             first = await sender.post(place, b"1", {}, within=LONG)
             # Waited for in the loop's own thread, which cannot see the end meanwhile.
@@ -225,7 +225,7 @@ def test_nobody_at_the_port_is_a_sentence() -> None:
     async def play() -> None:
         async with Receiver() as gone:
             url = gone.url
-        sender = Sender(LOOPBACK, connections=10)
+        sender = PushSender(LOOPBACK, connections=10)
         exchange = await sender.post(endpoint(url), b"{}", {}, within=LONG)
         await sender.close()
 
@@ -239,7 +239,7 @@ def test_nobody_at_the_port_is_a_sentence() -> None:
 def test_tls_with_who_has_none_is_a_sentence() -> None:
     async def play() -> None:
         async with Receiver() as receiver:
-            sender = Sender(LOOPBACK, connections=10)
+            sender = PushSender(LOOPBACK, connections=10)
             url = receiver.url.replace("http:", "https:")
             exchange = await sender.post(endpoint(url), b"{}", {}, within=SOON)
             await sender.close()
@@ -262,7 +262,7 @@ def test_an_endpoint_has_no_more_connections_than_it_may() -> None:
             await says(200)(received, writer)
 
         async with Receiver(counting) as receiver:
-            sender = Sender(LOOPBACK, connections=3)
+            sender = PushSender(LOOPBACK, connections=3)
             place = endpoint(receiver.url)
             tries = [sender.post(place, b"{}", {}, within=LONG) for _ in range(30)]
             exchanges = await asyncio.gather(*tries)
@@ -281,7 +281,7 @@ def test_an_endpoint_that_hangs_does_not_keep_another_of_its_host_waiting() -> N
             return hangs if received.path == "/hook" else says(200)
 
         async with Receiver(by=by) as receiver:
-            sender = Sender(LOOPBACK, connections=2)
+            sender = PushSender(LOOPBACK, connections=2)
             place = endpoint(receiver.url)
             hanging = [
                 asyncio.create_task(sender.post(place, b"{}", {}, within=LONG)) for _ in range(3)
@@ -313,7 +313,7 @@ async def post_to_name(
         return next(answers)
 
     async with Receiver(says(200, ("Connection", "close"))) as receiver:
-        sender = Sender(AddressPolicy(allow), connections=10, lookup=lookup)
+        sender = PushSender(AddressPolicy(allow), connections=10, lookup=lookup)
         place = endpoint(f"http://hooks.example:{receiver.port}/hook")
         exchanges = [await sender.post(place, b"{}", {}, within=LONG) for _ in range(tries)]
         await sender.close()
@@ -396,7 +396,7 @@ def test_a_host_that_is_allowed_by_its_name_may_be_anywhere() -> None:
 def test_names_of_this_machine_are_looked_up_and_refused() -> None:
     async def play() -> None:
         async with Receiver() as receiver:
-            sender = Sender(AddressPolicy(["10.0.0.0/8"]), connections=10)
+            sender = PushSender(AddressPolicy(["10.0.0.0/8"]), connections=10)
             place = endpoint(f"http://localhost:{receiver.port}/")
             exchange = await sender.post(place, b"{}", {}, within=LONG)
             await sender.close()

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from onefold.model.outcome import Outcome
     from onefold.push.endpoint_health import CircuitBreaker
     from onefold.push.response_policy import PushExchange
-    from onefold.push.sender import Sender
+    from onefold.push.sender import PushSender
 
 
 FENCE: Final = "Onefold-Fence"
@@ -175,7 +175,7 @@ class PushHandler:
     def __init__(
         self,
         deliveries: Deliveries,
-        sender: Sender,
+        sender: PushSender,
         breaker: CircuitBreaker,
         *,
         now: Callable[[], datetime],

@@ -21,7 +21,7 @@ from onefold.model.timestamps import from_micros, span
 from onefold.push.address import AddressPolicy
 from onefold.push.deliver import PushHandler, PushTarget, target_of
 from onefold.push.endpoint_health import CircuitBreaker
-from onefold.push.sender import Sender
+from onefold.push.sender import PushSender
 from onefold.worker.settings import GRACE, WorkerSettings, worker_name
 from onefold.worker.worker import Worker
 
@@ -184,7 +184,7 @@ class PushWorker:
     async def __aenter__(self) -> Self:
         """Run in the background. An error at the start is raised here."""
         async with self._stack:
-            sender = Sender(
+            sender = PushSender(
                 self._policy, connections=self._settings.connections, lookup=self._lookup
             )
             self._stack.push_async_callback(sender.close)

@@ -161,7 +161,7 @@ LINE_BYTES: Final = 8_190
 """Of the status line, and of each header."""
 
 
-class Sender:
+class PushSender:
     """Posts requests and returns responses. A receiver cannot cause an exception."""
 
     def __init__(

@@ -78,7 +78,7 @@ KINDS: Final[tuple[ProblemKind, ...]] = (
 """The server's own, beside those of the surfaces."""
 
 
-class QueueNotFound(OnefoldError):
+class UnknownQueue(OnefoldError):
     """No such queue, for this caller."""
 
     status = 404
@@ -140,7 +140,7 @@ def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Proble
     """
     if isinstance(error, Refused):
         return error.problem
-    if isinstance(error, QueueNotFound):
+    if isinstance(error, UnknownQueue):
         return _no_queue(error, url, keyed=keyed)
     for kind, tell in _TELLERS:
         if isinstance(error, kind):
@@ -189,7 +189,7 @@ def _not_empty(error: Any) -> Problem:
     )
 
 
-def _no_queue(error: QueueNotFound, url: str, *, keyed: bool) -> Problem:
+def _no_queue(error: UnknownQueue, url: str, *, keyed: bool) -> Problem:
     """With the command that makes the queue."""
     where = shlex.quote(f"{url}/v1/queues/{quote(error.queue, safe='')}")
     key = ' -H "Authorization: Bearer $ONEFOLD_API_KEY"' if keyed else ""

@@ -13,7 +13,7 @@ import msgspec
 
 from onefold.errors import DatabaseUnavailable
 from onefold.model.queue import QueueConfiguration
-from onefold.server.problems import QueueNotFound
+from onefold.server.problems import UnknownQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ class QueueCache:
         self._asked: dict[Place, _Asked] = {}
 
     async def get(self, tenant: str, name: str) -> QueueConfiguration:
-        """The settings of a queue; raises `QueueNotFound`."""
+        """The settings of a queue; raises `UnknownQueue`."""
         place = (tenant, name)
         known, now = self._known.get(place), self._clock()
         if known is not None and now < known.until:
@@ -78,7 +78,7 @@ class QueueCache:
         try:
             queue = await self._look(tenant, name)
             if queue is None:
-                raise QueueNotFound(name)
+                raise UnknownQueue(name)
             if self._is_awaited(place):
                 self._keep(place, _Known(queue.configuration, asked_at + self._fresh))
             return queue.configuration

@@ -35,7 +35,7 @@ from onefold.model.wire import (
     iso_or_none,
 )
 from onefold.push.address import AddressPolicy, endpoint
-from onefold.server.problems import QueueNotFound
+from onefold.server.problems import UnknownQueue
 from onefold.server.request_context import Reply, Route
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ async def delete_queue(asking: RequestContext) -> Reply:
     name = _name(asking)
     query: DeleteQueueQuery = asking.query
     if not await asking.calls.queues.adelete(name, force=query.force):
-        raise QueueNotFound(name)
+        raise UnknownQueue(name)
     asking.server.changed(asking.tenant, name)
     return Reply(204)
 
@@ -379,13 +379,13 @@ async def rotate_secret(asking: RequestContext) -> Reply:
     finally:
         asking.server.changed(asking.tenant, name)
     if queue is None:
-        raise QueueNotFound(name)
+        raise UnknownQueue(name)
     return Reply(200, secrets_said(queue.configuration))
 
 
 def _known(asking: RequestContext, name: str, queue: ServedQueue | None) -> Reply:
     if queue is None:
-        raise QueueNotFound(name)
+        raise UnknownQueue(name)
     asking.server.changed(asking.tenant, name)
     return Reply(200, said_of(queue))
 
@@ -394,7 +394,7 @@ async def _found(asking: RequestContext, *, counts: bool = False) -> ServedQueue
     name = _name(asking)
     queue = await asking.calls.queues.aget(name, counts=counts)
     if queue is None:
-        raise QueueNotFound(name)
+        raise UnknownQueue(name)
     return queue
 
 

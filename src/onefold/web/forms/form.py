@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from onefold.web.problems import Problem
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class FormEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a form."""
 
     name: str
@@ -58,11 +58,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class Submitted(msgspec.Struct, frozen=True):
     """A form, in the order of its fields."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FormEntry, ...] = ()
     media_type: str = form_body.URLENCODED
 
     @property
-    def files(self) -> tuple[Entry, ...]:
+    def files(self) -> tuple[FormEntry, ...]:
         """The files that were chosen."""
         return tuple(entry for entry in self.entries if entry.is_file)
 
@@ -72,7 +72,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
     def with_value(self, name: str, value: str) -> Submitted:
         """The same form with one field set, in its place or at the end."""
-        field = Entry(name=name, value=value)
+        field = FormEntry(name=name, value=value)
         entries = tuple(field if entry.name == name else entry for entry in self.entries)
         if field not in entries:
             entries = (*entries, field)
@@ -97,10 +97,10 @@ def key_in(form: Submitted, name: str) -> str | None:
     return next(iter(found), None)
 
 
-def _entry(part: form_body.Part) -> Entry:
+def _entry(part: form_body.Part) -> FormEntry:
     if part.filename is None:
-        return Entry(name=_text(part.name), value=_decoded(part.value))
-    return Entry(name=_text(part.name), filename=_text(part.filename))
+        return FormEntry(name=_text(part.name), value=_decoded(part.value))
+    return FormEntry(name=_text(part.name), filename=_text(part.filename))
 
 
 def _text(latin: str) -> str:

@@ -30,7 +30,7 @@ from onefold.web.problems import (
 )
 
 if TYPE_CHECKING:
-    from onefold.web.forms.form import Entry, Submitted
+    from onefold.web.forms.form import FormEntry, Submitted
     from onefold.web.http import Header
     from onefold.web.problems import Problem
 
@@ -198,7 +198,7 @@ def _form(form: Submitted, button: str) -> str:
     )
 
 
-def _field(entry: Entry, place: int) -> str:
+def _field(entry: FormEntry, place: int) -> str:
     name = escape(entry.name)
     if entry.filename is None:
         return f"{_hidden(entry)}\n"
@@ -211,6 +211,6 @@ def _field(entry: Entry, place: int) -> str:
     )
 
 
-def _hidden(entry: Entry) -> Markup:
+def _hidden(entry: FormEntry) -> Markup:
     # As it stands in HTML, a carriage return would be read as nothing.
     return Markup(hidden_input(entry.name, entry.value).replace("\r", "&#13;"))
