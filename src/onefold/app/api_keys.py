@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MEMORY: Final = 1.0
-"""Seconds for which it is remembered that there is no key at all."""
+"""Seconds for which the absence of keys is cached."""
 
 
 class ApiKeys:
     """The API keys of all tenants."""
 
     def __init__(self, context: Context) -> None:
-        """On the database of `context`."""
+        """Use the database of `context`."""
         self._context = context
         self._checks = _KeyChecks(context)
 
@@ -51,10 +51,10 @@ class ApiKeys:
         rate: str | tuple[int, timedelta] | Rate | None = None,
         expires_in: timedelta | None = None,
     ) -> NewApiKey:
-        """Make a key for a tenant; its text is in the answer, and nowhere else.
+        """Create a key for a tenant. The key's text is only in this result; it is not stored.
 
-        `publish` may publish and look at jobs, `work` may do what a worker does, `admin` anything.
-        `rate` is how many requests it may make: "100/s".
+        `publish` may publish and read jobs, `work` may do what a worker does, `admin` may do
+        everything. `rate` limits the requests: "100/s".
         """
         made = self._context.runtime.run(_create(tenant, scopes, name, rate, expires_in))
         self._checks.some = True
@@ -75,26 +75,26 @@ class ApiKeys:
         return made
 
     def find(self, tenant: str | None = None) -> list[ApiKey]:
-        """All keys, or a tenant's, from the oldest on, with those that are revoked or expired."""
+        """All keys, or the keys of a tenant, oldest first; with revoked and expired keys."""
         return self._context.store.transact(_finding(tenant), write=False)
 
     async def afind(self, tenant: str | None = None) -> list[ApiKey]:
         """`find`, awaited."""
         return await self._context.store.atransact(_finding(tenant), write=False)
 
-    def revoke(self, id: str) -> bool:  # noqa: A002 - what it is called
-        """End a key at once and for good; False where there is none, or it was ended before.
+    def revoke(self, id: str) -> bool:  # noqa: A002 - its name in the API
+        """Revoke a key at once and for good. False if there is no such key to revoke.
 
-        Takes its id, or its whole text: who has found a leaked one has nothing else.
+        Takes the id, or the whole text: a leaked key is often only known by its text.
         """
         return self._context.store.transact(_revoking(id))
 
-    async def arevoke(self, id: str) -> bool:  # noqa: A002 - what it is called
+    async def arevoke(self, id: str) -> bool:  # noqa: A002 - its name in the API
         """`revoke`, awaited."""
         return await self._context.store.atransact(_revoking(id))
 
     def check(self, text: str) -> Admission:
-        """Say whether a key counts that somebody has shown, and charge its rate for one request."""
+        """Check the text of a key, and charge its rate for one request."""
         return self._context.runtime.run(_check(text))
 
     async def acheck(self, text: str) -> Admission:
@@ -102,9 +102,9 @@ class ApiKeys:
         return await self._checks.check(text)
 
     def exist(self) -> bool:
-        """Whether any key was ever made: revoked ones count, since to revoke must open no door.
+        """Whether a key was ever created. Revoked keys count: to revoke must not open a server.
 
-        That there is none is remembered for a second, unless this object has made one itself.
+        The absence of keys is cached for a second, unless this object has created one.
         """
         return self._context.runtime.run(self._checks.are_any())
 
@@ -155,7 +155,7 @@ def _check(text: str) -> Procedure[Admission]:
 
 
 def _admit(key: ApiKey | None) -> Procedure[Admission]:
-    """Charge a key that counts. One that was not proven is never charged: ids are no secrets."""
+    """Charge a valid key. A key without proof is not charged, because ids are not secret."""
     if key is None or key.rate is None:
         return Admission(key)
     wait: int = yield Batch(Item(api_keys.charge, key.id, "charge", key.id))
@@ -163,18 +163,18 @@ def _admit(key: ApiKey | None) -> Procedure[Admission]:
 
 
 class _KeyChecks:
-    """Looks keys up for the tasks of an event loop, many at a time."""
+    """Looks up keys for the tasks of an event loop, many in one statement."""
 
     def __init__(self, context: Context) -> None:
-        """On the database of `context`."""
+        """Use the database of `context`."""
         self._context = context
         self._lookups: WeakKeyDictionary[AbstractEventLoop, TaskGroup] = WeakKeyDictionary()
         self.some = False
-        """True once there is a key: none is ever deleted."""
+        """True if there is a key. It stays true, because keys are never deleted."""
         self._none_until = 0.0
 
     async def check(self, text: str) -> Admission:
-        """Look a key up, with those that others have been shown meanwhile."""
+        """Look up a key in one statement with those of other tasks."""
         shown = api_key.read_text(text)
         if shown is None:
             return Admission(None)
@@ -184,7 +184,7 @@ class _KeyChecks:
         return await self._context.runtime.arun(_admit(api_key.proven(shown, known)))
 
     def are_any(self) -> Procedure[bool]:
-        """Whether there is a key; a no is believed for a while, counted from the question on."""
+        """Whether there is a key; False is cached for a while, from the start of the query."""
         asked = time.monotonic()
         if self.some or asked < self._none_until:
             return self.some
@@ -193,7 +193,7 @@ class _KeyChecks:
             self.some = True
         else:
             self._none_until = asked + MEMORY
-        # Not what was read: one may have been made here since.
+        # Not `found`: this process may have created a key since the query.
         return self.some
 
     def _group(self) -> TaskGroup:
@@ -206,7 +206,7 @@ class _KeyChecks:
         return lookups
 
     async def _read(self, build: Build[T], *, patient: bool, deadline: float | None = None) -> T:
-        """A plain read: it waits for nobody's lock, and on SQLite not for the writer."""
+        """A plain read: it waits for no lock, and on SQLite not for the writer."""
         del patient, deadline
         return await self._context.store.atransact(build, write=False)
 

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class ClaimCalls:
-    """Keys outside of jobs. `keys` settles and releases what `claim` has won."""
+    """Keys outside of jobs. `keys` settles and releases the claims that `claim` has won."""
 
     context: Context
 
     def claim(
         self, scope: str, key: str, *, surface: str = SURFACE, **options: Unpack[ClaimOptions]
     ) -> ClaimAnswer:
-        """Take a key: Won, Replay, Busy, Mismatch or Unknown.
+        """Take a key. Returns Won, Replay, Busy, Mismatch or Unknown.
 
         Within a caller's transaction the claim, the work and the result commit together. Otherwise
-        the claim commits now, the work follows under a lease, and `takeover` says what happens if
-        it vanishes.
+        the claim commits now and the work follows under a lease; `takeover` decides what happens
+        if the worker vanishes.
         """
         return self.context.runtime.run(self._claim(surface, scope, key, options))
 
@@ -73,11 +73,12 @@ class ClaimCalls:
         key: str | Callable[..., str] | None = None,
         **options: Unpack[OnceOptions],
     ) -> Once[Any]:
-        """Run something once per key, and store its result.
+        """Run a block or a function once per key, and store its result.
 
         For `with`, for `async with`, and as a decorator of plain and of coroutine functions. A
         failure releases the key; with `not_done=`, only the failures that it names do. For a
-        decorator, `key` may compute it from the arguments; without one, it is their digest.
+        decorator, `key` may be a function of the arguments; without `key`, the digest of the
+        arguments is the key.
         """
         return Once(once_settings(DatabaseClaims(self.context), name, key, options))
 
@@ -86,9 +87,9 @@ class ClaimCalls:
     ) -> Lock:
         """A lease on a name, with a fencing token, for `with` and for `async with`.
 
-        It keeps work from being done twice *at once*. It is an efficiency lock: a holder that is
-        paused past its `ttl` may overlap with the next. If that must not happen, check it inside
-        the transaction that writes: `within(connection).guard(lock)`.
+        It prevents that work is done twice *at once*. It is an efficiency lock: a holder that is
+        paused past its `ttl` may overlap with the next holder. If that must not happen, check the
+        lock inside of the transaction that writes: `within(connection).guard(lock)`.
         """
         key = DatabaseClaims(self.context).key("", lock_key(name), "lock")
         return Lock(DatabaseLocks(self.context), key, ttl, wait)

@@ -1,4 +1,4 @@
-"""`Context`: what the parts of one Onefold share."""
+"""`Context`: the state that the parts of one Onefold share."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class Context:
 
     @property
     def database(self) -> Database:
-        """Our own database, also where the connection is borrowed."""
+        """Our own database, also if the connection is the caller's."""
         return self.store.database
 
     def now(self) -> int:
-        """The time of this process in microseconds: for values that no other machine compares."""
+        """The time of this process in microseconds, for values that only this machine compares."""
         return time.time_ns() // 1000 if self.clock is None else self.clock()
 
     def for_tenant(self, tenant: str) -> Self:
-        """The same for one tenant."""
+        """The same context for one tenant."""
         other = copy(self)
         other.tenant = tenant
         return other
 
     def on(self, borrowed: Borrowed | None) -> Self:
-        """The same on a caller's connection, inside of the caller's transaction."""
+        """The same context on a caller's connection, inside of the caller's transaction."""
         other = copy(self)
         other.borrowed = borrowed
         other.store = self.database if borrowed is None else borrowed
@@ -62,11 +62,11 @@ class Context:
         return other
 
     def own(self) -> Self:
-        """The same on our own connections."""
+        """The same context on our own connections."""
         return self if self.borrowed is None else self.on(None)
 
     def within(self, borrowed: Borrowed) -> Within:
-        """The calls that join a transaction which is open on this connection."""
+        """The calls that join an open transaction of this connection."""
         from onefold.app.onefold import Within
 
         return Within(self.on(borrowed))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onefold.operations.statement import Operation, Sql
 
 BATCH: Final = 500
-"""Jobs per transaction: a call that is interrupted has done whole batches."""
+"""Jobs per transaction: an interrupted call has committed whole batches."""
 
 
 class DeadJobs:
@@ -72,8 +72,8 @@ class DeadJobs:
     ) -> EnqueuedMany:
         """Run dead jobs again, by filter.
 
-        Safe to repeat: a job that was replayed is no longer dead. If `limit` has ended the call,
-        `after=answer.next` continues behind the jobs that were left as they are.
+        Safe to repeat: a replayed job is not dead any more. If `limit` has ended the call,
+        `after=answer.next` continues after the jobs that did not change.
         """
         return self._context.runtime.run(self._replay(filters, limit, after, fresh=fresh))
 
@@ -123,8 +123,7 @@ class DeadJobs:
     def delete(self, *, limit: int | None = None, **filters: Unpack[FindOptions]) -> int:
         """Remove dead jobs by filter, and release their keys; returns how many.
 
-        Safe to repeat. A job that changes meanwhile is left alone: one that was replayed is no
-        longer dead.
+        Safe to repeat. A job that changes meanwhile stays: a replayed job is not dead any more.
         """
         return self._context.runtime.run(self._delete(filters, limit))
 

@@ -42,15 +42,16 @@ NO_REASON: Final = "the worker said that it has failed"
 
 
 class Deliveries(DeliveryCalls):
-    """Deliveries of jobs: plural and fenced, or one by the id of its job.
+    """Deliveries of jobs: many at a time with their fences, or one by the id of its job.
 
-    The calls by job id mean the delivery with the given fence, or the present one. `Ended.status`
-    is `already` if the same was reported before. They raise `JobNotFound`, `LeaseLost` if the job
-    has another fence by now, and `WrongState` if the delivery has ended in another way.
+    A call by job id applies to the delivery with the given fence, or to the current one.
+    `Ended.status` is `already` if the same was reported before. The calls raise `JobNotFound`,
+    `LeaseLost` if the job has another fence by now, and `WrongState` if the delivery has ended in
+    another way.
     """
 
     def acknowledge(self, job_id: str, *, fence: int | None = None, result: Json = None) -> Ended:
-        """The work is done, with what it gave."""
+        """Report that the work is done, with its result."""
         return self._context.runtime.run(self._acknowledge(job_id, fence, result))
 
     async def aacknowledge(
@@ -77,7 +78,7 @@ class Deliveries(DeliveryCalls):
         reason: str | None = None,
         fence: int | None = None,
     ) -> Ended:
-        """The work has failed: try it again by the job's backoff or, not `retryable`, bury it."""
+        """Report a failure: retry after the job's backoff or, if not `retryable`, bury the job."""
         word = _nack(retryable=retryable, reason=reason)
         return self._context.runtime.run(self._word(job_id, word, fence))
 
@@ -102,9 +103,9 @@ class Deliveries(DeliveryCalls):
         fence: int | None = None,
         hold_queue: bool = False,
     ) -> Ended:
-        """Not now: again after `after`, and no attempt is burned.
+        """Run the job again after `after`; no attempt is used.
 
-        With `hold_queue` nothing of the whole queue is given until then, and one job goes first.
+        With `hold_queue` the whole queue gives no jobs until then, and one job goes first.
         """
         word = _defer(after, reason, hold_queue=hold_queue)
         return self._context.runtime.run(self._word(job_id, word, fence))
@@ -133,7 +134,7 @@ class Deliveries(DeliveryCalls):
     def heartbeat_job(
         self, job_id: str, *, lease: timedelta | None = None, fence: int | None = None
     ) -> Ended:
-        """The work goes on, for `lease` from now; the ack timeout of its queue unless told."""
+        """Extend the lease to `lease` from now; by default to the ack timeout of the queue."""
         return self._context.runtime.run(self._heartbeat_job(job_id, lease, fence))
 
     async def aheartbeat_job(
@@ -153,7 +154,7 @@ class Deliveries(DeliveryCalls):
         return ended
 
     def _say(self, job_id: str, callback: Callback, *, deferred: bool = False) -> Procedure[Ended]:
-        """Carry it out, and tell whoever listens how the delivery has ended."""
+        """Apply the callback, and send the end of the delivery to the listeners."""
         hooks = self._context.hooks
         ended: Ended
         job: Job | None
@@ -176,10 +177,10 @@ class Deliveries(DeliveryCalls):
         dead: bool = False,
         exchange: str | None = None,
     ) -> Ended:
-        """The receiver has the job, and will say more: have it wait for its ack for so long.
+        """The receiver has accepted the job: wait `ack_timeout` for its ack.
 
-        Without one in time the attempt has failed, or the job is buried where `dead` says so.
-        `exchange` is what was answered, as JSON. `already` says that the worker's word was faster.
+        Without an ack in time the attempt has failed; with `dead`, the job is buried. `exchange`
+        is the response as JSON. The result is `already` if the ack came first.
         """
         item = _parking(delivery, ack_timeout, dead=dead, exchange=exchange)
         return self._context.store.batch(item)
@@ -197,9 +198,9 @@ class Deliveries(DeliveryCalls):
         return await self._context.store.abatch(item)
 
     def next_ack_timeout(self) -> timedelta | None:
-        """In how long a delivery has waited for its ack in vain; None where none waits for one.
+        """The time until the next ack timeout; None if no delivery waits for an ack.
 
-        Below 0 where it has already, and a rescue is due.
+        It is negative if a timeout is over and a rescue is due.
         """
         return _span(self._context.store.transact(acks.next_timeout, write=False))
 
@@ -208,10 +209,10 @@ class Deliveries(DeliveryCalls):
         return _span(await self._context.store.atransact(acks.next_timeout, write=False))
 
     def attempts(self, job_id: str) -> list[Attempt]:
-        """The attempts of a job, the newest last: which worker had it, how long, how it ended.
+        """The attempts of a job, the newest last: worker, duration, outcome.
 
-        The last fifty are kept, as long as the job is; those that were handed back unstarted are
-        not among them.
+        The last fifty are kept for as long as the job. Deliveries that a worker handed back before
+        the start are not included.
         """
         return self._context.store.transact(self._reading_attempts(job_id), write=False)
 
@@ -226,8 +227,8 @@ class Deliveries(DeliveryCalls):
     def steps(self, job_id: str, *, results: bool | Callable[[Step], Any] = True) -> list[Step]:
         """The steps of a job, in the order in which they began.
 
-        Results may be nobody's business: `results=False` leaves them out, and a function is given
-        each step and answers with what to show of it.
+        Results may be private: `results=False` leaves them out. A function as `results` receives
+        each step and returns what to show.
         """
         return self._context.runtime.run(self._steps(job_id, results=results))
 
@@ -251,10 +252,10 @@ class Deliveries(DeliveryCalls):
         return [msgspec.structs.replace(step, result=results(step)) for step in found]
 
     def settle_step(self, job_id: str, step: str, *, result: Any = None) -> bool:
-        """An operator's word: this step was done, with this result. False where it is over already.
+        """Mark a step as done with this result, as an operator. False if the step has ended.
 
         `step` is its label: `charge`, the second one `charge#2`, one with a key `charge[o-7]`.
-        Replay the job afterwards: it goes on behind the step.
+        Replay the job afterwards: it continues after the step.
         """
         return self._context.runtime.run(self._force(job_id, step, encoded(result)))
 
@@ -263,9 +264,9 @@ class Deliveries(DeliveryCalls):
         return await self._context.runtime.arun(self._force(job_id, step, encoded(result)))
 
     def release_step(self, job_id: str, step: str) -> bool:
-        """An operator's word: this step was not done, and may run. False where it is over already.
+        """Mark a step as not done, as an operator: it may run. False if the step has ended.
 
-        Replay the job afterwards: it begins the step anew.
+        Replay the job afterwards: it begins the step again.
         """
         return self._context.runtime.run(self._force(job_id, step, None))
 

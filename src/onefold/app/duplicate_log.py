@@ -1,9 +1,7 @@
-"""Notes of requests that a key has kept away, written after they were answered.
+"""`DuplicateLog`: notes about requests that a key has suppressed, written after the response.
 
-1. Who is kept away is answered by one look; the note of it waits in memory, and is written a moment
-   later, with others, by a thread of its own.
-2. Nothing is lost but a note: of a process that dies, or of one that is flooded. `close` writes
-   what waits.
+A note waits in memory until a thread writes it with others. If the process dies, or has too many
+notes, notes are lost and nothing else. `close` writes the notes that wait.
 """
 
 from __future__ import annotations
@@ -25,38 +23,38 @@ if TYPE_CHECKING:
     from onefold.model.claim import ClaimKey
 
 PAUSE: Final = 0.25
-"""Seconds in which notes are gathered."""
+"""Seconds for which notes are collected."""
 BATCH: Final = 1_000
 MOST: Final = 10_000
-"""Notes that wait; what comes beyond is not noted."""
+"""Notes that may wait; further notes are dropped."""
 LONGEST: Final = 200
-"""Characters of a request's id."""
+"""Characters of a request id."""
 
 log: logging.Logger = logging.getLogger("onefold")
 
 
 @final
 class DuplicateLog:
-    """What waits to be written, in this process."""
+    """The notes of this process that wait to be written."""
 
     def __init__(self, store: Store, now: Callable[[], int]) -> None:
-        """A note belongs to the database that `store` has at the time it is made."""
+        """A note belongs to the database that `store` has when the note is made."""
         self._store = store
         self._now = now
         self._begin()
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        # Reentrant, both: a signal handler may note, or close, in the middle of either.
+        # Both are reentrant: a signal handler may note, or close, while either is held.
         self._mutex = threading.RLock()
         self._waiting: list[tuple[Database, Note]] = []
         self._is_gathering = False
         self._writing = threading.RLock()
 
     def note(self, key: ClaimKey, request_id: str | None = None) -> None:
-        """Somebody was kept away by this key just now."""
+        """Note that this key has just suppressed a request."""
         if self._process != os.getpid():
-            # A forked child has none of its parent's threads, and none of its requests.
+            # A forked child has neither the threads nor the requests of its parent.
             self._begin()
         told = None if request_id is None else request_id[:LONGEST].replace("\0", "")
         note = Note(key, self._now(), told)
@@ -71,7 +69,7 @@ class DuplicateLog:
 
     def _gather(self) -> None:
         while True:
-            # Between two writes as well: others want to write, and to ask what was written.
+            # Also between two writes, so that other statements get their turn.
             time.sleep(PAUSE)
             self.flush()
             with self._mutex:
@@ -80,11 +78,11 @@ class DuplicateLog:
                     return
 
     def flush(self) -> None:
-        """Write what waits now, and wait for what is being written.
+        """Write the notes that wait now, and wait for the notes that are being written.
 
-        Not what comes meanwhile: in a flood that would have no end. What cannot be written is
-        logged and forgotten, with the rest: nobody waits for a note, its thread has nobody to raise
-        to, and a close is not to wait for a database once a batch.
+        Later notes are left, so that the call ends. On an error the rest is logged and dropped:
+        the notes are not important enough to raise an error, and a close must not wait for the
+        database once per batch.
         """
         if self._process != os.getpid():
             self._begin()

@@ -58,7 +58,7 @@ class JobCalls:
     def enqueue(
         self, kind: str, payload: Json = EMPTY, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
-        """Store a job, or find the job that already stands for this request.
+        """Store a job, or find the job that an equal request has stored before.
 
         The field `duplicate` of the result says which. Within a caller's transaction, with the
         default `on_duplicate="keep"`, the other job may already have run when you commit.
@@ -113,7 +113,7 @@ class JobCalls:
         return JobResults(self.context)
 
     def get(self, job_id: str) -> Job | None:
-        """The job, or None if this tenant has no such job (any more)."""
+        """The job, or None if this tenant has no such job, or no longer has it."""
         wanted = parse_id(job_id)
         return self.context.store.transact(self._getting(wanted), write=False).get(wanted)
 
@@ -162,7 +162,8 @@ class JobCalls:
     def cancel(self, job_id: str, *, reason: str | None = None) -> bool:
         """Stop a queued or running job. False if it was cancelled before.
 
-        A running handler learns of it by its next heartbeat: it may still run when this returns.
+        A running handler is cancelled at its next heartbeat, so it may still run when this
+        returns.
         """
         wanted = parse_id(job_id)
         return _cancelled(
@@ -211,14 +212,14 @@ class JobCalls:
 
 
 class JobResults:
-    """Waits for the results of one tenant's jobs, by asking for them again and again.
+    """Waits for the results of one tenant's jobs by polling.
 
-    On our own connection, even if the job was enqueued on the caller's: it can only run after that
-    is committed.
+    It uses our own connection, even if the job was enqueued on the caller's: the job can only run
+    after that transaction has committed.
     """
 
     def __init__(self, context: Context, read: Callable[[Job], Any] | None = None) -> None:
-        """`read` makes the result of a completed job; without one it is the stored JSON."""
+        """`read` converts the result of a completed job; by default it is the stored JSON."""
         self._given = context
         self._read = read
 
@@ -227,15 +228,15 @@ class JobResults:
         return self._given.own()
 
     def wait(self, job_id: str, timeout: timedelta | None) -> Any:
-        """The result, once the job has ended."""
+        """Wait until the job has ended, and return its result."""
         return self._context.runtime.run(self._wait(job_id, timeout))
 
-    async def await_(self, job_id: str, timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - both twins wait alike
+    async def await_(self, job_id: str, timeout: timedelta | None) -> Any:  # noqa: ASYNC109 - sync and async wait alike
         """`wait`, awaited."""
         return await self._context.runtime.arun(self._wait(job_id, timeout))
 
     def reading(self, read: Callable[[Job], Any]) -> JobResults:
-        """The same, with another way to make results."""
+        """The same with another conversion of results."""
         return JobResults(self._given, read)
 
     def _wait(self, job_id: str, timeout: timedelta | None) -> Procedure[Any]:
@@ -283,17 +284,17 @@ def enqueue_new(
 def enqueue_kind(
     context: Context, kind: str, payload: Json, options: EnqueueOptions
 ) -> Procedure[Enqueued]:
-    """Enqueue one job by the options of `enqueue`."""
+    """Enqueue one job with the options of `enqueue`."""
     new_job, policy = _new_job(kind, payload, options)
     return enqueue_new(context, new_job, policy)
 
 
 def _new_job(kind: str, payload: Json, options: EnqueueOptions) -> tuple[NewJob, DuplicatePolicy]:
-    """The options of the job, and those of the call."""
+    """Split the arguments into the options of the job and the options of the call."""
     checks.options(options, EnqueueOptions.__optional_keys__)
     rest: dict[str, Any] = dict(options)
     call = {name: rest.pop(name) for name in CallOptions.__optional_keys__ if name in rest}
-    # The job gets a dictionary of its own: a rule for its key is the caller's code.
+    # The job gets its own dictionary: a rule for its key is the caller's code.
     content: Json = {} if payload is EMPTY else payload
     return NewJob(kind, content, **rest), enqueue.policy(**call) if call else enqueue.KEEP_HOLDER
 
@@ -305,13 +306,13 @@ def enqueue_item(item: Prepared, policy: DuplicatePolicy) -> Item[Prepared, Enqu
         return enqueue.enqueue_singly(sql, items, policy)
 
     request, publish = item.request, item.publish
-    # A publish key is mostly the caller's own. Of the two, others hold the unique key.
+    # A publish key mostly belongs to one caller; a unique key is more often held by others.
     key = request.unique or (request.id if publish is None else publish.key)
     return Item(many, item, ("enqueue", policy), key)
 
 
 def job_filter(filters: FindOptions) -> jobs.JobFilter:
-    """Check a filter. An empty list of states is an error: it would let every job through."""
+    """Check a filter. An empty list of states is an error: it would match every job."""
     checks.options(filters, FindOptions.__optional_keys__)
     status = filters.get("status")
     if status is not None and not isinstance(status, str):

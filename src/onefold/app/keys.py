@@ -1,4 +1,4 @@
-"""`Keys`: settle, release and renew claims; look at stored keys, and change or erase them."""
+"""`Keys`: settle, release and renew claims; find, change and erase stored keys."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ class KeyFilters(TypedDict, total=False):
     surface: str | None
     """`http`, `webhook`, `form`, `once`, `publish`, `lock`, `step`, or one of your own."""
     scope: str | None
-    """The principal of a request, the name of a `once`."""
+    """The principal of a request, or the name of a `once`."""
     key: str | None
     state: KeyState | None
     """held, settled, free, unknown, abandoned or expired."""
 
 
 class Keys:
-    """Keys of every surface, for one tenant."""
+    """Keys of all surfaces, for one tenant."""
 
     def __init__(self, context: Context) -> None:
         """The keys of one tenant."""
         self._context = context
 
     def settle(self, claim: Claim, result: Any = None) -> None:
-        """Store the result of a claim under its fence; `LeaseLost` if it is no longer yours."""
+        """Store the result of a claim under its fence; `LeaseLost` if it is not yours any more."""
         self._context.store.batch(_settling(claim, result))
 
     async def asettle(self, claim: Claim, result: Any = None) -> None:
@@ -67,7 +67,7 @@ class Keys:
         await self._context.store.abatch(_settling(claim, result))
 
     def release(self, claim: Claim) -> bool:
-        """Give a key back without a result; False if it is no longer yours."""
+        """Release a key without a result; False if it is not yours any more."""
         return bool(self._context.store.transact(_releasing(claim)))
 
     async def arelease(self, claim: Claim) -> bool:
@@ -75,9 +75,9 @@ class Keys:
         return bool(await self._context.store.atransact(_releasing(claim)))
 
     def renew(self, claim: Claim, *, lease: timedelta = LEASE) -> datetime | None:
-        """Let a lease last `lease` from now; returns until when, None if it has ended.
+        """Extend a lease to `lease` from now; returns its end, or None if the lease has ended.
 
-        A lease that lasts longer already is not shortened.
+        A lease that lasts longer is not shortened.
         """
         return self._context.store.transact(_renewing(claim, lease))
 
@@ -157,9 +157,9 @@ class Keys:
     ) -> KeyPage:
         """Stored keys by surface, scope and key, one page per call: `after=page.next` continues.
 
-        `state="unknown"` finds those that an operator should look at. Results are customer data and
-        are only returned with `results=True`. Steps are keys of the surface `step`, and are only
-        returned if that surface is asked for.
+        `state="unknown"` finds the keys that an operator should check. Results are customer data
+        and are only returned with `results=True`. Steps are keys of the surface `step`, and are
+        only returned if `surface` names it.
         """
         build = self._finding(limit, after, filters, results=results)
         return self._context.store.transact(build, write=False)
@@ -207,7 +207,7 @@ class Keys:
         scope: str | None = None,
         surface: str | None = None,
     ) -> Erased:
-        """Remove all that is stored for a tenant, or under one key of this tenant, keys included.
+        """Remove all stored data of a tenant, or of one key of this tenant, keys included.
 
         `scope` removes the keys of one scope (a principal, for example) with their stored
         responses, on all surfaces or on one; jobs stay. With `surface`, `key` does the same.
@@ -263,8 +263,8 @@ class Keys:
     ) -> Why:
         """All holders of this key: jobs by their unique keys, and claims of every surface.
 
-        Each with its state, since when, until when, and the requests that it has suppressed. With a
-        `fingerprint`, or the `payload` of an enqueue, each also says whether it stands for that
+        Each holder has its state, its start and end, and the requests that it has suppressed. With
+        a `fingerprint`, or the `payload` of an enqueue, each also has a comparison with that
         request. `surface` and `scope` narrow the search.
         """
         build = self._asking_why(key, surface, scope, fingerprint, payload)
@@ -308,7 +308,7 @@ class Keys:
         return lambda sql: why.find_why(sql, sought, question)
 
     def duplicates(self, job_id: str) -> Duplicates:
-        """The duplicates that a job's keys have suppressed: how many, when, which request ids."""
+        """The duplicates that the keys of a job have suppressed: number, times, request ids."""
         return self._context.store.transact(self._counting(job_id), write=False)
 
     async def aduplicates(self, job_id: str) -> Duplicates:
@@ -353,7 +353,7 @@ def _forcing(key: ClaimKey, state: Holding, result: str | None, step: str | None
 
 
 def _places(key: ClaimKey) -> list[ClaimKey]:
-    """Where a key may be stored: by itself, or beside the job whose id is its scope."""
+    """The places of a key: by itself, or beside the job whose id is its scope."""
     try:
         home = hash_of(parse_id(key.scope))
     except InvalidInput:
@@ -362,14 +362,14 @@ def _places(key: ClaimKey) -> list[ClaimKey]:
 
 
 def stored_scopes(scope: str) -> list[str | None]:
-    """The forms in which a scope may be stored: as it is, and as the id of a caller."""
+    """The stored forms of a scope: as it is, and as the id of a caller."""
     plain = stored_scope(scope)
     principal = scope_of(scope)
     return [plain] if principal == plain else [plain, principal]
 
 
 def scope_of(principal: str) -> str:
-    """The scope of one caller's keys. What could be taken for another's scope is digested."""
+    """The scope of one caller's keys. A name that looks like another scope is digested."""
     plain = stored_scope(principal)
     if "\n" in plain or (plain == principal and plain.startswith(_DIGEST)):
         return f"{_DIGEST}{fingerprint_of(principal)}"
@@ -377,7 +377,7 @@ def scope_of(principal: str) -> str:
 
 
 def stored_scope(scope: object) -> str:
-    """A scope as it is stored: one that is too long, or contains NUL, as its digest."""
+    """The stored form of a scope: a digest if it is too long or contains NUL."""
     if isinstance(scope, str):
         size = len(scope.encode("utf-8", "replace"))
         if "\0" in scope or size > checks.KEY_BYTES:

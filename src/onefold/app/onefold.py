@@ -1,4 +1,4 @@
-"""`Onefold`: the object an application makes once and uses everywhere."""
+"""`Onefold`: the object that an application creates once and uses everywhere."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Within(JobCalls, ClaimCalls):
         self.schedules: Schedules = Schedules(context)
 
     def guard(self, holder: Lock | OnceClaim | Claim) -> None:
-        """Raise `LeaseLost` unless `holder` still holds, and keep it so until you commit.
+        """Raise `LeaseLost` unless `holder` still holds, and keep the hold until you commit.
 
         The check locks the row that issued the fence, in your transaction. So it also rejects a
         stale holder that writes before its successor does, which a resource that remembers the
@@ -71,11 +71,11 @@ class Within(JobCalls, ClaimCalls):
     def insert_once(
         self, table: str, values: Mapping[str, Any], *, on: str | Sequence[str]
     ) -> Inserted | Existing:
-        """Insert a row, unless there is one with the same values in the columns `on`.
+        """Insert a row, unless a row has the same values in the columns `on`.
 
-        `on` names the columns of a unique constraint of the table, whose name may be `schema.name`;
-        names are written as they are stored, in upper and lower case. A violation of another
-        constraint is the error of the driver.
+        `on` names the columns of a unique constraint of the table, whose name may be
+        `schema.name`; names are written as they are stored, in upper and lower case. A violation
+        of another constraint raises the error of the driver.
         """
         wanted = natural(table, values, on)
         return self.context.store.transact(lambda sql: insert_once(sql, wanted))
@@ -111,7 +111,7 @@ class Tenant(JobCalls, ClaimCalls):
 
     @cached_property
     def deliveries(self) -> Deliveries:
-        """Deliveries of jobs, for workers of your own."""
+        """Deliveries of jobs, for your own workers."""
         return Deliveries(self.context)
 
     @cached_property
@@ -133,9 +133,9 @@ class Tenant(JobCalls, ClaimCalls):
         """The same calls on your connection and inside of your transaction; you commit.
 
         Takes an open connection of sqlite3, aiosqlite, psycopg (sync or async), asyncpg or Django,
-        or a connection or session of SQLAlchemy, sync or async. Raises `NoTransaction` where none
-        is open and none will be (for a session, the first call does), `WrongConnection` for
-        anything that is not a connection to this database.
+        or a connection or session of SQLAlchemy, sync or async. Raises `NoTransaction` if no
+        transaction is open and none will be (for a session, the first call does), and
+        `WrongConnection` for anything that is not a connection to this database.
         """
         borrowed = borrow(connection, self.context.database)
         borrowed.check()
@@ -162,15 +162,15 @@ class Onefold(Tenant):
         prepared_statements: bool | None = None,
         notify: bool = True,
     ) -> None:
-        """Nothing is connected yet.
+        """Store the settings; the first use connects.
 
-        `schema` is PostgreSQL's; `busy_timeout` bounds the wait for what others hold; `clock`
-        replaces the database's clock, for tests. `shards` is how many parts the first migrate
-        makes, for good; left out, it is what the database has (1 for a new one), and where it has
-        another number, the first use raises `ShardsDiffer`. `prepared_statements` are used unless
-        there is a pooler between us and PostgreSQL; say True where yours carries them along.
-        `notify=False` leaves NOTIFY out, for two-phase transactions, which PostgreSQL does not let
-        have any: workers then find what is due by looking for it.
+        `schema` is for PostgreSQL; `busy_timeout` limits the wait for locks; `clock` replaces the
+        database's clock, for tests. The first migrate creates `shards` parts, for good; by default
+        the number of the database (1 for a new one). If the database has another number, the first
+        use raises `ShardsDiffer`. `prepared_statements` are used unless there is a pooler in front
+        of PostgreSQL; set True if your pooler supports them. `notify=False` leaves NOTIFY out, for
+        two-phase transactions, in which PostgreSQL does not allow it: workers then find due jobs
+        by polling.
         """
         checks.schema(schema, "schema")
         span(busy_timeout, "busy_timeout")
@@ -205,7 +205,7 @@ class Onefold(Tenant):
         return Queues(self.context, self._declared_queues)
 
     def _open(self, url: str, opened: Callable[[str], Database]) -> Store:
-        """Open the database. A framework that names databases in its own way overrides this."""
+        """Open the database. Integrations override this if the framework names its databases."""
         return opened(url)
 
     @property
@@ -241,14 +241,14 @@ class Onefold(Tenant):
         )
 
     def tenant(self, name: str) -> Tenant:
-        """The same for one owner of keys."""
+        """The same for one tenant."""
         return Tenant(self.context.for_tenant(checks.key(name, "tenant")))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Tell `listener` what happens here and to tenants, as values of `onefold.events`.
+        """Call `listener` with each event here and of tenants, as values of `onefold.events`.
 
-        It is called where it happened, in an event loop too: it must not block. What it raises is
-        logged. The answer is a function that ends it.
+        It is called where the event happens, also in an event loop, so it must not block. Its
+        errors are logged. Returns a function that removes the listener.
         """
         hooks = self.context.hooks
         hooks.add(listener)
@@ -257,13 +257,14 @@ class Onefold(Tenant):
     def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
         """A worker for this event loop: `async with onefold.worker(queues=["email"]): …`.
 
-        It serves the queues of all declared jobs and `default`, unless `queues` names others.
-        Leaving the block stops it: what runs may end within the grace, the rest is handed back.
+        It serves the queues of all declared jobs and `default`, unless `queues` names others. The
+        end of the block stops it: running jobs may end within the grace, the others are handed
+        back.
         """
         return self._worker(worker_settings(options))
 
     def run_worker(self, **options: Unpack[WorkerOptions]) -> None:
-        """Work until SIGTERM or SIGINT, and end within the grace; a second signal ends it now."""
+        """Work until SIGTERM or SIGINT, then stop within the grace; a second signal stops now."""
         settings = worker_settings(options)
         run_until_signal(lambda: self._worker(settings), self.aclose)
 
@@ -276,12 +277,12 @@ class Onefold(Tenant):
         return dict.fromkeys(self.queues.declared, False) | dict.fromkeys(of_jobs, True)
 
     async def _declare(self) -> None:
-        """Write down what the code says of queues and schedules."""
+        """Store the queues and schedules that the code declares."""
         await self.queues.astore_declared()
         await self.schedules.astore_declared()
 
     def migrate(self) -> list[Migration]:
-        """Bring the database's tables up to date; answers with what was applied."""
+        """Bring the database's tables up to date; returns what was applied."""
         return self.context.database.migrate()
 
     async def amigrate(self) -> list[Migration]:
@@ -299,7 +300,7 @@ class Onefold(Tenant):
         await self.context.database.aclose()
 
     def __enter__(self) -> Self:
-        """Use it in a `with` to have it closed."""
+        """Close it at the end of a `with` block."""
         return self
 
     def __exit__(
@@ -312,7 +313,7 @@ class Onefold(Tenant):
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Use it in an `async with` to have it closed."""
+        """Close it at the end of an `async with` block."""
         return self
 
     async def __aexit__(
@@ -325,5 +326,5 @@ class Onefold(Tenant):
         await self.aclose()
 
     def __repr__(self) -> str:
-        """The database, without its password."""
+        """The database URL without its password."""
         return f"Onefold({self.context.database.label!r})"

@@ -1,4 +1,4 @@
-"""A warning about jobs that are enqueued beside the transaction that is open around the call."""
+"""A warning about jobs that are enqueued outside of the open transaction around the call."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ MESSAGE: Final = (
 )
 
 _told: set[tuple[str, str, int]] = set()
-"""The messages and places that were logged."""
+"""The messages and places that were logged before."""
 
 
 class OutsideTransactionWarning(UserWarning):
-    """A plain enqueue inside of `run.transaction()`, or of a route that has a transaction."""
+    """A plain enqueue inside of `run.transaction()`, or in a route that has a transaction."""
 
 
 def warn_if_inside(context: Context, kind: str | None = None) -> None:
-    """Warn, once per place, where a transaction of ours is open on the same database.
+    """Warn, once per place, if a transaction of ours is open on the same database.
 
-    The place of a call that is a task by itself is in asyncio. The kind tells such calls apart.
+    In a call that is its own task, the place is in asyncio. The kind distinguishes such calls.
     """
     if context.borrowed is not None or begun_here(context.database) is None:
         return
@@ -49,7 +49,7 @@ def warn_if_inside(context: Context, kind: str | None = None) -> None:
 
 
 def _caller() -> FrameType:
-    """The innermost frame that is not ours."""
+    """The innermost frame outside of Onefold."""
     frame = inspect.currentframe()
     assert frame is not None
     while frame.f_back is not None and _is_ours(frame):

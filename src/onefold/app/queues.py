@@ -43,7 +43,7 @@ BATCH: Final = 500
 OVERLAP: Final = timedelta(hours=24)
 """How long an old secret still signs."""
 ROUNDS: Final = 8
-"""A queue that gets new jobs so often while it is emptied is still in use."""
+"""How many rounds `delete` makes: a queue that still gets new jobs then is in use."""
 ENDPOINT_BYTES: Final = 8 * 1024
 
 
@@ -58,7 +58,7 @@ class Queues:
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """The names that `declare` was called with."""
+        """The names that `declare` has received."""
         return tuple(self._limits)
 
     def declare(
@@ -75,10 +75,10 @@ class Queues:
         """Set the defaults for jobs of a queue, and its limits.
 
         The options of a job win over those of its kind, and these over those of its queue. The
-        defaults apply to all that this object enqueues from now on, tenants and `within` included.
-        Workers store the limits when they start, unless an operator has set others: `limit` is for
-        the whole queue, `group_limit` for each group, `ordered` runs one job of a group at a time,
-        in order.
+        defaults apply to all later enqueues of this object, tenants and `within` included. Workers
+        store the limits when they start, unless an operator has set others: `limit` is for the
+        whole queue, `group_limit` for each group, `ordered` runs one job of a group at a time, in
+        order.
         """
         limits = queue_limits(limit, group_limit, ordered=ordered)
         defaults = JobDefaults(backoff, retention, timeout, group_limit)
@@ -86,9 +86,9 @@ class Queues:
         self._limits[name] = limits
 
     def store_declared(self) -> None:
-        """Store the limits that `declare` was called with, as every worker does when it starts.
+        """Store the limits of `declare`, as every worker does when it starts.
 
-        They replace what was declared before, and never what an operator has set.
+        They replace earlier declared limits, but not the limits that an operator has set.
         """
         if self._limits:
             self._context.store.transact(self._declaring)
@@ -204,11 +204,11 @@ class Queues:
                 return deleted
 
     def pause(self, name: str) -> ServedQueue | None:
-        """Give no more jobs of a queue to any worker. Running jobs go on.
+        """Give no more jobs of a queue to any worker. Running jobs continue.
 
-        Returns the saved queue, or None for one that is not saved: a tenant can only pause saved
-        queues. Otherwise a queue that this code does not declare, and of which nothing is stored,
-        raises `InvalidInput`.
+        Returns the saved queue, or None for a queue that is not saved: a tenant can only pause
+        saved queues. Otherwise a queue that this code does not declare, and that has no stored
+        data, raises `InvalidInput`.
         """
         return self._context.store.transact(self._pausing(name, paused=True))
 
@@ -217,7 +217,7 @@ class Queues:
         return await self._context.store.atransact(self._pausing(name, paused=True))
 
     def resume(self, name: str) -> ServedQueue | None:
-        """Let a paused queue go on. Returns and raises as `pause` does."""
+        """Resume a paused queue. Returns and raises as `pause` does."""
         return self._context.store.transact(self._pausing(name, paused=False))
 
     async def aresume(self, name: str) -> ServedQueue | None:
@@ -245,10 +245,10 @@ class Queues:
         group_limit: Limit | None = None,
         ordered: bool = False,
     ) -> None:
-        """Set the limits of a queue: of all of it, and of each of its groups.
+        """Set the limits of a queue: for all of it, and for each of its groups.
 
-        They replace what the code has declared, and stay until `clear_limits`. With `ordered`, the
-        jobs of a group run one at a time, in the order in which they were enqueued.
+        They replace the limits that the code declares, and stay until `clear_limits`. With
+        `ordered`, the jobs of a group run one at a time, in the order in which they were enqueued.
         """
         build = self._limiting(name, limit, group_limit, ordered=ordered)
         self._context.store.transact(build)
@@ -378,9 +378,9 @@ class Queues:
         by: Job | None = None,
         only: HeldWhy | None = None,
     ) -> bool:
-        """End the hold of a queue after a job has gone well, and forget the failures.
+        """End the hold of a queue after a successful job, and reset the count of failures.
 
-        False if there was nothing to end. Without `force`, a hold stays that is not over yet, or
+        False if there was nothing to end. Without `force`, a hold stays if it is not over yet, or
         was not over when the job `by` was taken. `only` ends a hold with that reason and no other.
         """
         return self._context.store.transact(self._opening(name, force=force, by=by, only=only))
@@ -447,7 +447,7 @@ class Queues:
 
 
 def _empty(queue: str) -> Procedure[None]:
-    """One batch per transaction: what is interrupted can be repeated."""
+    """Run one batch per transaction, so that an interrupted call can be repeated."""
     removed = BATCH
     while removed >= BATCH:
         removed = yield Transact(partial(served_queues.empty, queue=queue, limit=BATCH))

@@ -68,7 +68,8 @@ class Schedules:
     ) -> Schedule:
         """Enqueue a job at every tick of a cron expression; creates or replaces the schedule.
 
-        Saving the same again changes nothing. Another expression, or time zone, counts from now.
+        Saving the same schedule again changes nothing. A new expression or time zone applies from
+        now.
         """
         return self._context.store.transact(self._saving(name, cron, kind, payload, options))[0]
 
@@ -138,7 +139,7 @@ class Schedules:
         return await self._context.store.atransact(self._changing(schedules.pause, name))
 
     def resume(self, name: str) -> bool:
-        """Let a schedule go on from now, without the ticks that it has missed.
+        """Resume a schedule from now, without the ticks that it has missed.
 
         False if it was not paused.
         """
@@ -157,7 +158,7 @@ class Schedules:
     def run_now(self, name: str) -> Enqueued:
         """Enqueue a job of the schedule at once, beside its ticks, paused or not.
 
-        Its tick is the present moment.
+        Its tick is the current time.
         """
         return self._context.runtime.run(self._run_now(name))
 
