@@ -1,53 +1,41 @@
-"""The root of all errors: a sentence, and its evidence as fields.
-
-You called us wrongly: fix the code.
-
-Somebody else got there first: normal in life.
-
-The store could not do it.
-
-A handler did not come to its own end.
-
-Every error that Onefold raises: a sentence to act on, with its evidence as fields.
+"""Every error that Onefold raises: a message, and its evidence as fields.
 
     OnefoldError
     ├── UsageError                 you called us wrongly; fix the code
-    │   ├── InvalidInput               a value cannot be accepted; nothing was stored
+    │   ├── InvalidInput               a value is not valid; nothing was stored
     │   ├── ConflictingOptions         two options contradict each other
-    │   ├── NoTransaction              `within` needs a transaction, and none is or will be open
-    │   ├── WrongConnection            not a connection we can use, or to another database
+    │   ├── NoTransaction              `within` needs an open transaction
+    │   ├── WrongConnection            not a usable connection, or to another database
     │   ├── WouldDeadlock              this thread would wait for its own open transaction
-    │   ├── ShardsDiffer               the database was made with another number of shards
-    │   ├── StepsChanged               a rerun asks for other steps than the run before it
+    │   ├── ShardsDiffer               the database has another number of shards
+    │   ├── StepsChanged               a rerun runs other steps than the earlier run
     │   └── Closed                     the Onefold object has been closed
-    ├── Conflict                   somebody else got there first; normal in life
-    │   ├── AlreadyEnqueued            `on_duplicate="raise"` met a holder
+    ├── Conflict                   another caller was first; expected in operation
+    │   ├── AlreadyEnqueued            `on_duplicate="raise"` found a holder
     │   ├── KeyReused                  the same key with a different request
     │   ├── Busy                       the first attempt with this key is still at work
-    │   ├── OutcomeUnknown             the first attempt vanished; nobody knows how far it came
+    │   ├── OutcomeUnknown             the first attempt vanished; its effect is unknown
     │   ├── StepFailed                 a step of this job failed for good in an earlier attempt
     │   ├── LeaseLost                  this delivery, claim or lock is no longer yours
     │   ├── JobNotFound                no such job for this tenant
     │   ├── ScheduleNotFound           no such schedule for this tenant
-    │   ├── QueueNotEmpty              the queue that was to be removed has jobs in it
-    │   ├── WrongState                 the job is in a state that does not allow this
+    │   ├── QueueNotEmpty              the queue to remove still has jobs
+    │   ├── WrongState                 the state of the job does not allow the call
     │   ├── Gone                       only a tombstone of the job is left
-    │   ├── JobFailed                  the job whose result was waited for is dead or cancelled
-    │   ├── ResultTimeout              it has not ended in time; also a TimeoutError
-    │   └── TooOld                     older than what the ledger still remembers
-    ├── WorkFailed                 a handler did not come to its own end
-    │   ├── JobTimeout                 it took longer than it may
+    │   ├── JobFailed                  the awaited job is dead or cancelled
+    │   ├── ResultTimeout              the job has not ended in time; also a TimeoutError
+    │   └── TooOld                     older than the memory of the ledger
+    ├── WorkFailed                 a handler did not end by itself
+    │   ├── JobTimeout                 it exceeded its timeout
     │   └── ProcessDied                the process that ran it is gone
-    └── DatabaseError              the store could not do it
-        ├── DatabaseBusy               somebody else holds what we need; try again
+    └── DatabaseError              the database could not do it
+        ├── DatabaseBusy               another connection holds a lock; try again
         ├── DatabaseUnavailable        unreachable, read-only, or out of space
-        ├── SerializationConflict      the database refused your transaction; retry the whole of it
+        ├── SerializationConflict      the database rejected your transaction; retry all of it
         ├── SchemaTooNew               upgrade this process
         └── SchemaOutdated             run `onefold migrate`
 
-`status` is the HTTP status an error has on the wire, so that no layer above keeps a table.
-
-Optional parts: where one is missing, the error names what to install.
+`status` is the HTTP status of an error. `Needs` names the package of a missing optional import.
 """
 
 from __future__ import annotations
@@ -62,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class OnefoldError(Exception):
-    """The root of the tree; catch it to catch everything of ours."""
+    """The root of the tree; catch it to catch every error of Onefold."""
 
     status: ClassVar[int] = 500
 
@@ -74,7 +62,7 @@ class OnefoldError(Exception):
             setattr(self, name, value)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survive pickling (a process pool sends errors back) whatever the constructor takes."""
+        """Support pickling (a process pool sends errors back), whatever the constructor takes."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -94,7 +82,7 @@ class UsageError(OnefoldError):
 
 
 class InvalidInput(UsageError):
-    """A value cannot be accepted. Nothing was stored."""
+    """A value is not valid. Nothing was stored."""
 
     field: str
     reason: str
@@ -107,7 +95,7 @@ class InvalidInput(UsageError):
     item: int | None
 
     def at(self, item: int) -> InvalidInput:
-        """The same error, naming the item of a batch."""
+        """The same error with the item of a batch."""
         return type(self)(self.field, self.reason, item=item)
 
 
@@ -116,10 +104,10 @@ class ConflictingOptions(InvalidInput):
 
 
 class NoTransaction(UsageError):
-    """`within` was given a connection on which no transaction is, or will be, open."""
+    """`within` received a connection without an open transaction."""
 
     def __init__(self, connection: object) -> None:
-        """`connection` is what was given."""
+        """`connection` is the given object."""
         super().__init__(
             f"{_name(connection)} has no open transaction and will not open one by itself, so the"
             " job would be committed apart from your rows. Open a transaction around the call.",
@@ -149,13 +137,13 @@ class WouldDeadlock(UsageError):
 
 
 class ShardsDiffer(UsageError):
-    """The database was made with another number of shards. Two counts would both win one key."""
+    """The database has another number of shards. With two numbers, one key could be won twice."""
 
     asked: int
     found: int
 
     def __init__(self, *, asked: int, found: int, where: str) -> None:
-        """`found` is what the first migrate has written."""
+        """`found` is the number that the first migrate has stored."""
         super().__init__(
             f"{where} has {found} shard{'s' if found != 1 else ''}, and this process asks for"
             f" {asked}. The number is fixed by the first migrate: say shards={found}, or leave"
@@ -167,7 +155,7 @@ class ShardsDiffer(UsageError):
 
 
 class StepsChanged(UsageError):
-    """A rerun asks for a step that never was, where another step came before."""
+    """A rerun runs a new step at the place of a step of an earlier attempt."""
 
     asked: str
     expected: str
@@ -198,13 +186,13 @@ def _name(connection: object) -> str:
 
 
 class Conflict(OnefoldError):
-    """Somebody else got there first."""
+    """Another caller was first."""
 
     status = 409
 
 
 class AlreadyEnqueued(Conflict):
-    """`on_duplicate="raise"` met a holder of the key. Nothing of the call was stored."""
+    """`on_duplicate="raise"` found a holder of the key. Nothing of the call was stored."""
 
     holder_id: str
     key: str
@@ -246,14 +234,14 @@ class KeyReused(Conflict):
 
 
 class Busy(Conflict):
-    """The first attempt with this key is still at work. Also the answer of `claim()`."""
+    """The first attempt with this key is still at work. `claim()` returns it, too."""
 
     __match_args__ = ("retry_after",)
     key: str
     retry_after: timedelta
 
     def __init__(self, *, key: str, retry_after: timedelta) -> None:
-        """`retry_after` is when it is worth asking again."""
+        """`retry_after` is when a new attempt makes sense."""
         super().__init__(
             f"The key {key!r} is held by another attempt."
             f" Try again in {retry_after.total_seconds():g} seconds.",
@@ -268,7 +256,7 @@ class OutcomeUnknown(Conflict):
     key: str
     since: datetime | None
     verifiable: bool
-    """True where a later attempt asks `verify` again: leaving a job handler it is a retry."""
+    """True if a later attempt calls `verify` again: out of a job handler it is a retry."""
 
     def __init__(
         self, *, key: str, since: datetime | None = None, verifiable: bool = False
@@ -323,7 +311,7 @@ class JobNotFound(Conflict):
     job_id: str
 
     def __init__(self, job_id: str) -> None:
-        """`job_id` is what was asked for."""
+        """`job_id` is the requested id."""
         super().__init__(
             f"There is no job {job_id}: it never existed, was pruned, or is not committed yet.",
             job_id=job_id,
@@ -337,14 +325,14 @@ class ScheduleNotFound(Conflict):
     name: str
 
     def __init__(self, name: str) -> None:
-        """`name` is what was asked for."""
+        """`name` is the requested name."""
         super().__init__(
             f"There is no schedule {name!r}: it was never made, or has been removed.", name=name
         )
 
 
 class QueueNotEmpty(Conflict):
-    """Jobs are queued in the queue, or running."""
+    """The queue has queued or running jobs."""
 
     name: str
 
@@ -358,12 +346,12 @@ class QueueNotEmpty(Conflict):
 
 
 class WrongState(Conflict):
-    """The job is in a state that does not allow what was asked."""
+    """The job is in a state that does not allow the call."""
 
     job_id: str
 
     def __init__(self, job_id: str, *, state: str, wanted: str) -> None:
-        """`wanted` says which states would do, in words."""
+        """`wanted` describes the states that would allow it."""
         super().__init__(
             f"Job {job_id} is {state}; this needs {wanted}.",
             job_id=job_id,
@@ -379,7 +367,7 @@ class Gone(Conflict):
     job_id: str
 
     def __init__(self, job_id: str) -> None:
-        """`job_id` is what was asked for."""
+        """`job_id` is the requested id."""
         super().__init__(
             f"Job {job_id} has been pruned; only a tombstone that holds its key is left."
             " Enqueue a new job.",
@@ -388,7 +376,7 @@ class Gone(Conflict):
 
 
 class JobFailed(Conflict):
-    """The job whose result was waited for is dead or cancelled: there will be none."""
+    """The awaited job is dead or cancelled, so it has no result."""
 
     job_id: str
     kind: str
@@ -406,7 +394,7 @@ class JobFailed(Conflict):
         reason: str | None,
         error: Mapping[str, object] | None,
     ) -> None:
-        """`reason` and `error` are the job's own."""
+        """`reason` and `error` are those of the job."""
         why = "" if reason is None else f" ({reason})"
         said = "" if error is None else f": {error.get('type')}: {error.get('message')}"
         super().__init__(
@@ -421,14 +409,14 @@ class JobFailed(Conflict):
 
 
 class ResultTimeout(Conflict, TimeoutError):
-    """The job has not ended in time. It goes on; ask again."""
+    """The job has not ended in time. It continues; wait again."""
 
     status = 408
     job_id: str
     state: str
 
     def __init__(self, job_id: str, *, state: str, timeout: timedelta) -> None:
-        """`state` is what it was in when we gave up waiting."""
+        """`state` is the state of the job at the timeout."""
         super().__init__(
             f"Job {job_id} is still {state} after {timeout.total_seconds():g} seconds. It has not"
             " been stopped: ask again, or give a longer timeout.",
@@ -439,12 +427,12 @@ class ResultTimeout(Conflict, TimeoutError):
 
 
 class TooOld(Conflict):
-    """The attempt is older than what the ledger still remembers, so it cannot be told apart."""
+    """The attempt is older than the memory of the ledger, so it may be a duplicate."""
 
     key: str
 
     def __init__(self, *, key: str, issued_at: datetime, horizon: datetime) -> None:
-        """`horizon` is the oldest moment that the ledger still answers for."""
+        """`horizon` is the oldest time that the ledger remembers."""
         super().__init__(
             f"{key!r} was issued at {issued_at.isoformat()}, before {horizon.isoformat()}, the"
             " oldest the ledger remembers: it may have been processed already, so it is refused.",
@@ -455,18 +443,18 @@ class TooOld(Conflict):
 
 
 class DatabaseError(OnefoldError):
-    """The store could not do it."""
+    """The database could not do it."""
 
     status = 503
 
 
 class DatabaseBusy(DatabaseError):
-    """Somebody else holds what we need, for longer than we were told to wait."""
+    """Another connection holds a lock for longer than the allowed wait."""
 
     waited: timedelta
 
     def __init__(self, reason: str, *, waited: timedelta) -> None:
-        """`waited` is how long we tried."""
+        """`waited` is how long the call has waited."""
         how_long = f"stayed busy for {waited.total_seconds():g} seconds" if waited else "is busy"
         super().__init__(
             f"The database {how_long}: {reason}",
@@ -484,12 +472,12 @@ class DatabaseUnavailable(DatabaseError):
 
 
 class SerializationConflict(DatabaseError):
-    """The database refused your transaction because of its isolation. Retry the whole of it."""
+    """The database rejected your transaction because of its isolation. Retry all of it."""
 
     status = 409
 
     def __init__(self, reason: str) -> None:
-        """`reason` is the database's own sentence."""
+        """`reason` is the message of the database."""
         super().__init__(
             f"The database refused this transaction: {reason}. Roll back and run the whole"
             " transaction again (READ COMMITTED, or BEGIN IMMEDIATE on SQLite, avoids this).",
@@ -498,7 +486,7 @@ class SerializationConflict(DatabaseError):
 
 
 class SchemaTooNew(DatabaseError):
-    """The database's tables were changed by a later version, in a way that this one cannot use."""
+    """A later version changed the database's tables in a way that this version cannot use."""
 
     found: int
     needed: int
@@ -524,7 +512,7 @@ class SchemaOutdated(DatabaseError):
     needed: int
 
     def __init__(self, *, found: int, needed: int, where: str, schema: str = "onefold") -> None:
-        """`found` is 0 where there are no tables at all; `schema` is PostgreSQL's."""
+        """`found` is 0 if there are no tables; `schema` is PostgreSQL's."""
         state = f"is at schema {found}" if found else "has no Onefold tables"
         command = f"onefold migrate --database {shlex.quote(where)}"
         if schema != "onefold":
@@ -540,16 +528,16 @@ class SchemaOutdated(DatabaseError):
 
 
 class WorkFailed(OnefoldError):
-    """A handler did not come to its own end."""
+    """A handler did not end by itself."""
 
 
 class JobTimeout(WorkFailed):
-    """A handler took longer than it may."""
+    """A handler exceeded its timeout."""
 
     timeout: timedelta
 
     def __init__(self, timeout: timedelta) -> None:
-        """`timeout` is how long it may take."""
+        """`timeout` is its limit."""
         super().__init__(
             f"The handler took longer than {timeout.total_seconds():g} s, its timeout. Give"
             " it more time (timeout=), or less to do.",
@@ -575,10 +563,10 @@ class ProcessDied(WorkFailed):
 
 
 class Needs:
-    """`with Needs("onefold[flask]"): import flask` names it where the import fails."""
+    """`with Needs("onefold[flask]"): import flask` names the package if the import fails."""
 
     def __init__(self, package: str) -> None:
-        """`package` is what `pip install` takes."""
+        """`package` is the argument for `pip install`."""
         self._package = package
 
     def __enter__(self) -> None:
@@ -590,7 +578,7 @@ class Needs:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """A missing module is an `ImportError` that says what to do."""
+        """Turn a missing module into an `ImportError` that names the package."""
         if isinstance(error, ModuleNotFoundError):
             message = f"{error.name} is not installed. Install it: pip install '{self._package}'"
             raise ImportError(message, name=error.name) from error  # noqa: TRY004 - not a wrong type

@@ -1,8 +1,7 @@
-"""Hooks: who is told what happens, and what is put around an enqueue and around a handler.
+"""Hooks: listeners for events, and context managers around an enqueue and around a handler.
 
-1. Events are told after the fact, on the thread or in the event loop where it happened.
-2. Nobody's hook breaks the work: one that fails is logged, and the work goes on.
-3. Where nobody listens, nothing is built and nothing is called.
+A listener is called after the event, on the thread or in the event loop where it happened. A hook
+that fails is logged, and the work continues. Without listeners no events are built.
 """
 
 from __future__ import annotations
@@ -32,35 +31,36 @@ Around: TypeAlias = Callable[[T], AbstractContextManager[Any]]
 Carrier: TypeAlias = Callable[[], Mapping[str, str]]
 
 TRACE_LENGTH: Final = 8192
-"""W3C's most for baggage. What is longer is not a context, but a payload."""
+"""The limit of W3C for baggage. A longer text is a payload, not a context."""
 
 log: logging.Logger = logging.getLogger("onefold")
 _NOTHING: Final = nullcontext()
 
 
 class Hooks:
-    """What an application, or its telemetry, has asked to be told or to be called for."""
+    """The hooks that an application, or its telemetry, has registered."""
 
     def __init__(self) -> None:
-        """Nobody listens yet."""
+        """Start without listeners."""
         self.listeners: list[Listener] = []
         self.carrier: Carrier | None = None
-        """Gives the context of the caller's trace; an enqueue stores it with the job."""
+        """Returns the context of the caller's trace; an enqueue stores it with the job."""
         self.around_enqueue: list[Around[Enqueueing]] = []
-        """Entered around each enqueue; the carrier is asked inside."""
+        """Entered around each enqueue; the carrier is called inside."""
         self.around: list[Around[Job]] = []
-        """Entered around each handler; use `running`, which survives them."""
+        """Entered around each handler; use `running`, which catches their errors."""
         self.in_processes: Callable[[Hooks], None] | None = None
-        """Called in each process for isolated handlers, with the hooks that are used there. It is
-        sent to them: a function of a module, or a `partial` of one."""
+        """Called in each process for isolated handlers, with the hooks of that process. It is
+        pickled: use a function of a module, or a `partial` of one.
+        """
 
     @property
     def wanted(self) -> bool:
-        """False where nobody listens: do not even build events."""
+        """False without listeners: then do not build events."""
         return bool(self.listeners)
 
     def add(self, listener: Listener) -> None:
-        """Tell `listener` of every event from now on. Adding it twice adds it once."""
+        """Send every event from now on to `listener`. A second call with it does nothing."""
         if not _is_plain_function(listener):
             raise InvalidInput(
                 "listener", f"must be a plain function that takes an event, got {listener!r}"
@@ -69,12 +69,12 @@ class Hooks:
             self.listeners.append(listener)
 
     def remove(self, listener: Listener) -> None:
-        """Tell `listener` nothing more."""
+        """Send no more events to `listener`."""
         if listener in self.listeners:
             self.listeners.remove(listener)
 
     def tell(self, event: Event) -> None:
-        """Tell everybody."""
+        """Send an event to all listeners."""
         for listener in tuple(self.listeners):
             try:
                 listener(event)
@@ -84,19 +84,19 @@ class Hooks:
                 )
 
     def running(self, job: Job) -> AbstractContextManager[Any]:
-        """Around a handler, in the context it runs in: a task, or a thread.
+        """Enter the hooks around a handler, in the context it runs in: a task, or a thread.
 
-        What leaves the handler is to pass through here, outcomes that it returns included: raise
-        them inside. An error that `done_on` forgives is none any more.
+        Raise inside whatever ends the handler, also the outcomes that it returns. An error that
+        `done_on` accepts does not count as an error.
         """
         return _enter_all(self.around, job) if self.around else _NOTHING
 
     def enqueueing(self, items: Sequence[Prepared]) -> Enqueueing:
-        """Around an enqueue of prepared jobs."""
+        """Enter the hooks around an enqueue of prepared jobs."""
         return Enqueueing(self, items)
 
     def carried(self) -> dict[str, str]:
-        """The context of the caller's trace; empty where there is none that can be stored."""
+        """The context of the caller's trace; empty if there is none that can be stored."""
         if self.carrier is None:
             return {}
         try:
@@ -116,7 +116,7 @@ class Hooks:
 
 
 class Enqueueing:
-    """An enqueue under way: what is to be stored, and the answers once they are there."""
+    """An enqueue in progress: the items to store, and the results once they are known."""
 
     def __init__(self, hooks: Hooks, items: Sequence[Prepared]) -> None:
         """Made by `Hooks.enqueueing`."""
@@ -126,7 +126,7 @@ class Enqueueing:
         self._entered: ExitStack | None = None
 
     def __enter__(self) -> Self:
-        """From now on the items carry the trace, if there is one."""
+        """Add the trace to the items, if there is one."""
         hooks = self._hooks
         if hooks.around_enqueue:
             self._entered = _enter_all(hooks.around_enqueue, self)
@@ -140,7 +140,7 @@ class Enqueueing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Tell what was stored, if it was."""
+        """Send an event for each stored job, if they were stored."""
         if self._entered is not None:
             self._entered.__exit__(kind, error, trace)
         if error is None and self._hooks.wanted:
@@ -166,7 +166,7 @@ def _is_plain_function(value: object) -> bool:
 
 
 def _with_trace(items: Sequence[Prepared], trace: dict[str, str]) -> list[Prepared]:
-    """The same items with the trace among their options; one that has its own keeps it."""
+    """The same items with the trace in their options; an item that has a trace keeps it."""
     written: dict[str | None, str] = {}
     traced: list[Prepared] = []
     for item in items:
@@ -189,7 +189,7 @@ def _enter_all(arounds: Sequence[Around[T]], subject: T) -> ExitStack:
 
 
 class _Guarded(AbstractContextManager[None], Generic[T]):
-    """Somebody's context manager, whose failures are its own."""
+    """A context manager of the application, whose errors are logged."""
 
     def __init__(self, around: Around[T], subject: T) -> None:
         self._around = around

@@ -9,12 +9,9 @@ BANNED = re.compile(
 )
 UNFINISHED = (
     "contract/onefold_contract/cases/",
-    "src/onefold/app/",
     "src/onefold/databases/",
     "src/onefold/effects/",
-    "src/onefold/errors.py",
-    "src/onefold/hooks.py",
-    "src/onefold/jobs/",
+    "src/onefold/jobs/job_function.py",
     "src/onefold/model/",
     "src/onefold/server/",
     "src/onefold/testing/",

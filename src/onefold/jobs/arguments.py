@@ -1,10 +1,9 @@
-"""Arguments of a function as a payload, and back: by name, converted by the function's type hints.
+"""Arguments of a function as a payload, and back: by name, converted by the type hints.
 
-1. What does not fit the signature is refused at the enqueue, and what could never fit (`*args`, a
-   class that no JSON becomes) where the function is declared.
-2. Defaults are written down: the payload says what was asked for at the time, and so does the key.
-3. A parameter that is annotated `Run` is the worker's to give. It is no part of the payload.
-4. A parameter that is annotated `Payload` receives the whole payload, whatever JSON it is.
+Arguments that do not fit the signature are rejected at the enqueue; a signature that no payload
+fits (`*args`, a class that JSON cannot become) is rejected at the declaration. Defaults are stored
+in the payload. A parameter annotated `Run` is filled by the worker; one annotated `Payload`
+receives the whole payload.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ Payload: TypeAlias = Annotated[Any, _WHOLE]
 `Annotated[Event, Payload]` converts it: to a struct, a dataclass, a TypedDict, a pydantic model.
 """
 
-# As they are spelled where they cannot be looked up: imported for type checkers only.
+# The names as text, for annotations that are only imported for type checkers.
 _SPELLS_RUN: Final = re.compile(
     r"(onefold\.)?Run( *\| *None)?|None *\| *(onefold\.)?Run|(typing\.)?Optional\[(onefold\.)?Run\]"
 )
@@ -64,7 +63,7 @@ class Arguments:
     def __init__(
         self, function: Callable[..., Any], name: str, *, ignores_extra: bool = False
     ) -> None:
-        """Read the signature; `name` is the function's, for sentences.
+        """Read the signature; `name` is the function's, for error messages.
 
         `ignores_extra` drops the members of a payload that the function does not take.
         """
@@ -91,10 +90,10 @@ class Arguments:
         )
         taken = self._signature.parameters.values()
         self.names: tuple[str, ...] = tuple(one.name for one in taken)
-        """The parameters that a caller gives: the members of a payload, or the whole of it."""
+        """The parameters that a caller fills: the members of a payload, or the whole payload."""
         self._check_whole()
         self.members: tuple[str, ...] | None = self.names
-        """The members that a payload has; None where the signature does not say."""
+        """The members of a payload; None if the signature does not name them."""
         if self.whole is not None:
             self.members = _members_of(hints[self.whole])
         self._names = frozenset(self.names)
@@ -107,7 +106,7 @@ class Arguments:
         self._check_defaults()
 
     def to_payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Json:
-        """The payload of a call; what does not fit the signature is an `InvalidInput`."""
+        """The payload of a call; arguments that do not fit the signature raise `InvalidInput`."""
         values = self._bound(args, kwargs)
         written = {
             name: to_json(values[name], name, sorts=name in self._with_sets) for name in self.names
@@ -116,13 +115,13 @@ class Arguments:
         return written if self.whole is None else written[self.whole]
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments by name, as `Signature.bind` would find them, at a tenth of its price."""
+        """The arguments by name, as `Signature.bind` returns them, ten times faster."""
         given = dict(zip(self.names, args, strict=False))
         fits = len(args) <= self._by_position and kwargs.keys() <= self._by_name - given.keys()
         values = {**self._defaults, **given, **kwargs}
         if fits and len(values) == len(self.names):
             return values
-        # It has the better words for what is wrong.
+        # Its error message is better.
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -130,10 +129,10 @@ class Arguments:
             raise InvalidInput(
                 named[1] if named else self.name, f"cannot be given so to {self.name}: {error}"
             ) from None
-        return values  # pragma: no cover - what did not fit us would have to fit Python
+        return values  # pragma: no cover - arguments that we reject, and Python accepts
 
     def from_payload(self, payload: Json, run: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments to call the function with; `run` goes where it is wanted."""
+        """The arguments to call the function with; `run` is filled in if a parameter takes it."""
         values = self._read(payload)
         if self.run is not None:
             values[self.run] = run
@@ -170,7 +169,7 @@ class Arguments:
         return converted
 
     def _check_whole(self) -> None:
-        """One parameter receives everything, so that no other can receive a part."""
+        """One parameter receives the whole payload, so there must be no other."""
         if self.whole is None:
             return
         if others := [name for name in self.names if name != self.whole]:
@@ -184,7 +183,7 @@ class Arguments:
             )
 
     def _check_defaults(self) -> None:
-        """A default is stored like any other argument, so it must come back."""
+        """A default is stored like any other argument, so its type must convert back."""
         for name, default in self._defaults.items():
             try:
                 self._convert({name: to_json(default, name)})
@@ -195,13 +194,13 @@ class Arguments:
 
 
 class Result:
-    """What one function returns."""
+    """The result of one function."""
 
     def __init__(self, function: Callable[..., Any], name: str, *, stored: bool) -> None:
-        """Read the annotation. One that cannot be used matters only where results are stored."""
+        """Read the annotation. An unusable annotation is only an error if results are stored."""
         self._shape: Any = Any
         self.expected: bool = False
-        """True where the function is annotated to return something."""
+        """True if the function is annotated to return a value."""
         try:
             annotation = inspect.signature(function).return_annotation
             hint = _without_outcomes(_hint(function, name, "return", annotation))
@@ -212,7 +211,7 @@ class Result:
                 raise
 
     def read(self, result: Json) -> Any:
-        """The result as the function returned it."""
+        """The result in the type that the function returned."""
         if self._shape is Any:
             return result
         try:
@@ -222,27 +221,27 @@ class Result:
 
 
 def _from_json(members: dict[str, Json], shape: Any) -> dict[str, Any]:
-    """Values of plain JSON in their own types."""
+    """Plain JSON values, converted to their types."""
     converted: dict[str, Any] = from_json({"members": members}, shape).members
     return converted
 
 
 def is_run(hint: Any) -> bool:
-    """Whether an annotation asks for the `Run`."""
+    """Whether an annotation is `Run`."""
     if get_origin(hint) in {Union, types.UnionType, Annotated}:
         return any(map(is_run, get_args(hint)))
     return isinstance(hint, type) and issubclass(hint, Run)
 
 
 def _is_payload(hint: Any) -> bool:
-    """Whether an annotation asks for the whole payload."""
+    """Whether an annotation is `Payload`."""
     if get_origin(hint) is Annotated:
         return any(one in (_WHOLE, Payload) for one in hint.__metadata__)
     return get_origin(hint) in {Union, types.UnionType} and any(map(_is_payload, get_args(hint)))
 
 
 def _members_of(hint: Any) -> tuple[str, ...] | None:
-    """The members that JSON of this type has, where the type names them."""
+    """The members of the JSON for this type, if the type names them."""
     info = shapes.type_info(hint)
     if isinstance(info, shapes.StructType) and (info.array_like or info.tag_field):
         return None
@@ -292,7 +291,7 @@ def _hint(function: Callable[..., Any], name: str, parameter: str, annotation: A
 
 
 def _supported(hint: Any, name: str, parameter: str) -> Any:
-    """The annotation, if JSON can become what it says."""
+    """The annotation, if JSON can be converted to it."""
     if hint is object:
         return Any
     try:
@@ -316,7 +315,7 @@ def _holds_sets(hint: Any) -> bool:
 
 
 def _custom_types(info: Any) -> Iterator[type]:
-    """The classes, however deep, that msgspec does not know."""
+    """The classes inside of an annotation that msgspec does not know."""
     for one in _types_in(info):
         if isinstance(one, shapes.CustomType):
             yield one.cls
@@ -337,16 +336,16 @@ def _types_in(info: Any) -> Iterator[shapes.Type]:
 
 
 def _shape(hints: dict[str, Any]) -> Any:
-    """One type for all of them, so that msgspec names the member that does not fit.
+    """One type for all parameters, so that msgspec names the member that does not fit.
 
-    Inside of a struct, since structs are the only types that msgspec reads no more than once.
+    Inside of a struct, because msgspec analyses only structs once.
     """
     make: Any = TypedDict
     return msgspec.defstruct("Shape", [("members", make("Members", hints, total=False))])
 
 
 def _without_outcomes(hint: Any) -> Any:
-    """A handler may say how it ends instead of returning a result."""
+    """Remove the outcomes from the annotation: a handler may return one instead of a result."""
     if get_origin(hint) in {Union, types.UnionType}:
         kept = tuple(one for one in get_args(hint) if not _is_outcome(one))
         return Union[kept] if kept else type(None)  # noqa: UP007 - of a tuple
@@ -358,7 +357,7 @@ def _is_outcome(hint: Any) -> bool:
 
 
 def _misfit(error: msgspec.ValidationError, function: str) -> InvalidInput:
-    """The sentence of msgspec, with the argument in front and no dollar signs."""
+    """The message of msgspec, with the argument in front and without dollar signs."""
     message = str(error)
     place = _PLACE.search(message)
     path = place["path"] if place else ""

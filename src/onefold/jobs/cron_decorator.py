@@ -1,4 +1,4 @@
-"""`@onefold.cron`: schedules that code declares, and what a type checker makes of their jobs."""
+"""`@onefold.cron`: schedules that code declares, and the types of the decorator."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ J = TypeVar("J", bound=Job)
 
 
 class DeclaredOptions(TypedDict, total=False):
-    """The options of a schedule itself."""
+    """The options of a schedule, without those of its jobs."""
 
     tz: str
-    """The time zone of its ticks, as the IANA database names it; UTC."""
+    """The time zone of its ticks, by its IANA name; by default UTC."""
     catch_up: CatchUp
-    """What happens to ticks that no process has served: skip, latest (the default) or all."""
+    """What happens to missed ticks: skip, latest (the default) or all."""
     catch_up_most: int | None
-    """With `all`, how many at most: the newest; 100."""
+    """With `all`, how many ticks at most: the newest; by default 100."""
 
 
 def wished(
@@ -76,24 +76,24 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class DeclaredSchedules:
-    """The declared schedules of an Onefold, by name: what its workers store when they start."""
+    """The declared schedules of an Onefold, by name. Its workers store them when they start."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without schedules."""
         self._declared: dict[str, Declared] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is declared, in order of declaration."""
+        """The declared schedules, in the order of declaration."""
         return tuple(self._declared)
 
     @property
     def wishes(self) -> list[ScheduleSettings]:
-        """What is to be stored, in an order that all processes have in common."""
+        """The schedules to store, in an order that is the same in all processes."""
         return [self._declared[name].wish for name in sorted(self._declared)]
 
     def add(self, wish: ScheduleSettings, job: Declaration) -> None:
-        """A name has one schedule. The same job declared anew, as by a reload, replaces its own."""
+        """Add a schedule; a name has one. The same job declared again replaces its schedule."""
         known = self._declared.get(wish.name)
         if known is not None and (known.wish.kind != wish.kind or known.job is job):
             raise InvalidInput(
@@ -105,7 +105,7 @@ class DeclaredSchedules:
 
 
 class Scheduling:
-    """A decorator for jobs, and for functions that become one."""
+    """A decorator for jobs, and for functions, which become jobs."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Scheduling:
         job: Declaring,
         context: Context,
     ) -> None:
-        """Made by `Onefold.cron`. Whatever can be wrong with the schedule is refused here."""
+        """Made by `Onefold.cron`. An invalid schedule is rejected here."""
         self._cron = cron
         self._name = name
         self._options = options

@@ -1,7 +1,7 @@
-"""Defaults: what is said of kinds and queues, for jobs that do not say it themselves.
+"""Defaults of kinds and queues, for options that a job does not set.
 
-A job beats its kind, and a kind its queue. They are laid down where a job is enqueued, and stored
-with it; only the timeout of a kind is left to the worker, which knows the kind as well.
+A job wins over its kind, and a kind over its queue. The enqueue fills them in and stores them with
+the job; only the timeout of a kind is left to the worker, which knows the kind, too.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
 
 
 class JobDefaults(msgspec.Struct, frozen=True):
-    """What is said of a kind or of a queue."""
+    """The defaults of a kind or of a queue."""
 
     backoff: Backoff | None = None
     retention: Retention | None = None
     timeout: timedelta | None = None
     group_limit: Limit | None = None
-    """Its key tells the group of a job that does not say it."""
+    """Its key gives the group of a job that does not set one."""
 
 
 NOTHING: Final = JobDefaults()
 
 
 class Defaults:
-    """What is said of kinds and queues."""
+    """The defaults of all kinds and queues."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start without defaults."""
         self._kinds: dict[str, JobDefaults] = {}
         self._queues: dict[str, JobDefaults] = {}
         self.active: bool = False
-        """False as long as there are none."""
+        """False without defaults."""
 
     def set_for_queue(self, queue: str, said: JobDefaults) -> None:
-        """Jobs of this queue that say nothing themselves; said again, it replaces what was said."""
+        """Set the defaults for jobs of this queue; they replace earlier ones."""
         _check(NewJob("any", queue=queue), said)
         self._queues[queue] = said
         self.active = True
 
     def set_for_kind(self, kind: str, said: JobDefaults) -> None:
-        """Jobs of this kind that say nothing themselves; whoever declares it has checked this."""
+        """Set the defaults for jobs of this kind; the declaration has checked them."""
         if said != NOTHING:
             self._kinds[kind] = said
             self.active = True
@@ -59,13 +59,13 @@ class Defaults:
             self._kinds.pop(kind, None)
 
     def filled(self, new_jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-        """The same jobs, saying what was said of their kinds and queues."""
+        """The same jobs, with the defaults of their kinds and queues filled in."""
         if not self.active:
             return new_jobs
         return [self._filled(new_job) for new_job in new_jobs]
 
     def _filled(self, new_job: Any) -> Any:
-        # What is no job, or has no name, is refused later, with a sentence.
+        # A value that is not a valid job is rejected later, with an error message.
         if not isinstance(new_job, NewJob):
             return new_job
         kind = _defaults_of(self._kinds, new_job.kind)
@@ -95,7 +95,7 @@ def _defaults_of(said: dict[str, JobDefaults], name: object) -> JobDefaults:
 
 
 def _first(*retentions: Any) -> Any:
-    """For each outcome, what the first says that says anything about it."""
+    """For each outcome, the first value that is set."""
     given = [one for one in retentions if one is not None]
     if len(given) <= 1 or not all(isinstance(one, Retention) for one in given):
         return given[0] if given else None
@@ -110,7 +110,7 @@ def _first(*retentions: Any) -> Any:
 
 
 def _check(new_job: NewJob, said: JobDefaults) -> None:
-    """By the rules for a job, which name what they refuse."""
+    """Check the defaults by the rules for a job; the error names the field."""
     prepare(
         msgspec.structs.replace(
             new_job, backoff=said.backoff, retention=said.retention, timeout=said.timeout

@@ -1,4 +1,4 @@
-"""What `enqueue` accepts by name."""
+"""The options that `enqueue` accepts by name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from onefold.model.retry import Backoff
 
 EMPTY: Final[Mapping[str, Json]] = {}
-"""The payload of a job for which none is given. None is a payload: JSON's null."""
+"""The payload of a job without one. None is a payload: JSON's null."""
 
 
 class CallOptions(TypedDict, total=False):
-    """What happens to duplicates."""
+    """The options for duplicates."""
 
     on_duplicate: OnDuplicate
     on_mismatch: OnMismatch

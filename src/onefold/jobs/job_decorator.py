@@ -1,4 +1,4 @@
-"""`@onefold.job`: what turns a function into a job, and what a type checker makes of it."""
+"""`@onefold.job`: turns a function into a job, with types for checkers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ C_co = TypeVar("C_co", covariant=True)
 
 
 class RunFirst(Protocol[P, C_co]):
-    """A function whose first parameter is `run`: all types survive."""
+    """A function whose first parameter is `run`: all types are kept."""
 
     def __call__(self, run: Run, *args: P.args, **kwargs: P.kwargs) -> C_co:
         """Handle."""
@@ -81,11 +81,11 @@ class Declaring:
     def __call__(
         self, function: RunFirst[P, R], /
     ) -> JobFunction[P, R, Concatenate[Run, P], R]: ...
-    # A ParamSpec cannot lose a parameter that is not its first: what such a function takes is left
-    # open to checkers, and checked when it is enqueued. One protocol an overload: of a union, mypy
-    # may or may not find the one that fits.
+    # A ParamSpec can only lose its first parameter. So checkers do not check the arguments of such
+    # a function; the enqueue does. One protocol per overload: mypy does not always find the fitting
+    # member of a union.
     @overload
-    def __call__(  # pyright: ignore[reportOverlappingOverload] # not of functions, which have names
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # does not overlap for functions: they have names
         self, function: RunSecond[Coroutine[Any, Any, R]], /
     ) -> JobFunction[..., R, ..., Coroutine[Any, Any, R]]: ...
     @overload
@@ -93,7 +93,7 @@ class Declaring:
         self, function: RunSecond[R], /
     ) -> JobFunction[..., R, ..., R]: ...
     @overload
-    def __call__(  # pyright: ignore[reportOverlappingOverload] # not of functions, which have names
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # does not overlap for functions: they have names
         self, function: RunThird[Coroutine[Any, Any, R]], /
     ) -> JobFunction[..., R, ..., Coroutine[Any, Any, R]]: ...
     @overload
@@ -101,7 +101,7 @@ class Declaring:
         self, function: RunThird[R], /
     ) -> JobFunction[..., R, ..., R]: ...
     @overload
-    def __call__(  # pyright: ignore[reportOverlappingOverload] # not of functions, which have names
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # does not overlap for functions: they have names
         self, function: RunByName[Coroutine[Any, Any, R]], /
     ) -> JobFunction[..., R, ..., Coroutine[Any, Any, R]]: ...
     @overload
@@ -117,7 +117,7 @@ class Declaring:
     @overload
     def __call__(self, **options: Unpack[DeclareOptions]) -> Declaring: ...
     def __call__(self, function: Any = None, **options: Any) -> Any:
-        """Make a job of a function; with options only, a decorator that will."""
+        """Turn a function into a job; with options only, return a decorator."""
         if function is None:
             merged: DeclareOptions = {**self._options, **options}  # type: ignore[typeddict-item]
             return Declaring(self._calls, self._registry, merged)

@@ -48,7 +48,7 @@ Extra: TypeAlias = Literal["forbid", "ignore"]
 
 UNIQUE_OPTIONS: Final = frozenset({"unique", "unique_while", "unique_for", "across_kinds"})
 SHARED_OPTIONS: Final = UNIQUE_OPTIONS | {"queue", "priority", "max_attempts", "tags"}
-"""What is declared and goes to every enqueue as it is."""
+"""The declared options that go unchanged to every enqueue."""
 
 
 P = ParamSpec("P")
@@ -58,10 +58,10 @@ C_co = TypeVar("C_co", covariant=True)
 
 
 class DeclareOptions(TypedDict, total=False):
-    """What `@onefold.job(…)` may be told by name."""
+    """The options of `@onefold.job(…)`."""
 
     kind: str | None
-    """The function's name, unless something else is said."""
+    """By default the name of the function."""
     queue: str
     priority: int
     max_attempts: int
@@ -74,12 +74,12 @@ class DeclareOptions(TypedDict, total=False):
     timeout: timedelta | None
     tags: Sequence[str]
     group: str | None
-    """The argument, or the dotted path into one, that says which group a job belongs to."""
+    """The argument, or the dotted path into one, that holds the group of a job."""
     store_result: bool
     isolation: Isolation
     """Where a plain function runs: in a thread, or in a process that can be killed."""
     extra: Extra
-    """Members of a payload that are no arguments: a failure ("forbid"), or dropped ("ignore")."""
+    """Members of a payload that are not arguments: rejected ("forbid"), or dropped ("ignore")."""
     retry_on: ErrorRule | Sequence[ErrorRule]
     bury_on: ErrorRule | Sequence[ErrorRule]
     done_on: ErrorRule | Sequence[ErrorRule]
@@ -88,10 +88,10 @@ class DeclareOptions(TypedDict, total=False):
 
 
 class Declaration:
-    """A function, how its arguments become a payload, and what goes with every enqueue."""
+    """A function, the conversion of its arguments, and the options of every enqueue."""
 
     def __init__(self, function: Callable[..., Any], options: DeclareOptions) -> None:
-        """Everything that can be wrong with a declaration is refused here."""
+        """Check the declaration; an invalid one is rejected here."""
         checks.options(options, DeclareOptions.__optional_keys__)
         self.function: Callable[..., Any] = _function(function)
         self.is_async: bool = inspect.iscoroutinefunction(function)
@@ -120,7 +120,7 @@ class Declaration:
 
     @property
     def place(self) -> str:
-        """Where the function is, for people."""
+        """Where the function is, for error messages."""
         code = inspect.unwrap(self.function).__code__
         return (
             f"{self.function.__module__}.{self.function.__qualname__} (line {code.co_firstlineno})"
@@ -133,7 +133,7 @@ class Declaration:
         return queue
 
     def is_another(self, other: Declaration) -> bool:
-        """False where the other is of the same function, run again: a reload, or a cell."""
+        """False if the other is the same function, defined again: a reload, or a notebook cell."""
         ours, theirs = self.function, other.function
         if (ours.__module__, ours.__qualname__) != (theirs.__module__, theirs.__qualname__):
             return True
@@ -143,10 +143,10 @@ class Declaration:
         return same_file and not same_line
 
     def options(self, payload: Json, said: EnqueueOptions) -> dict[str, Any]:
-        """Everything that an enqueue is told: what is declared, and what is said for this one."""
+        """The options of an enqueue: the declared ones, and those of this call."""
         shared = self._shared
         if "unique_key" in said and said["unique_key"] is None:
-            # Switched off for once, with what is declared about it.
+            # The call switches the key off, with the declared options of the key.
             shared = {name: shared[name] for name in shared if name not in UNIQUE_OPTIONS}
         options: dict[str, Any] = {**shared, **said}
         if self._group is not None and "group_key" not in said:
@@ -154,7 +154,7 @@ class Declaration:
         return options
 
     def read_result(self, job: Job) -> Any:
-        """What the function returned, in its own type."""
+        """The result of a job, in the type that the function returned."""
         if job.result_text is None and self.returned.expected:
             raise UsageError(
                 f"Job {job.id} ({job.kind}) is completed, but what it returned was not kept."
@@ -165,7 +165,7 @@ class Declaration:
         return self.returned.read(job.result)
 
     def to_json(self, value: Any) -> Json:
-        """What the function returned, as it is stored."""
+        """The result as JSON, to be stored."""
         result: Json = to_json(value, "result")
         return result
 
@@ -175,7 +175,7 @@ class Declaration:
         return steps
 
     def _check_shared(self) -> None:
-        """By the rules for a job. Fields that do not exist would give all jobs one key."""
+        """Check by the rules for a job. Fields that do not exist would give all jobs one key."""
         unique = self._shared.get("unique")
         if isinstance(unique, Unique):
             for path in (*unique.fields, *unique.exclude):
@@ -198,7 +198,7 @@ class Declaration:
 
 @runtime_checkable
 class Lends(Protocol):
-    """Whoever can work on a caller's connection."""
+    """An object with `within`: it can use a caller's connection."""
 
     def within(self, connection: object) -> JobCalls:
         """The same calls, in the caller's transaction."""
@@ -207,10 +207,10 @@ class Lends(Protocol):
 
 @runtime_checkable
 class HasTenants(Protocol):
-    """Whoever can work for one owner of keys."""
+    """An object with `tenant`: it can work for one tenant."""
 
     def tenant(self, name: str) -> JobCalls:
-        """The same calls for one owner."""
+        """The same calls for one tenant."""
         ...
 
 
@@ -224,11 +224,11 @@ class JobCall(Generic[P, R_co]):
         self.options: EnqueueOptions = options
 
     def new_job(self) -> NewJob:
-        """As a value for `onefold.enqueue_many`, beside jobs of other kinds."""
+        """A value for `onefold.enqueue_many`, beside jobs of other kinds."""
         return self.with_options({})
 
     def with_options(self, shared: EnqueueOptions) -> NewJob:
-        """The same, with options that are shared by several calls; the call's own win."""
+        """The same with the shared options of several calls; the call's own options win."""
         for name in CallOptions.__optional_keys__:
             if name in self.options:
                 raise ConflictingOptions(
@@ -241,12 +241,12 @@ class JobCall(Generic[P, R_co]):
         return NewJob(self.declaration.kind, self.payload, **options)
 
     def __repr__(self) -> str:
-        """The kind; the payload may be large, or nobody's business."""
+        """The kind only: the payload may be large or private."""
         return f"JobCall({self.declaration.kind!r})"
 
 
 class Enqueuer(Generic[P, R_co]):
-    """Enqueues a declared job: with certain options, in a transaction, or for a tenant."""
+    """Enqueues a declared job: with options, in a transaction, or for a tenant."""
 
     def __init__(
         self,
@@ -262,9 +262,9 @@ class Enqueuer(Generic[P, R_co]):
         self._options: EnqueueOptions = {} if options is None else options
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued[R_co]:
-        """Store a job that calls the function with these arguments, or find the one that will.
+        """Store a job that calls the function with these arguments, or find the existing one.
 
-        Arguments that do not fit are an `InvalidInput`, before anything is stored.
+        Arguments that do not fit raise `InvalidInput` before anything is stored.
         """
         kind, payload, options = self._request(args, kwargs)
         answer = self._calls.enqueue(kind, payload, **options)
@@ -277,12 +277,12 @@ class Enqueuer(Generic[P, R_co]):
         return reading(answer, self._declaration.read_result)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[P, R_co]:
-        """One call for `enqueue_many`. Options that were given by `using` go with it."""
+        """One call for `enqueue_many`, with the options of `using`."""
         payload = self._declaration.arguments.to_payload(args, kwargs)
         return JobCall(self._declaration, payload, self._options)
 
     def enqueue_many(self, calls: Iterable[JobCall[P, R_co]]) -> EnqueuedMany[R_co]:
-        """Store many, all or nothing, and answer for each, in order.
+        """Store many, all or none; the results are in the order of the calls.
 
         send_email.enqueue_many([send_email.call(1, "welcome"), send_email.call(2, "welcome")])
         """
@@ -297,7 +297,7 @@ class Enqueuer(Generic[P, R_co]):
         return reading(answers, self._declaration.read_result)
 
     def unique_key(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """The unique key that such a job has, defaults of the signature applied."""
+        """The unique key of a job with these arguments, after the defaults of the signature."""
         kind, payload, options = self._request(args, kwargs)
         rest = {
             name: options[name] for name in options if name not in CallOptions.__optional_keys__
@@ -308,7 +308,7 @@ class Enqueuer(Generic[P, R_co]):
         return key
 
     def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P, R_co]:
-        """The same with options of an enqueue, which win over what is declared.
+        """The same with options for the enqueue, which win over the declared ones.
 
         `using(unique_key=None)` switches a declared key off.
         """
@@ -317,14 +317,14 @@ class Enqueuer(Generic[P, R_co]):
         return Enqueuer(self._declaration, self._calls, self._now, merged)
 
     def within(self, connection: object) -> Enqueuer[P, R_co]:
-        """The same on your connection and inside your transaction; you commit."""
+        """The same on your connection and inside of your transaction; you commit."""
         if not isinstance(self._calls, Lends):
             raise UsageError("This is within a connection already.")
         calls = self._calls.within(connection)
         return Enqueuer(self._declaration, calls, self._now, self._options)
 
     def tenant(self, name: str) -> Enqueuer[P, R_co]:
-        """The same for one owner of keys."""
+        """The same for one tenant."""
         if not isinstance(self._calls, HasTenants):
             raise UsageError("This is for a tenant already, or within: job.tenant(…).within(…).")
         return Enqueuer(self._declaration, self._calls.tenant(name), self._now, self._options)
@@ -352,7 +352,7 @@ class Enqueuer(Generic[P, R_co]):
 
 
 class DeclaredJob(Enqueuer[P, R_co]):
-    """A function that is a job as well."""
+    """A function that is also a job."""
 
     __name__: str
     __qualname__: str
@@ -374,62 +374,62 @@ class DeclaredJob(Enqueuer[P, R_co]):
         update_wrapper(wrapper, declaration.function)
 
     def bind(self, job: Job, run: Run | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the function is called with; `InvalidInput` where the payload does not fit."""
+        """The arguments for the function; `InvalidInput` if the payload does not fit."""
         return self.declaration.arguments.from_payload(job.payload, run)
 
     def forgives(self, error: BaseException) -> bool:
-        """True where `done_on` says that the work has been done."""
+        """True if `done_on` accepts the error: the work has been done."""
         return self.declaration.rules.forgives(error)
 
     def outcome_of(self, error: BaseException) -> Outcome | None:
-        """What `retry_on` and `bury_on` say; None leaves it to the attempts that remain."""
+        """The outcome by `retry_on` and `bury_on`; None leaves it to the remaining attempts."""
         return self.declaration.rules.outcome_of(error)
 
     def to_json(self, value: Any) -> Json:
-        """What the function returned, as it is stored."""
+        """The result as JSON, to be stored."""
         return self.declaration.to_json(value)
 
     def __reduce__(self) -> str:
-        """By its name, as functions are pickled."""
+        """Pickle it by its name, as functions are."""
         return self.function.__qualname__
 
     def __repr__(self) -> str:
-        """The kind, and where the function is."""
+        """The kind, and the place of the function."""
         return f"<job {self.kind!r}: {self.declaration.place}>"
 
 
 class JobFunction(DeclaredJob[P, R_co], Generic[P, R_co, Q, C_co]):
-    """A declared job that is called like the function it was made of."""
+    """A declared job that can be called like its function."""
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C_co:
-        """Run the function here and now, without any queue."""
+        """Run the function directly, without a queue."""
         answer: C_co = self.function(*args, **kwargs)
         return answer
 
 
 class Registry:
-    """The declared jobs of an Onefold, by kind: what its workers can run."""
+    """The declared jobs of an Onefold, by kind: the jobs that its workers can run."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without jobs."""
         self._jobs: dict[str, DeclaredJob[..., Any]] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What is declared, in order of declaration."""
+        """The declared jobs, in the order of declaration."""
         return tuple(self._jobs)
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues of declared jobs, in order of declaration."""
+        """The queues of declared jobs, in the order of declaration."""
         return tuple(dict.fromkeys(job.declaration.queue for job in self._jobs.values()))
 
     def get(self, kind: str) -> DeclaredJob[..., Any] | None:
-        """The job of this kind, if it is declared here."""
+        """The job of this kind, or None if it is not declared here."""
         return self._jobs.get(kind)
 
     def add(self, job: DeclaredJob[..., Any]) -> None:
-        """A kind has one function."""
+        """Add a job; a kind has one function."""
         known = self._jobs.get(job.kind)
         if known is not None and known.declaration.is_another(job.declaration):
             raise InvalidInput(
