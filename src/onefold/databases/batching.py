@@ -165,10 +165,14 @@ class TaskEntry(Entry):
 
     def wake(self) -> None:
         """Resolve the future, in the thread of its loop."""
-        if get_ident() != self.thread:
-            with suppress(RuntimeError):  # the loop is closed
-                self.loop.call_soon_threadsafe(self.wake)
+        if get_ident() == self.thread:
+            self.resolve()
             return
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self.resolve)
+
+    def resolve(self) -> None:
+        """Resolve the future. Called by its loop, which may run in another thread by now."""
         if self.future.done():
             return
         if self.error is None:

@@ -115,7 +115,11 @@ class SqliteWriter(ThreadQueue):
     async def arun(self, item: Item[Any, T]) -> T:
         """`run`, awaited. It never blocks the event loop."""
         entry = TaskEntry(item, time.monotonic() + self._timeout)
-        self.put(entry)
+        try:
+            self.put(entry)
+        except BaseException:
+            entry.future.cancel()  # queued perhaps, but no thread could start
+            raise
         answer: T = await entry.future
         return answer
 
@@ -289,12 +293,12 @@ def wake(entries: Sequence[Entry]) -> None:
             entry.wake()
     for loop, tasks in loops.items():
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_wake_tasks, tasks)
+            loop.call_soon_threadsafe(_resolve, tasks)
 
 
-def _wake_tasks(entries: Sequence[TaskEntry]) -> None:
+def _resolve(entries: Sequence[TaskEntry]) -> None:
     for entry in entries:
-        entry.wake()
+        entry.resolve()
 
 
 class _Forks:
