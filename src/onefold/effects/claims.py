@@ -59,7 +59,9 @@ class ClaimOptions(TypedDict, total=False):
     fingerprint: str | None
     """Digest of the request: the same key with another one is a Mismatch."""
     lease: timedelta | None
-    """How long the work may take before others may step in; 60 s. Not within a transaction."""
+    """How long the work may take before another attempt may take the key over; 60 s. Not within a
+    transaction.
+    """
     takeover: Takeover | None
     """What happens when the work vanishes: rerun, resume or refuse (the default)."""
     retention: timedelta | None
@@ -125,7 +127,7 @@ class DatabaseClaims:
 
     @property
     def runtime(self) -> Runtime:
-        """That of the context."""
+        """The runtime of the context."""
         return self.context.runtime
 
     @property
@@ -142,7 +144,7 @@ class DatabaseClaims:
         return claim_key(self.context.tenant, surface, scope, key)
 
     def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
-        """Check what is wanted of a key."""
+        """Check the options of a claim."""
         joined = self.context.borrowed is not None
         lease, takeover = options.get("lease"), options.get("takeover")
         if joined:
@@ -156,13 +158,13 @@ class DatabaseClaims:
         )
 
     def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
-        """Take the key, or say why not."""
+        """Take the key, or return why not."""
         try:
             answer: ClaimAnswer = yield Transact(lambda sql: claims.claim(sql, wanted))
         except DatabaseBusy:
             if not wanted.joined:
                 raise
-            # SQLite: another transaction has the file, and may be working on this very key.
+            # SQLite: another transaction has the file, and may be working on the same key.
             return Busy(key=wanted.key.key, retry_after=JOINED_RETRY)
         return answer
 
@@ -208,9 +210,9 @@ class DatabaseClaims:
 class JobClaims(DatabaseClaims):
     """Keys of one job, stored beside it on its shard.
 
-    No other job can claim them, so what an earlier delivery has left is abandoned as soon as there
-    is a later one: its takeover decides at once, without waiting. An earlier delivery that is still
-    running, and does not know it, claims nothing any more.
+    No other job can claim them. So a claim of an earlier delivery counts as abandoned as soon as a
+    later delivery exists: its takeover decides at once, without waiting. An earlier delivery that
+    is still running cannot claim any more.
     """
 
     def __init__(
@@ -225,7 +227,7 @@ class JobClaims(DatabaseClaims):
         """The owners of the claims of this run."""
 
     def key(self, scope: object, key: object, surface: str = SURFACE) -> ClaimKey:
-        """Of the job's generation: after a fresh replay, everything is done anew."""
+        """Of the job's generation: after a fresh replay, all keys are claimed anew."""
         del scope
         job = self._job
         plain = claim_key(job.tenant, surface, job.id, key)
@@ -233,7 +235,7 @@ class JobClaims(DatabaseClaims):
         return msgspec.structs.replace(checked, home=hash_of(job.id))
 
     def want(self, surface: str, scope: str, key: str, options: ClaimOptions) -> Wanted:
-        """Check what is wanted of a key."""
+        """Check the options of a claim."""
         if options.get("lease") is not None:
             raise ConflictingOptions("lease", "is the job's own, which its worker extends")
         takeover = options.get("takeover")
@@ -253,7 +255,7 @@ class JobClaims(DatabaseClaims):
         return super().not_done(() if strict else not_done, takeover)
 
     def claim(self, wanted: Wanted) -> Procedure[ClaimAnswer]:
-        """Take the key, or say why not; `LeaseLost` if the job is no longer ours."""
+        """Take the key, or return why not; `LeaseLost` if another delivery has the job."""
         self._check()
         try:
             answer: ClaimAnswer = yield Transact(lambda sql: self._claimed(sql, wanted))
@@ -265,7 +267,7 @@ class JobClaims(DatabaseClaims):
         return answer
 
     def _claimed(self, sql: Sql, wanted: Wanted) -> Operation[ClaimAnswer]:
-        """Another task of this very run may be at work on it."""
+        """Another task of the same run may hold the key."""
         yield from deliveries.hold(sql, Delivery(self._job.id, self._job.fence))
         found = yield from claims.find(sql, wanted.key)
         if found is not None and found.state == Holding.HELD and found.owner in self._mine:
@@ -274,7 +276,7 @@ class JobClaims(DatabaseClaims):
 
 
 class RunLock(Lock):
-    """A lock that is also lost with the job."""
+    """A lock that also counts as lost if the job is lost."""
 
     def __init__(
         self,
@@ -285,7 +287,7 @@ class RunLock(Lock):
         *,
         is_lost: Callable[[], bool],
     ) -> None:
-        """`is_lost` says whether the job is lost."""
+        """`is_lost` returns whether the job is lost."""
         super().__init__(DatabaseLocks(context), key, ttl, wait)
         self._is_lost = is_lost
 

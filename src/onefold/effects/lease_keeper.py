@@ -1,6 +1,6 @@
-"""Renews the leases of claims while their requests run.
+"""Renews the leases of claims while their requests run, in a thread of its own.
 
-In its own thread: a handler that blocks the event loop must not lose its key.
+So a handler that blocks the event loop does not lose its key.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LeaseKeeper:
     """Renews the leases of all running requests of this process."""
 
     def __init__(self, context: Context) -> None:
-        """Starts no thread before there is a lease to renew."""
+        """No thread starts before there is a lease to renew."""
         self._context = context
         self._process = os.getpid()
         self._leases: set[KeptLease] = set()
@@ -86,7 +86,7 @@ class LeaseKeeper:
         return kept
 
     def let_go(self, kept: KeptLease) -> None:
-        """Renew it no more."""
+        """Stop renewing a lease."""
         with self._changed:
             self._leases.discard(kept)
 

@@ -1,7 +1,7 @@
 """`lock`: a lease on a name with a fencing token.
 
 The store's clock grants and ends the lease. The holder counts on its own monotonic clock from
-*before* it asked, less a margin, so that it stops before anybody else can start.
+*before* the request, less a margin, so that it stops before another holder can start.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ MARGIN: Final = 0.1
 _held: ContextVar[tuple[tuple[_Mine, weakref.ref[Lock]], ...]] = ContextVar(
     "onefold_locks", default=()
 )
-"""Locks taken in this context, and by which task or thread: a context is also inherited by tasks
-that are started here, and those may well wait for a lock that we hold. A lock that is left to its
-ttl is kept alive by nothing here."""
+"""Locks taken in this context, and by which task or thread. Tasks that are started here inherit
+the context, and may wait for a lock that we hold. A lock that is left to its ttl is not kept
+alive here.
+"""
 
 _Mine: TypeAlias = tuple[int, str, ClaimKey]
-"""Whose lock it is, of which database, on what."""
+"""The holder of a lock, its database and its name."""
 
 
 def _whoami() -> int:
@@ -62,7 +63,7 @@ class LockBackend(Protocol):
 
     @property
     def label(self) -> str | None:
-        """Names the store. None if a lock may be asked for again where it is held."""
+        """Identifies the store. None if the same holder may acquire a held lock again."""
         ...
 
     def acquire(self, key: ClaimKey, ttl: timedelta, wait: float) -> Procedure[ClaimAnswer]:
@@ -93,12 +94,12 @@ class DatabaseLocks:
 
     @property
     def runtime(self) -> Runtime:
-        """That of the context."""
+        """The runtime of the context."""
         return self._context.runtime
 
     @property
     def label(self) -> str:
-        """Names the database and the schema."""
+        """Identifies the database and the schema."""
         database = self._context.database
         return f"{database.label} {database.sql.schema}"
 
@@ -127,7 +128,7 @@ class Lock:
     def __init__(
         self, locks: LockBackend, key: ClaimKey, ttl: timedelta, wait: timedelta | None
     ) -> None:
-        """It is taken later."""
+        """Nothing is acquired yet."""
         span(ttl, "ttl", least=timedelta(milliseconds=1))
         if wait is not None:
             span(wait, "wait")
@@ -144,24 +145,24 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """True from the acquiring to the releasing, though the lease may be over: see `lost`."""
+        """True from acquire to release, even if the lease has ended: see `lost`."""
         return self._claim is not None
 
     @property
     def claim(self) -> Claim:
-        """The claim behind the lock; `LeaseLost` where it is not held."""
+        """The claim behind the lock; `LeaseLost` if it is not held."""
         if self._claim is None:
             raise LeaseLost(f"the lock {self._key.key!r}", fence=0)
         return self._claim
 
     @property
     def fence(self) -> int:
-        """Strictly greater than every earlier one of this name: give it to what you write to."""
+        """Strictly greater than each earlier fence of this name. Send it to what you write to."""
         return self.claim.fence
 
     @property
     def lost(self) -> bool:
-        """True where the lease may be somebody else's by now."""
+        """True if another holder may have the lock by now."""
         return self._claim is None or time.monotonic() >= self._trusted_until
 
     def check(self) -> None:
@@ -171,11 +172,11 @@ class Lock:
             raise LeaseLost(f"the lock {self._key.key!r}", fence=fence)
 
     def derived(self, name: str) -> str:
-        """A key for a third party that knows no fences. Best effort: as good as its memory."""
+        """A key for a third party that knows no fences. Best effort: that party may forget it."""
         return self._key.derived(f"{self.fence}:{name}")
 
     def acquire(self) -> Self:
-        """Take it, or raise `Busy` (after `wait`, if given)."""
+        """Acquire the lock, or raise `Busy` (after `wait`, if given)."""
         self._runtime.run(self._acquire())
         return self
 
@@ -185,7 +186,7 @@ class Lock:
         return self
 
     def release(self) -> bool:
-        """Give it back; False if it was no longer yours."""
+        """Release the lock; False if it was no longer held."""
         return self._runtime.run(self._release())
 
     async def arelease(self) -> bool:
@@ -193,7 +194,7 @@ class Lock:
         return await self._runtime.arun(self._release())
 
     def renew(self) -> None:
-        """Extend it by its ttl, under the same fence; `LeaseLost` if it has ended."""
+        """Extend the lock by its ttl, with the same fence; `LeaseLost` if it has ended."""
         self._runtime.run(self._renew())
 
     async def arenew(self) -> None:
@@ -210,7 +211,7 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release, whatever happened."""
+        """Release, also after an error."""
         self.release()
 
     async def __aenter__(self) -> Self:
@@ -223,11 +224,11 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Release, whatever happened."""
+        """Release, also after an error."""
         await self.arelease()
 
     def _acquire(self) -> Procedure[None]:
-        """One holder an object: its release could not tell two of them apart."""
+        """An object has one holder at a time: a release could not tell two of them apart."""
         with self._mutex:
             if self._in_use:
                 raise UsageError(
@@ -291,7 +292,7 @@ class Lock:
 
 
 def _still_held() -> tuple[tuple[_Mine, weakref.ref[Lock]], ...]:
-    """What this context has taken, less what was released, forgotten, or left to its ttl."""
+    """The locks of this context, without those that were released or left to their ttl."""
     return tuple(
         entry for entry in _held.get() if (lock := entry[1]()) is not None and not lock.lost
     )

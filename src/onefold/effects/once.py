@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Entered_co = TypeVar("Entered_co", bound="OnceClaim | None", covariant=True)
-"""What a body is given: a claim, or None as well where a busy key is skipped."""
+"""What the body receives: a claim, or None if a busy key is skipped."""
 
 BusyPolicy: TypeAlias = Literal["raise", "skip"]
 
@@ -77,20 +77,20 @@ class AttemptOptions(ClaimOptions, total=False):
     """How `once` runs something."""
 
     verify: Verify | None
-    """Finds out what became of an attempt whose outcome is unknown."""
+    """Finds out the result of an attempt whose outcome is unknown."""
     not_done: ErrorRule | Sequence[ErrorRule] | None
-    """Exceptions that give the key back: after any other the outcome is unknown.
+    """Exceptions that release the key: after any other one the outcome is unknown.
 
-    None, the default outside of a job: every exception gives it back.
+    None, the default outside of a job: every exception releases it.
     """
     issued_at: datetime | None
     """When the message was made: rejected if older than `retention`."""
     wait: timedelta | None
-    """How long to wait while another caller is at work."""
+    """How long to wait while another caller holds the key."""
 
 
 class OnceOptions(AttemptOptions, total=False):
-    """The same, and what happens while another caller is at work."""
+    """The options of `Once`, and what happens while another caller holds the key."""
 
     busy: BusyPolicy
     """`raise` (the default), or `skip`: None instead of a claim."""
@@ -105,7 +105,7 @@ class OnceSettings:
     key: str | Callable[..., str] | None
     verify: Verify | None
     not_done: tuple[ErrorRule, ...] | None
-    """Exceptions that mean that nothing has happened; None where all of them do."""
+    """Exceptions that mean that nothing has happened; None if all of them do."""
     retention: timedelta | None
     issued_at: datetime | None
     busy: BusyPolicy
@@ -121,7 +121,7 @@ def once_settings(
     """Check the options of `once`."""
     checks.options(options, OnceOptions.__optional_keys__)
     busy, wait = options.get("busy", "raise"), options.get("wait")
-    if busy not in ("raise", "skip"):  # a tuple: what is unhashable is refused too
+    if busy not in ("raise", "skip"):  # a tuple: an unhashable value is rejected, too
         raise InvalidInput("busy", f"must be raise or skip, got {busy!r}")
     if wait is not None:
         span(wait, "wait")
@@ -145,20 +145,20 @@ class OnceClaim:
     """What the body of a `with` sees: won or replayed, and the result."""
 
     def __init__(self, answer: Won | Replay) -> None:
-        """`answer` is what the database said."""
+        """`answer` is the result of the claim."""
         self.claim: Claim | None = answer.claim if isinstance(answer, Won) else None
         self.result: Any = None if isinstance(answer, Won) else answer.result
-        """Set it in the body; it is stored when the body ends, and given to every later caller."""
+        """Set it in the body; it is stored at the end, and returned to every later caller."""
         self.left = False
 
     @property
     def won(self) -> bool:
-        """True where the work is yours to do."""
+        """True if this caller has to do the work."""
         return self.claim is not None
 
     @property
     def replayed(self) -> bool:
-        """True where it was done before; `result` is what it gave."""
+        """True if the work was done before; `result` is its stored result."""
         return self.claim is None
 
     @property
@@ -168,7 +168,7 @@ class OnceClaim:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What may be said of the effect: exactly, at least or at most once."""
+        """The guarantee for the effect: exactly, at least or at most once."""
         return None if self.claim is None else self.claim.guarantee
 
     def has(self, key: ClaimKey) -> bool:
@@ -176,35 +176,37 @@ class OnceClaim:
         return self.claim is not None and self.claim.key == key and not self.left
 
     def derived(self, name: str) -> str | None:
-        """A key for a third party: the same over every attempt with this key and name."""
+        """A key for a third party: the same in each attempt with this key and name."""
         return None if self.claim is None else self.claim.key.derived(name)
 
 
 _joined_here: ContextVar[tuple[tuple[object, OnceClaim], ...]] = ContextVar(
     "onefold_once", default=()
 )
-"""What is done once inside callers' transactions, and on which connections. Tasks that are started
-inside a body inherit this, so an entry must say itself when it is over."""
+"""The keys that are claimed inside callers' transactions, with their connections. Tasks that are
+started inside a body inherit this, so each entry knows whether it is over.
+"""
 
 
 class Once(Generic[Entered_co]):
     """For `with`, for `async with`, and for functions of both kinds."""
 
     def __init__(self, settings: OnceSettings) -> None:
-        """Made by `once`."""
+        """Created by `once`."""
         self._runtime = settings.claims.runtime
         self._settings = settings
         self._wanted: Wanted | None = None
         self._asked = ""
-        """The key as the caller has it; what is stored may say more."""
+        """The key as the caller gave it; the stored key may have more parts."""
         self._entered: OnceClaim | None = None
         self._in_use = threading.Lock()
-        """Locked from the entry to the exit, a skipped entry's too: what is remembered here is of
-        one body."""
+        """Locked from the entry to the exit, also for a skipped entry: the state of this object
+        belongs to one body.
+        """
 
     @contextmanager
     def _entering(self) -> Generator[None]:
-        """Keep this object for one body; an entry that fails gives it back."""
+        """Reserve this object for one body; an entry that fails releases it."""
         if not self._in_use.acquire(blocking=False):
             raise UsageError(
                 "This once() is in use: another body that it was entered for has not ended. Make a"
@@ -231,14 +233,14 @@ class Once(Generic[Entered_co]):
         return key
 
     def _claim(self, key: str) -> Procedure[ClaimAnswer]:
-        """Claim, waiting while somebody else is at work, if told to."""
+        """Claim the key; if `wait` is set, wait while another caller holds it."""
         settings, self._asked = self._settings, key
         self._refuse_too_old(key)
         pauses = waits(settings.wait)
         while True:
             self._wanted = settings.want(key)
             if self._is_at_work_here(self._wanted.key):
-                # The database would not see a rival here: a transaction does not wait for itself.
+                # The database would not notice a conflict: a transaction does not wait for itself.
                 return Busy(key=key, retry_after=JOINED_RETRY)
             answer: ClaimAnswer = yield from settings.claims.claim(self._wanted)
             if not isinstance(answer, Busy) or (pause := next(pauses, None)) is None:
@@ -277,7 +279,7 @@ class Once(Generic[Entered_co]):
                 raise OutcomeUnknown(key=key, since=since, verifiable=verifiable)
 
     def _verified(self, unknown: Unknown, verdict: object) -> Procedure[ClaimAnswer]:
-        """Act on what `verify` found out, unless somebody else has acted meanwhile."""
+        """Act on the result of `verify`, unless another attempt has acted meanwhile."""
         assert self._wanted is not None
         claims, wanted = self._settings.claims, self._wanted
         match verdict:
@@ -294,7 +296,7 @@ class Once(Generic[Entered_co]):
         return (yield from self._claim(self._asked))
 
     def _is_doubtful(self, error: BaseException | None) -> bool:
-        """True where an exception of the body leaves open whether the effect has happened."""
+        """True if an exception of the body leaves open whether the effect has happened."""
         rules, entered = self._settings.not_done, self._entered
         return (
             rules is not None
@@ -305,7 +307,7 @@ class Once(Generic[Entered_co]):
         )
 
     def _doubted(self, error: BaseException | None, verdict: object) -> Procedure[bool]:
-        """Act on what `verify` found out after an exception; True where the work was done."""
+        """Act on the result of `verify` after an exception; True if the work was done."""
         entered = self._entered
         assert entered is not None
         assert isinstance(error, Exception)
@@ -329,7 +331,7 @@ class Once(Generic[Entered_co]):
         raise OutcomeUnknown(key=self._asked, verifiable=self._settings.verify is not None)
 
     def _abandon(self, error: Exception) -> Procedure[None]:
-        """Leave the key unknown, at once. `error` is what the caller must see."""
+        """Mark the outcome as unknown, at once. `error` is the one that the caller receives."""
         entered, self._entered = self._entered, None
         assert entered is not None
         assert entered.claim is not None
@@ -340,7 +342,7 @@ class Once(Generic[Entered_co]):
             error.add_note(f"The key {claim.key.key!r} is unknown when its lease ends: {failure}")
 
     def _leave(self, error: BaseException | None) -> Procedure[None]:
-        """Settle what was done; give back what failed."""
+        """Settle after success; release after a failure."""
         entered, self._entered = self._entered, None
         if entered is None or entered.claim is None:
             return
@@ -352,22 +354,22 @@ class Once(Generic[Entered_co]):
             yield from self._settings.claims.settle(claim, text)
         elif isinstance(error, Exception) or self._joined:
             yield from self._give_back(claim, error)
-        # Interrupted (a cancelled task, ctrl-C): nobody knows how far it came, so the lease runs
-        # out and the stated takeover decides.
+        # Interrupted (a cancelled task, ctrl-C): it is unknown how far the body came, so the lease
+        # ends by time, and the declared takeover decides.
 
     def _encoded(self, claim: Claim, result: Any) -> Procedure[str]:
-        """The text of a result. Where there is none, say what that means for the key."""
+        """The text of a result. If it cannot be stored, the error explains the state of the key."""
         try:
             return encode_result(result)
         except InvalidInput as error:
             if self._joined:
-                # No lease would ever end, should the caller commit all the same.
+                # No lease would ever end if the caller committed in spite of the error.
                 yield from self._give_back(claim, error)
             else:
-                # The effect has happened, so it must not be given back for another run.
+                # The effect has happened, so the key must not be released for another run.
                 error.add_note(
                     f"The key {claim.key.key!r} stays unsettled until its lease ends; then its"
-                    " takeover decides what the next caller is told."
+                    " takeover decides what the next caller receives."
                 )
             raise
 
@@ -380,7 +382,7 @@ class Once(Generic[Entered_co]):
         )
 
     def _give_back(self, claim: Claim, error: BaseException) -> Procedure[None]:
-        """Release after a failure, which is what the caller must see, whatever happens here."""
+        """Release after a failure. An error of the release does not hide that failure."""
         borrowed = self._settings.claims.borrowed
         if borrowed is not None and borrowed.failed():
             return
@@ -432,7 +434,7 @@ class Once(Generic[Entered_co]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        """Settle; after a failure release, or find out. True if it was done all the same."""
+        """Settle; after a failure release, or verify. True if the work was done in spite of it."""
         with self._leaving():
             return self._runtime.run(self._exit(error))
 
@@ -442,12 +444,12 @@ class Once(Generic[Entered_co]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        """Settle; after a failure release, or find out. True if it was done all the same."""
+        """Settle; after a failure release, or verify. True if the work was done in spite of it."""
         with self._leaving():
             return await self._runtime.arun(self._exit(error))
 
     def _enter(self) -> Procedure[Any]:
-        """Claim; while the outcome is unknown, ask `verify`."""
+        """Claim; while the outcome is unknown, call `verify`."""
         answer = yield from self._claim(self._key())
         while isinstance(answer, Unknown) and self._settings.verify is not None:
             verdict = yield from self._ask(self._settings.verify)

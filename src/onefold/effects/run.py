@@ -52,7 +52,7 @@ _UNSET: Final[Any] = object()
 
 
 class Run(Stepping):
-    """One delivery of a job: what its handler needs to do everything once."""
+    """One delivery of a job: what its handler needs to do each effect once."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class Run(Stepping):
         worker: str,
         deadline: datetime | None = None,
     ) -> None:
-        """Made by the worker, for each delivery."""
+        """Created by the worker, for each delivery."""
         self.job: Job = job
         self.worker: str = worker
         self.deadline: datetime | None = deadline
-        """When the handler is stopped; None where it may take as long as it likes."""
+        """When the handler is stopped; None if there is no limit."""
         self.result: Any = _UNSET
-        """Set it inside `transaction()` to have it stored as the job's result."""
+        """Set it inside `transaction()` to store it as the job's result."""
         self._context = context
         self._lease = lease
         self._lost = False
@@ -77,7 +77,7 @@ class Run(Stepping):
         self._completed = False
         self._options = {}
 
-    # A run is made for every job, and most need little of it.
+    # A run is created for every job, and most use few of its parts.
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -99,7 +99,7 @@ class Run(Stepping):
 
     @property
     def id(self) -> str:
-        """The job's, the same over every attempt and replay."""
+        """The job's id, the same in each attempt and replay."""
         return self.job.id
 
     @property
@@ -109,26 +109,26 @@ class Run(Stepping):
 
     @property
     def fence(self) -> int:
-        """The number of this delivery, strictly growing per job: give it to what you write to."""
+        """The number of this delivery, strictly growing per job. Send it to what you write to."""
         return self.job.fence
 
     @property
     def tick(self) -> datetime | None:
-        """The moment of a schedule that the job stands for."""
+        """The moment of a schedule that the job was enqueued for."""
         return self.job.tick
 
     @property
     def lost(self) -> bool:
-        """True where the job is no longer ours: cancelled, or given to somebody else."""
+        """True if the job was cancelled or belongs to another delivery."""
         return self._lost
 
     @property
     def completed(self) -> bool:
-        """True once `transaction()` has committed: the job is completed, whatever happens now."""
+        """True after the commit of `transaction()`: the job is completed, whatever happens next."""
         return self._completed
 
     def check(self) -> None:
-        """Raise `LeaseLost` where the job is no longer ours: before an effect of your own, say."""
+        """Raise `LeaseLost` if the job is lost: call it before an effect of your own."""
         if self.lost:
             raise LeaseLost(f"job {self.job.id}", fence=self.job.fence)
         if self._completed:
@@ -138,13 +138,13 @@ class Run(Stepping):
             )
 
     def lose(self) -> None:
-        """The database has said that the job is no longer ours."""
+        """Note that the database has rejected this delivery: the job is lost."""
         self._lost = True
 
     def mark_lost(self) -> bool:
-        """The heart saw the lease go: every effect from here on is refused.
+        """Note that the lease has ended: every further effect is rejected.
 
-        False, and nothing else, once the run completes its job itself: that is why it looks lost.
+        Returns False if the run has completed its job itself, which ends the lease, too.
         """
         if self._completing or self._completed:
             return False
@@ -152,10 +152,11 @@ class Run(Stepping):
         return True
 
     def key(self, name: str | None = None, key: str | None = None) -> str:
-        """A key for a third party: the same over every attempt of this job.
+        """A key for a third party: the same in each attempt of this job.
 
-        `run.key("charge")` is the key of the first step of this name, `run.key("charge", order)` of
-        the one with that key. Without a name, inside of a step's function, it is that step's.
+        `run.key("charge")` is the key of the first step of this name, `run.key("charge", order)`
+        of the one with that key. Without a name, inside of a step's function, it is the key of
+        that step.
         """
         if name is None:
             inside = step_inside(self._ledger)
@@ -169,9 +170,10 @@ class Run(Stepping):
     def transaction(self, target: object = None) -> RunTransaction:
         """The handler's rows and the job's completion in one commit: exactly once.
 
-        Gives a connection of Onefold's own: psycopg's, or sqlite3's (awaited: with the same
-        `execute`). `target` is a connection of yours to the same database that has nothing open, or
-        a session, an engine, a pool: psycopg, asyncpg, sqlite3, aiosqlite, SQLAlchemy, Django.
+        Returns a connection of Onefold: psycopg's, or sqlite3's (awaited: with the same
+        `execute`). `target` is a connection of yours to the same database without an open
+        transaction, or a session, an engine, a pool: psycopg, asyncpg, sqlite3, aiosqlite,
+        SQLAlchemy, Django.
         """
         if (inside := step_inside(self._ledger)) is not None:
             raise UsageError(
@@ -183,8 +185,8 @@ class Run(Stepping):
     def within(self) -> Within:
         """Onefold inside the transaction that is open here: `run.within().enqueue(…)`.
 
-        For the block of `transaction()` and the function of `transact()`: what is enqueued so is
-        committed with the handler's rows, or not at all.
+        For the block of `transaction()` and the function of `transact()`: a job that is enqueued
+        here is committed with the handler's rows, or not at all.
         """
         begun = begun_here(self._context.database)
         if begun is None:
@@ -195,12 +197,12 @@ class Run(Stepping):
         return self._context.for_tenant(self.job.tenant).within(begun.borrowed)
 
     def begin_completing(self) -> str | None:
-        """The transaction is about to complete the job; answers with the result to store."""
+        """Called before the transaction completes the job; returns the result to store."""
         self._completing = True
         return None if self.result is _UNSET else encoded(self.result)
 
     def end_completing(self, *, completed: bool) -> None:
-        """The transaction has been committed, or has not."""
+        """Called after the transaction was committed, or failed."""
         self._completing, self._completed = False, completed
 
     @overload
@@ -222,7 +224,7 @@ class Run(Stepping):
     def once(self, key: str | Callable[..., str], **options: Unpack[OnceOptions]) -> Once[Any]:
         """Do something at most once for this job: `with run.once("mail") as claim: …`.
 
-        As `onefold.once`, for keys of this job's own. An exception leaves the outcome unknown,
+        As `onefold.once`, for keys of this job only. An exception leaves the outcome unknown,
         unless it is `NotDone` or declared by `not_done=`.
         """
         return Once(once_settings(self._claims, self.job.id, key, options))
@@ -230,13 +232,13 @@ class Run(Stepping):
     def lock(
         self, name: str, *, ttl: timedelta = timedelta(seconds=30), wait: timedelta | None = None
     ) -> Lock:
-        """`onefold.lock`, which counts as lost once the job is."""
+        """`onefold.lock`; it counts as lost if the job is lost."""
         self.check()
         key = claim_key(self.job.tenant, "lock", "", lock_key(name))
         return RunLock(self._context, key, ttl, wait, is_lost=lambda: self._lost)
 
     def heartbeat(self) -> datetime:
-        """Extend the job's lease now; answers until when. `LeaseLost` where it is not ours."""
+        """Extend the job's lease now; returns its end. `LeaseLost` if the job is lost."""
         self.check()
         return self._until(self._context.store.transact(self._beating))
 
@@ -257,7 +259,7 @@ class Run(Stepping):
         return beat.lease_until
 
     def now(self) -> datetime:
-        """The time, recorded: a rerun is told the same."""
+        """The time, recorded: a rerun receives the same value."""
         return self._context.runtime.run(self._now())
 
     async def anow(self) -> datetime:
@@ -265,7 +267,7 @@ class Run(Stepping):
         return await self._context.runtime.arun(self._now())
 
     def uuid(self) -> UUID:
-        """A random UUID, recorded: a rerun is given the same."""
+        """A random UUID, recorded: a rerun receives the same value."""
         return self._context.runtime.run(self._uuid())
 
     async def auuid(self) -> UUID:
@@ -273,7 +275,7 @@ class Run(Stepping):
         return await self._context.runtime.arun(self._uuid())
 
     def random(self) -> float:
-        """A random number from 0 to 1, recorded: a rerun is given the same."""
+        """A random number from 0 to 1, recorded: a rerun receives the same value."""
         return self._context.runtime.run(self._random())
 
     async def arandom(self) -> float:
@@ -292,7 +294,7 @@ class Run(Stepping):
         return number
 
     def _recorded(self, name: str, make: Callable[[], Any]) -> Procedure[Any]:
-        """A step that is over as soon as it begins: nothing outside is done by it."""
+        """Store a step without an effect: it is over as soon as it begins."""
         self.check()
         if step_inside(self._ledger) is not None:
             return make()
@@ -304,11 +306,11 @@ class Run(Stepping):
 
 
 class _RunLog(logging.LoggerAdapter[logging.Logger]):
-    """Adds the job to what a record says itself."""
+    """Adds the job's fields to each record."""
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
-        """The fields of the job beside those of the call."""
+        """The fields of the job, and those of the call."""
         kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
         return msg, kwargs

@@ -32,37 +32,37 @@ SOON: Final = timedelta(seconds=1)
 
 
 def defer_unused(begun: HandlerTransaction | None, error: Exception) -> None:
-    """Charge no attempt where our database was lost before the handler's first statement."""
+    """Use no attempt if our database was lost before the handler's first statement."""
     unused = isinstance(error, DatabaseUnavailable) if begun is None else begun.died_unused(error)
     if unused:
         raise Defer(SOON) from error
 
 
 class Completing(Protocol):
-    """What a transaction needs to know of the run that it completes."""
+    """The run that a transaction completes."""
 
     def begin_completing(self) -> str | None:
-        """The last statement is about to be run; answers with the text of the result."""
+        """Called before the last statement; returns the text of the result."""
         ...
 
     def end_completing(self, *, completed: bool) -> None:
-        """It was committed, or was not."""
+        """Called after the commit, or after its failure."""
         ...
 
     def lose(self) -> None:
-        """The job is no longer ours."""
+        """Note that the job is lost."""
         ...
 
     def check(self) -> None:
-        """Raise where the run must not go on."""
+        """Raise if the run must not continue."""
         ...
 
 
 class RunTransaction:
-    """For `with` and for `async with`, as the handler is. Gives a connection; commits at the end.
+    """For `with` and for `async with`, as the handler is. Commits at the end.
 
-    The job's completion is the last statement before the commit. A job that was given to somebody
-    else meanwhile is `LeaseLost` there, and everything is rolled back.
+    Returns a connection. The job's completion is the last statement before the commit. If another
+    delivery has the job by then, it raises `LeaseLost`, and everything is rolled back.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RunTransaction:
         self._awaited: AbstractAsyncContextManager[Any] | None = None
 
     def __enter__(self) -> Any:
-        """Begin; gives the connection."""
+        """Begin; returns the connection."""
         self._refuse_used()
         self._blocking = self._transact()
         return self._blocking.__enter__()
@@ -93,7 +93,7 @@ class RunTransaction:
         self._blocking.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Any:
-        """Begin; gives the connection."""
+        """Begin; returns the connection."""
         self._refuse_used()
         self._awaited = self._atransact()
         return await self._awaited.__aenter__()
@@ -152,7 +152,7 @@ class RunTransaction:
             self._run.end_completing(completed=completed)
 
     def _is_completed(self) -> Procedure[bool]:
-        """Whether a commit that failed has succeeded: its answer may be all that was lost."""
+        """Whether a commit that failed has succeeded: perhaps only its response was lost."""
         try:
             answer: bool = yield Transact(
                 lambda sql: deliveries.is_completed(sql, self._delivery), write=False
@@ -165,6 +165,6 @@ class RunTransaction:
         finish = deliveries.Finish(self._delivery, result)
         ended: list[Ended] = yield from deliveries.finish(sql, [finish])
         if ended[0].status != "accepted":
-            # Finished before by this very delivery, too: its rows are there already.
+            # Also if this delivery has finished the job before: then its rows are stored already.
             self._run.lose()
             raise LeaseLost(f"job {self._delivery.id}", fence=self._delivery.fence)

@@ -1,6 +1,6 @@
-"""What goes into a step and comes out of it: arguments to compare, results to read back.
+"""The stored form of a step's arguments, its result and its failure.
 
-Exceptions that are remembered: how a step's final failure is stored, and raised again.
+Arguments are compared by a digest. A result or an exception is read back as it was.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def fingerprint_of(
     *,
     passed_before: int = 0,
 ) -> str:
-    """The digest of a step's arguments, however they are passed.
+    """The digest of a step's arguments, positional or by name.
 
-    Defaults are not part of it: a new parameter that has one must not stop the jobs that are under
-    way. `passed_before` is how many arguments the function is given before these.
+    Defaults are not part of it: a new parameter with a default must not stop the jobs under way.
+    `passed_before` is the number of arguments that the function receives before these.
     """
     try:
         given = sorted_payload(
@@ -61,7 +61,7 @@ def fingerprint_of(
 def _bound(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], before: int
 ) -> list[Any]:
-    """Names and values in turn; as they come, where there is no signature to go by."""
+    """Names and values in turn; without a signature, the values in their order."""
     try:
         bound = inspect.signature(function).bind(*[None] * before, *args, **kwargs)
     except (TypeError, ValueError):
@@ -71,12 +71,12 @@ def _bound(
 
 
 def encoded(value: Any) -> str:
-    """The text of a result; `InvalidInput` for what cannot be stored, or is too large."""
+    """The text of a result; `InvalidInput` if it cannot be stored, or is too large."""
     return encode_result(to_json(value, "result"))
 
 
 def _plain(value: Any) -> Any:
-    """Models of pydantic say themselves how they are written, inside of lists and the like too."""
+    """Pydantic models are dumped by their own method, also inside of lists and other containers."""
     if is_model(value) and not isinstance(value, type):
         return dumped(value)
     if isinstance(value, list | tuple):
@@ -87,7 +87,7 @@ def _plain(value: Any) -> Any:
 
 
 def decoded(text: str, function: Callable[..., Any]) -> Any:
-    """A stored result, as the type that the function says it returns, if that can be had."""
+    """A stored result, converted to the declared return type of the function if possible."""
     value, kind = decode_payload(text), _returned(function)
     if kind in (Any, None, type(None)):
         return value
@@ -107,7 +107,7 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 
 def is_awaited(function: Callable[..., Any]) -> bool:
-    """True for what gives a coroutine: run in the event loop, and not in a thread."""
+    """True for a function that returns a coroutine: it runs in the event loop, not in a thread."""
     call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -116,7 +116,7 @@ LONGEST_ARGS: Final = 10_000
 
 
 def failure_of(error: BaseException) -> Failure:
-    """An exception to be stored."""
+    """The stored form of an exception."""
     told = encode_error(error)
     assert told is not None
     args = _args_of(error)
@@ -129,13 +129,13 @@ def _args_of(error: BaseException) -> str | None:
         text = encode_payload(list(error.args))
     except InvalidInput:
         return None
-    # What comes back as something else would be another exception.
+    # Arguments that JSON would change would make another exception.
     same = decode_payload(text) == list(error.args)
     return text if same and len(text) <= LONGEST_ARGS else None
 
 
 def raised_again(failure: Failure, label: str) -> Exception:
-    """The exception as it was, or `StepFailed` where its type cannot be had any more."""
+    """The exception as it was, or `StepFailed` if its type cannot be imported any more."""
     told: dict[str, Any] = decode_payload(bytes(failure.error).decode())
     kind, reason = str(told.get("type")), str(told.get("message"))
     args = bytes(failure.args).decode()
@@ -158,7 +158,7 @@ def _rebuilt(path: str, args: list[Any]) -> Exception | None:
 
 
 def _imported(path: str) -> object:
-    """The class of this path: the longest part of it that is a module, and what is inside."""
+    """The class of this path: its longest importable module, and the attributes after it."""
     parts = path.split(".")
     for end in range(len(parts) - 1, 0, -1):
         try:

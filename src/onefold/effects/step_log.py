@@ -1,12 +1,12 @@
-"""The ledger of one run: which steps there are, which this run has asked for, what comes next.
+"""The steps of one run: which are stored, which this run has requested, which comes next.
 
-1. What earlier attempts have stored is read once, with the first step. Nobody else can add to it
-   while the job (or the key) is ours.
-2. A step that is over is answered from memory.
-3. Who asks again for a step that was given up in this very run, with the same arguments, means that
-   step, and not the next one of its name: a rerun, in which it succeeds at once, must find it.
-4. While everything asked for was over already, the code goes the way it went before. Where it then
-   asks for a step that never was, though another came at this very place, the code has changed.
+1. The steps of earlier attempts are read once, with the first step. No other attempt can add steps
+   while this one has the job (or the key).
+2. The result of a step that is over is returned from memory.
+3. A step that failed in this run and is requested again with the same arguments is the same step,
+   not the next one of its name: a rerun, in which it succeeds at once, must find it.
+4. While all requested steps were over before, the code takes the same path as before. If it then
+   requests a new step at a place where another step was stored, the code has changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class StepRequest(msgspec.Struct, frozen=True):
-    """A step that the handler asks for."""
+    """A step that the handler requests."""
 
     name: StepName
     fingerprint: str | None = None
@@ -45,7 +45,7 @@ class StepLog:
     """The steps in one book, for one run."""
 
     def __init__(self, context: Context, book: Book, lose: Callable[[], object]) -> None:
-        """`lose` is called where the work turns out to be somebody else's."""
+        """`lose` is called if another attempt has the work."""
         self.context = context
         self.book = book
         self._lose = lose
@@ -54,14 +54,14 @@ class StepLog:
         self._rows: dict[str, StepRow] = {}
         self._is_read = book.is_new
         self._over: dict[str, Notes] = {}
-        """Steps that were over when this run began, and have not been asked for yet."""
+        """Steps that were over when this run began, and have not been requested yet."""
         self._replayed: set[str] = set()
         self._goes_the_old_way = not self._is_read
         self._settled = 0
         self._given_up: dict[tuple[str, str | None], list[int]] = {}
-        """By name and arguments: which of them are not over, and nobody is at work on them."""
+        """By name and arguments: the steps that are not over, and that no task is running."""
         self._abandoned: set[str] = set()
-        """Who began them."""
+        """The owners that began them."""
 
     def name(self, name: object, key: object, fingerprint: str | None = None) -> StepName:
         """The step with this key; or the one that was given up; or the next one of this name."""
@@ -77,7 +77,7 @@ class StepLog:
         return step_name(name, occurrence=occurrence, generation=self.book.generation)
 
     def give_up(self, asked: StepRequest, row: StepRow | None) -> None:
-        """A step has ended without being over: whoever asks for it again begins it anew."""
+        """A step has ended without being over: the next request for it begins it anew."""
         with self._mutex:
             if row is not None:
                 self._abandoned.add(row.owner)
@@ -87,11 +87,11 @@ class StepLog:
                 given_up.sort()
 
     def is_abandoned(self, row: StepRow) -> bool:
-        """True where whoever began a step is not at work on it any more."""
+        """True if the owner of a step is not running it any more."""
         return row.fence != self.book.fence or row.owner in self._abandoned
 
     def find(self, asked: StepRequest) -> Procedure[StepRow | None]:
-        """What is known of a step; checks that it may be asked for here."""
+        """The stored step, if any; checks that it may be requested here."""
         yield from self._read()
         key = asked.name.text
         row = self._rows.get(key)
@@ -106,7 +106,7 @@ class StepLog:
         return row
 
     def begin(self, asked: StepRequest, row: StepRow | None) -> Procedure[StepRow]:
-        """Begin a step that is not over; answers with it, over meanwhile or begun by us."""
+        """Begin a step that is not over; returns it, settled meanwhile or begun by this run."""
         owner = new_id()
         while True:
             if row is not None:
@@ -127,28 +127,28 @@ class StepLog:
         value: str | None = None,
         failure: Failure | None = None,
     ) -> Procedure[StepRow]:
-        """Say for good how a step ended."""
+        """Store the final result or failure of a step."""
         notes = self._over_now(row.notes, value, failure)
         return (yield from self._say(asked, row, Holding.SETTLED, notes))
 
     def release(self, asked: StepRequest, row: StepRow, failure: Failure) -> Procedure[StepRow]:
-        """It failed, and may be tried again; the count of its attempts is kept."""
+        """Release a step that failed and may be tried again; the count of its attempts is kept."""
         notes = msgspec.structs.replace(row.notes, failure=failure)
         return (yield from self._say(asked, row, Holding.FREE, notes))
 
     def again(self, asked: StepRequest, row: StepRow, failure: Failure) -> Procedure[StepRow]:
-        """It failed, and is tried again at once by who has it."""
+        """Store the failure of a step that is tried again at once by its owner."""
         attempts = row.notes.attempts + 1
         notes = msgspec.structs.replace(row.notes, failure=failure, attempts=attempts)
         return (yield from self._say(asked, row, Holding.HELD, notes))
 
     def note(self, asked: StepRequest, row: StepRow, failure: Failure) -> Procedure[StepRow]:
-        """It is not over, and this is why."""
+        """Store the failure of a step that is not over."""
         notes = msgspec.structs.replace(row.notes, failure=failure)
         return (yield from self._say(asked, row, Holding.HELD, notes))
 
     def store(self, asked: StepRequest, row: StepRow | None, value: str) -> Procedure[StepRow]:
-        """Store a step that has no effect; answers with it, or with who was quicker."""
+        """Store a step that has no effect; returns it, or the one that another task stored."""
         notes = self._over_now(Notes(begun=self._settled), value, None)
         now = yield from self.write(asked, new_id(), Holding.SETTLED, notes, seen=row)
         if not now.is_settled:
@@ -174,7 +174,7 @@ class StepLog:
         return build
 
     def has_stored(self, row: StepRow) -> Procedure[bool]:
-        """Whether a commit that failed has succeeded: its answer may be all that was lost."""
+        """Whether a commit that failed has succeeded: perhaps only its response was lost."""
         try:
             found: list[StepRow] = yield Transact(
                 lambda sql: self.book.find(sql, key=row.key), write=False
@@ -184,13 +184,13 @@ class StepLog:
         return [one.owner for one in found] == [row.owner]
 
     def adopt(self, row: StepRow) -> None:
-        """What is known of a step from now on."""
+        """Remember the stored form of a step."""
         self._rows[row.key] = row
 
     def write(
         self, asked: StepRequest, owner: str, state: Holding, notes: Notes, *, seen: StepRow | None
     ) -> Procedure[StepRow]:
-        """Write a step; answers with it as it then is."""
+        """Write a step; returns its stored form."""
         wanted = self._wanted(asked, owner, state, notes, seen)
         try:
             row: StepRow = yield Transact(lambda sql: self.book.write(sql, wanted))
@@ -205,7 +205,7 @@ class StepLog:
     ) -> Procedure[StepRow]:
         now = yield from self.write(asked, row.owner, state, notes, seen=row)
         if (now.owner, now.state) != (row.owner, state):
-            # Taken over with the whole; or an operator has spoken of the step alone.
+            # Taken over together with the job; or an operator has settled the step alone.
             if now.fence != self.book.fence:
                 self._lose()
             raise LeaseLost(f"the step {asked.name.label!r}", fence=self.book.fence)
@@ -220,7 +220,7 @@ class StepLog:
             state=state,
             notes=notes,
             takeover=asked.takeover,
-            # What was given back may be asked for with other arguments.
+            # A released step may be requested with other arguments.
             fingerprint=None if state is Holding.FREE else asked.fingerprint,
             seen=seen,
         )
@@ -239,7 +239,7 @@ class StepLog:
         self._adopt_all(found)
 
     def _adopt_all(self, found: list[StepRow]) -> None:
-        """Once: another task may have asked for the same meanwhile, and begun a step since."""
+        """Only once: another task may have read the steps meanwhile, and begun one since."""
         if self._is_read:
             return
         generation = self.book.generation
@@ -256,7 +256,7 @@ class StepLog:
             raise KeyReused(key=asked.name.label)
 
     def _refuse_changed(self, name: StepName) -> None:
-        """Steps with keys of their own come as the data has them, and tell nothing."""
+        """Raise if the code has changed. The order of steps with keys depends on the data."""
         if not self._goes_the_old_way or name.key is not None:
             return
         places = {key: row.notes.place for key, row in self._rows.items() if row.is_settled}

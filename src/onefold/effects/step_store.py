@@ -1,12 +1,10 @@
-"""Books: where the steps of something are written. A job has one; so has a request with a key.
+"""Where steps are stored: for a job, for a request with a key, and for handlers elsewhere.
 
-Steps of a handler that runs elsewhere: begin one, say how it ended, in requests of their own.
-
-1. Nothing is remembered between two requests but what is stored. The fence says which delivery
-   speaks, and `attempt`, made by the client for every begin, which of its tries: a resent request
-   finds its own.
-2. Whoever speaks for a delivery that has ended is told `LeaseLost`, and writes nothing. Only a
-   resent request is answered as it was.
+1. A remote handler begins and ends a step by requests. Nothing but the stored rows is remembered
+   between two of them. The fence identifies the delivery, and `attempt`, made by the client for
+   each begin, the try: a request that is sent again finds its own step.
+2. A request for a delivery that has ended raises `LeaseLost`, and writes nothing. Only a request
+   that is sent again receives the same response as before.
 """
 
 from __future__ import annotations
@@ -36,18 +34,18 @@ if TYPE_CHECKING:
 
 
 class Book(ABC):
-    """The steps of something that several attempts may work on, one after the other."""
+    """The steps of a job or a request, which several attempts may run one after the other."""
 
     fence: int
-    """Of this attempt: what has another is another's."""
+    """Of this attempt: a step with another fence belongs to another attempt."""
     generation: int
-    """Of the steps that count: those of others are left where they are."""
+    """Of the steps that count: steps of other generations are ignored."""
     is_new: bool
-    """True where no earlier attempt can have left anything."""
+    """True if no earlier attempt can have stored steps."""
 
     @abstractmethod
     def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
-        """Write a step; `LeaseLost` where the whole is no longer this attempt's."""
+        """Write a step; `LeaseLost` if another attempt has the job or the key."""
 
     @abstractmethod
     def find(self, sql: Sql, *, key: str | None = None) -> Operation[list[StepRow]]:
@@ -55,7 +53,7 @@ class Book(ABC):
 
     @abstractmethod
     def third_party_key(self, name: StepName) -> str:
-        """The key under which a third party knows a step: the same over every attempt."""
+        """The key of a step for a third party: the same in each attempt."""
 
 
 class JobBook(Book):
@@ -65,12 +63,12 @@ class JobBook(Book):
         """Nothing is read yet."""
         self.fence: int = job.fence
         self.generation: int = job.generation
-        # Nobody can have left anything before the first delivery.
+        # No steps can be stored before the first delivery.
         self.is_new: bool = job.fence <= 1
         self._job = job
 
     def write(self, sql: Sql, wanted: StepWrite) -> Operation[StepRow]:
-        """Write a step; `LeaseLost` where the job is no longer this delivery's."""
+        """Write a step; `LeaseLost` if another delivery has the job."""
         delivery = Delivery(self._job.id, self.fence)
         return (yield from steps.write(sql, delivery, self._job.tenant, wanted))
 
@@ -79,13 +77,13 @@ class JobBook(Book):
         return (yield from steps.find(sql, self._job.id, self._job.tenant, key=key))
 
     def third_party_key(self, name: StepName) -> str:
-        """The same over every attempt of the job, and new after a fresh replay."""
+        """The same in each attempt of the job, and new after a fresh replay."""
         generation = f".{self.generation}" if self.generation else ""
         return f"{self._job.id}{generation}:{name.label}"
 
 
 class RemoteStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that a delivery speaks of."""
+    """A step in the request of a delivery."""
 
     tenant: str
     job_id: str
@@ -94,31 +92,31 @@ class RemoteStep(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     occurrence: int = 1
     attempt: str | None = None
-    """Who does it, made by the client; None where one try of it at most is under way."""
+    """Identifies the try, made by the client; None if at most one try is under way."""
     fingerprint: str | None = None
 
 
 class StepStart(msgspec.Struct, frozen=True):
-    """It is to be done now, by this attempt; or it is over, and has a result."""
+    """A step that this attempt has to run now; or one that is over, with its result."""
 
     row: StepRow
     name: StepName
     third_party_key: str
-    """The same over every attempt of the job: for whom the step talks to."""
+    """The same in each attempt of the job: for the system that the step calls."""
 
     @property
     def is_over(self) -> bool:
-        """True where there is nothing to do."""
+        """True if there is nothing to do."""
         return self.row.is_settled
 
     @property
     def result(self) -> Any:
-        """What was stored."""
+        """The stored result."""
         return decode_payload(self.row.notes.value_text)
 
 
 def begin(asked: RemoteStep, *, takeover: Takeover, verified: bool) -> Procedure[StepStart]:
-    """Begin a step, or hear what it gave. `verified` says that one that vanished did nothing."""
+    """Begin a step, or return its result. `verified` means that a vanished try did nothing."""
     owner = new_id() if asked.attempt is None else parse_id(asked.attempt, "attempt")
 
     def build(sql: Sql) -> Operation[StepStart]:
@@ -133,7 +131,7 @@ def begin(asked: RemoteStep, *, takeover: Takeover, verified: bool) -> Procedure
             notes = Notes(
                 1 if row is None else row.notes.attempts + 1,
                 begun=place.settled,
-                # On an unsafe step that is held, it says that the outcome is unknown.
+                # For an unsafe step that is held, a failure means that the outcome is unknown.
                 failure=None if row is None or takeover == "refuse" else row.notes.failure,
             )
             wanted = place.wanted(owner, Holding.HELD, notes, takeover)
@@ -149,7 +147,7 @@ def begin(asked: RemoteStep, *, takeover: Takeover, verified: bool) -> Procedure
 
 
 def finish(asked: RemoteStep, result: Any) -> Procedure[StepStart]:
-    """Say for good that a step was done; one that nobody began is stored at once."""
+    """Store the final result of a step; a step that was not begun is stored at once."""
     value = msgspec.Raw(encoded(result).encode())
 
     def build(sql: Sql) -> Operation[StepStart]:
@@ -170,9 +168,9 @@ def finish(asked: RemoteStep, result: Any) -> Procedure[StepStart]:
 def fail(
     asked: RemoteStep, error: Mapping[str, Any], *, final: bool, unknown: bool | None
 ) -> Procedure[Holding]:
-    """Say that a step failed: for good, or to be tried again, or that its outcome is unknown.
+    """Store the failure of a step: final, to be tried again, or with an unknown outcome.
 
-    Where `unknown` is None, the outcome of a step that was begun `unsafe` is.
+    If `unknown` is None, it is true for a step that was begun `unsafe`.
     """
     told = encode_error(error)
     assert told is not None
@@ -206,7 +204,7 @@ def _failed(name: StepName, failure: Failure) -> StepFailed:
 
 
 def _found(sql: Sql, asked: RemoteStep) -> Operation[_Place]:
-    """What is stored of the step, and of the job that it belongs to."""
+    """The stored step, and the job that it belongs to."""
     job_id = parse_id(asked.job_id)
     found = yield from jobs.get(sql, asked.tenant, [job_id])
     job = found.get(job_id)
@@ -241,37 +239,37 @@ class _Place:
             raise KeyReused(key=self.name.label)
 
     def hold(self, sql: Sql) -> Operation[None]:
-        """Keep the job as it is until the commit; `LeaseLost` where the delivery has ended."""
+        """Lock the job until the commit; `LeaseLost` if the delivery has ended."""
         yield from deliveries.hold(sql, Delivery(self._job.id, self._asked.fence))
 
     def refuse_at_work(self) -> None:
-        """Raise where another try of this very delivery has begun it, and has not ended."""
+        """Raise if another try of the same delivery has begun the step, and has not ended."""
         row = self.row
         if row is not None and row.is_held and row.fence == self._asked.fence:
             if row.notes.failure is not None and row.must_not_rerun:
-                # It has said itself that it does not know.
+                # That try has reported that its outcome is unknown.
                 return
             raise Busy(key=self.name.label, retry_after=JOINED_RETRY)
 
     def speaks_for(self, row: StepRow) -> bool:
-        """True where this is the try that wrote it."""
+        """True if this try wrote the step."""
         return row.fence == self._asked.fence and self._asked.attempt in (None, row.owner)
 
     def has_heard(self, state: Holding, failure: Failure) -> bool:
-        """True where this try has said the same before, and only its answer was lost."""
+        """True if this try has written the same before, and only the response was lost."""
         row = self.row
         if row is None or row.state != state or not self.speaks_for(row):
             return False
         return state is Holding.FREE or row.notes.failure == failure
 
     def lost(self) -> LeaseLost:
-        """It is somebody else's."""
+        """The error for a step of another attempt."""
         return LeaseLost(f"the step {self.name.label!r}", fence=self._asked.fence)
 
     def ending(
         self, state: Holding, *, value: msgspec.Raw, failure: Failure | None
     ) -> steps.StepWrite:
-        """How it ended; begun by this try, or by nobody."""
+        """The end of a step that this try has begun, or that was not begun."""
         row = self.row
         if row is not None and row.is_held and not self.speaks_for(row):
             raise self.lost()
@@ -286,7 +284,7 @@ class _Place:
     def wanted(
         self, owner: str, state: Holding, notes: Notes, takeover: Takeover
     ) -> steps.StepWrite:
-        """The step as it is to be."""
+        """The step to write."""
         known = None if self.row is None else self.row.fingerprint
         return steps.StepWrite(
             key=self.name.text,
@@ -294,18 +292,18 @@ class _Place:
             state=state,
             notes=notes,
             takeover=takeover,
-            # What was given back may be asked for with other arguments.
+            # A released step may be requested with other arguments.
             fingerprint=None if state is Holding.FREE else self._asked.fingerprint or known,
             seen=self.row,
         )
 
     def write(self, sql: Sql, wanted: steps.StepWrite) -> Operation[StepRow]:
-        """Write it; `LeaseLost` where the job is no longer this delivery's."""
+        """Write it; `LeaseLost` if another delivery has the job."""
         delivery = Delivery(self._job.id, self._asked.fence)
         return (yield from steps.write(sql, delivery, self._job.tenant, wanted))
 
     def mine(self, now: StepRow, wanted: steps.StepWrite) -> StepRow:
-        """What was written; somebody else's word is none of ours."""
+        """The written step; `LeaseLost` if another try has written it."""
         if (now.owner, now.state) != (wanted.owner, wanted.state):
             raise self.lost()
         return now

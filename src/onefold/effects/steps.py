@@ -1,7 +1,7 @@
-"""`run.step` and `run.transact`: work that is done once per job, and remembered.
+"""`run.step` and `run.transact`: work that is done once per job, with a stored result.
 
-A step is begun by a write, done, and settled by another; a crash in between leaves it begun. A
-transaction of `run.transact` has both the effect and the record, so a crash leaves both or none.
+A write begins a step, and another one settles it; a crash in between leaves it begun. A
+transaction of `run.transact` contains the effect and the record, so a crash leaves both or none.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# They say how the run is to end, and nothing about the step: no attempt of it is over.
+# They decide how the run ends, and not the step: no attempt of the step is over.
 _PASSING = (Outcome, Busy, KeyReused, LeaseLost, OutcomeUnknown, UsageError)
 
 
@@ -61,19 +61,21 @@ class StepOptions(TypedDict, total=False):
     """How a step is done."""
 
     key: str | None
-    """Tells this step from others of its name, where their order is the data's."""
+    """Distinguishes this step from others of its name, if their order depends on the data."""
     attempts: int | None
-    """How often it is tried, over all attempts of the job, before its failure is final."""
+    """How often it is tried, in all attempts of the job, before its failure is final."""
     backoff: Backoff | None
-    """How long it waits between them; exponential, from 1 s, by default."""
+    """How long it waits between two tries; exponential, from 1 s, by default."""
     unsafe: bool
-    """It must not be done twice: an attempt that vanished or raised is unknown, not repeated."""
+    """It must not be done twice: after a crash or an exception its outcome is unknown, and it is
+    not repeated.
+    """
     verify: Verify | None
-    """Finds out what became of an unknown attempt, by its key: Done, NotDone or None."""
+    """Finds out the outcome of an unknown attempt, by its key: Done, NotDone or None."""
     not_done: ErrorRule | Sequence[ErrorRule]
     """Exceptions of an unsafe step that mean that nothing has happened."""
     on: object
-    """What `transact` begins its transaction on; Onefold's own connections by default."""
+    """Where `transact` begins its transaction; Onefold's own connections by default."""
 
 
 _inside: ContextVar[tuple[StepLog, StepName, bool] | None] = ContextVar(
@@ -89,7 +91,7 @@ def step_inside(ledger: StepLog) -> StepName | None:
 
 
 class Stepping(ABC):
-    """Something that has steps: a run, or a run with options."""
+    """An object that runs steps: a run, or a run with options."""
 
     _options: StepOptions
 
@@ -100,17 +102,17 @@ class Stepping(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise where the run must not go on."""
+        """Raise if the run must not continue."""
 
     def using(self, **options: Unpack[StepOptions]) -> Steps:
         """The same with other options: `run.using(unsafe=True, verify=look_up).step(…)`."""
         return Steps(self._ledger, self.check, {**self._options, **options})
 
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do something once per job: its result is stored, and a rerun is given it.
+        """Do something once per job: its result is stored, and a rerun receives it.
 
-        What it returns is what was stored, read back: the first run and a rerun see the same. Where
-        the run dies in the middle of it, or it raises, it is done again, unless it is `unsafe`.
+        It returns the stored result, so the first run and a rerun receive the same value. After a
+        crash or an exception the step is done again, unless it is `unsafe`.
         """
         self.check()
         if self._is_inside():
@@ -120,7 +122,7 @@ class Stepping(ABC):
         return cast("R", self._ledger.context.runtime.run(self._do(attempt, call, _verified)))
 
     def _is_inside(self) -> bool:
-        """True where a step is running, and this one is a part of it."""
+        """True if a step is running, and this one is a part of it."""
         here = _inside.get()
         if here is None or here[0] is not self._ledger:
             return False
@@ -189,10 +191,10 @@ class Stepping(ABC):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """A step whose rows and record are one commit: exactly once, wherever the run dies.
+        """A step whose rows and record are one commit: exactly once, even after a crash.
 
-        `function` is given the connection first, and must not commit. Several may follow each
-        other; the job goes on after each.
+        `function` receives the connection first, and must not commit. A job may have several such
+        steps; it continues after each.
         """
         attempt = self._transaction(name, function, args, kwargs)
         context = self._ledger.context
@@ -274,10 +276,10 @@ class Stepping(ABC):
 
 
 class Steps(Stepping):
-    """The steps of a run, done as its options say."""
+    """Runs the steps of a run with given options."""
 
     def __init__(self, ledger: StepLog, check: Callable[[], None], options: StepOptions) -> None:
-        """`check` raises where the run must not go on."""
+        """`check` raises if the run must not continue."""
         checks.options(options, StepOptions.__optional_keys__)
         _check_attempts(options.get("attempts"), options.get("backoff"))
         check_doubt(options)
@@ -290,12 +292,12 @@ class Steps(Stepping):
         return self._of_the_run
 
     def check(self) -> None:
-        """Raise `LeaseLost` where the job is no longer ours."""
+        """Raise `LeaseLost` if the job is lost."""
         self._check()
 
 
 class StepAttempt:
-    """One step that was asked for, from the look at what is known to its end."""
+    """One requested step, from the first look at its stored form to its end."""
 
     def __init__(
         self,
@@ -304,7 +306,7 @@ class StepAttempt:
         function: Callable[..., Any],
         asked: StepRequest,
     ) -> None:
-        """Nothing is known yet."""
+        """Nothing is read yet."""
         self.name: StepName = asked.name
         self._ledger = ledger
         self._options = options
@@ -314,22 +316,22 @@ class StepAttempt:
         self._is_begun = False
 
     def is_over(self) -> bool:
-        """True where the step has ended, now or before."""
+        """True if the step has ended, now or before."""
         return self._row is not None and self._row.is_settled
 
     def is_unknown(self) -> bool:
-        """True where whoever began it has vanished, or given it up, and it must not be repeated."""
+        """True if its last try vanished or gave up, and it must not be repeated."""
         row = self._row
         return row is not None and row.must_not_rerun and self._ledger.is_abandoned(row)
 
     def refuse_unknown(self) -> None:
-        """Raise where nobody knows what became of it."""
+        """Raise if the outcome of the step is unknown."""
         if self.is_unknown():
             raise OutcomeUnknown(key=self.name.label)
 
     @contextmanager
     def inside(self, *, undone: bool = False) -> Generator[None]:
-        """Steps that are asked for here are a part of this one; `undone` where it rolls back."""
+        """Steps that are requested here are a part of this one; `undone` if it rolls back."""
         repeats = undone or self._asked.takeover != "refuse"
         token = _inside.set((self._ledger, self.name, repeats))
         try:
@@ -339,7 +341,7 @@ class StepAttempt:
 
     @contextmanager
     def or_given_up(self) -> Generator[None]:
-        """Whatever ends this before the step is over: the handler may go on, and ask again."""
+        """If an error ends this before the step is over, the handler may request the step again."""
         try:
             yield
         except BaseException:
@@ -348,25 +350,25 @@ class StepAttempt:
             raise
 
     def look(self) -> Procedure[None]:
-        """Find out what is known."""
+        """Read the stored step."""
         self._row = yield from self._ledger.find(self._asked)
 
     def may_have_happened(self, error: Exception) -> bool:
-        """True where the step must not be repeated after this exception of its function."""
+        """True if the step must not be repeated after this exception of its function."""
         rules = checked_rules(self._options.get("not_done", ()), "not_done")
         return self._asked.takeover == "refuse" and not is_not_done(error, rules)
 
     def doubted(self, error: Exception) -> Procedure[None]:
-        """Write down that its outcome is unknown."""
+        """Store that its outcome is unknown."""
         yield from self._give_up(error, keeps=True)
         if isinstance(error, ENDS_THE_RUN):
             raise error
         if isinstance(error, OutcomeUnknown):
-            # Where verify finds that it did not happen, this error ends the run.
+            # If verify finds that it did not happen, this error ends the run.
             error.verifiable = True
 
     def find_out(self, verified: Callable[..., Any]) -> Procedure[None]:
-        """Call `verify`, and act on its result; raise if there is none."""
+        """Call `verify`, and act on its result; raise if it returns None."""
         verify = self._options.get("verify")
         if verify is None:
             raise OutcomeUnknown(key=self.name.label)
@@ -375,7 +377,7 @@ class StepAttempt:
         yield from self.verified(verdict)
 
     def verified(self, verdict: object) -> Procedure[None]:
-        """Act on what was found out: take it as done, or begin anew."""
+        """Act on the result of `verify`: take the step as done, or begin anew."""
         assert self._row is not None
         match verdict:
             case Done(result):
@@ -390,13 +392,13 @@ class StepAttempt:
                 raise InvalidInput("verify", f"must answer Done, NotDone or None, got {verdict!r}")
 
     def begin(self) -> Procedure[None]:
-        """Begin, unless it is over, or begun by what was found out."""
+        """Begin, unless the step is over, or was begun after `verify`."""
         if not self._is_begun and not self.is_over():
             self._row = yield from self._ledger.begin(self._asked, self._row)
             self._is_begun = True
 
     def done(self, value: Any) -> Procedure[None]:
-        """Store the result; what cannot be stored is told before the step counts as done."""
+        """Store the result; a value that cannot be stored raises before the step counts as done."""
         assert self._row is not None
         try:
             text = encoded(value)
@@ -412,7 +414,7 @@ class StepAttempt:
             self._row = yield from self._ledger.settle(self._asked, self._row, value=text)
 
     def failed(self, error: Exception) -> Procedure[bool]:
-        """Say that it failed; True where it is to be tried again here, after a pause."""
+        """Store the failure; True if the step is tried again here, after a pause."""
         assert self._row is not None
         most, tried = self._options.get("attempts"), self._row.notes.attempts
         if most is None or isinstance(error, _PASSING):
@@ -428,7 +430,7 @@ class StepAttempt:
         return True
 
     def _give_up(self, error: Exception, *, keeps: bool = False) -> Procedure[None]:
-        """Give it back for another attempt; or keep it, where its outcome is unknown."""
+        """Release the step for another attempt; or keep it if its outcome is unknown."""
         assert self._row is not None
         say = self._ledger.note if keeps else self._ledger.release
         try:
@@ -441,12 +443,12 @@ class StepAttempt:
         return self._ledger.record(self._asked, self._row, encoded(value))
 
     def adopt(self, row: StepRow) -> None:
-        """The transaction was committed with this in it."""
+        """The transaction was committed with the record of this step."""
         self._ledger.adopt(row)
         self._row = row
 
     def answer(self) -> Any:
-        """The stored result, or the stored failure."""
+        """Return the stored result, or raise the stored failure."""
         assert self._row is not None
         notes = self._row.notes
         if notes.failure is not None:

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from onefold.errors import InvalidInput
 from onefold.model.timestamps import span, to_micros
 
-# Far from the present: code that asks another clock is found out.
+# Far from the present, so that a test fails if the code reads another clock.
 START: Final = datetime(2040, 1, 1, tzinfo=UTC)
 
 
@@ -30,7 +30,7 @@ class Clock:
         return self._now
 
     def advance(self, duration: timedelta) -> datetime:
-        """Move on by `duration`; answers with the time then. It never goes back."""
+        """Move on by `duration`; returns the new time. It never goes back."""
         span(duration, "duration")
         self._now += duration
         return self._now
@@ -43,5 +43,5 @@ class Clock:
         self._now = moment
 
     def __repr__(self) -> str:
-        """The time it shows."""
+        """The time of the clock."""
         return f"Clock({self._now.isoformat()})"
