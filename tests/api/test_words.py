@@ -9,12 +9,9 @@ BANNED = re.compile(
 )
 UNFINISHED = (
     "contract/onefold_contract/cases/",
-    "src/onefold/databases/",
-    "src/onefold/effects/",
     "src/onefold/jobs/job_function.py",
     "src/onefold/model/",
     "src/onefold/server/",
-    "src/onefold/testing/",
     "src/onefold/web/",
 )
 """Folders and modules that are not rewritten yet."""

@@ -1,7 +1,7 @@
-"""Databases: the only code that touches a connection. Internal.
+"""Databases: the only code that uses connections. Internal.
 
 A database runs an operation in a transaction of its own (`transact`, `atransact`); a borrowed
-connection runs it in the caller's. Driver errors become ours here and nowhere else.
+connection runs it in the caller's transaction. Only this package translates driver errors.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 Clock: TypeAlias = Callable[[], int] | None
-"""Microseconds since the epoch; None leaves the time to the database."""
+"""Microseconds since the epoch; None: the database's own clock."""
 
 Build: TypeAlias = Callable[[Sql], Operation[T]]
-"""Makes the operation anew for every try: a retried transaction starts from the beginning."""
+"""Builds the operation anew for every try: a retried transaction starts from the beginning."""
 
 
 class Transact(Struct, Generic[T], frozen=True):
@@ -40,14 +40,14 @@ class Transact(Struct, Generic[T], frozen=True):
 
 
 Ring: TypeAlias = Callable[[str | None], None]
-"""Called with the queue in which there may be something to take; None is any."""
+"""Called with the queue that may have a job to take; None is any queue."""
 
 
 class Bell(Protocol):
-    """Tells a worker when to look."""
+    """Notifies a worker when jobs may be due."""
 
     is_heard: bool
-    """False while nobody is listening, and jobs may come without a sound."""
+    """False while it is not listening, and jobs may arrive without a notification."""
 
     async def listen(self, ring: Ring) -> None:
         """Call `ring` until cancelled."""
@@ -85,14 +85,14 @@ class Database(Store, Protocol):
     sql: Sql
     clock: Clock
     label: str
-    """The database for people: its URL without a password."""
+    """The database in messages: its URL without a password."""
 
     async def abell(self) -> Bell:
-        """What tells a worker that jobs were stored."""
+        """Notifies a worker when jobs were stored."""
         ...
 
     def identity(self) -> Identity:
-        """Which installation this is; raises where it is too old or too new."""
+        """The identity of the installation; raises if its version is too old or too new."""
         ...
 
     async def aidentity(self) -> Identity:
@@ -100,7 +100,7 @@ class Database(Store, Protocol):
         ...
 
     def migrate(self) -> list[Migration]:
-        """Bring the schema up to date, under a lock; answers with what was applied."""
+        """Bring the schema up to date, under a lock; returns the applied migrations."""
         ...
 
     async def amigrate(self) -> list[Migration]:
@@ -108,7 +108,7 @@ class Database(Store, Protocol):
         ...
 
     def close(self) -> None:
-        """Close what is open. Safe to call twice."""
+        """Close all connections. Safe to call twice."""
         ...
 
     async def aclose(self) -> None:
@@ -117,7 +117,7 @@ class Database(Store, Protocol):
 
 
 def raise_translated(ours: BaseException, error: BaseException) -> NoReturn:
-    """Raise our error with the driver's as its cause, or the driver's alone where it is kept."""
+    """Raise our error with the driver's as its cause, or the driver's alone if it is kept."""
     if ours is error:
         raise error
     raise ours from error
@@ -159,6 +159,6 @@ def open_database(
                 notifies=notifies,
             )
         case _:
-            # Nothing else of it is shown: there may be a password anywhere.
+            # No other part of the URL is shown: each may contain a password.
             got = f"the scheme {scheme!r}" if _SCHEME.fullmatch(scheme) and ":" in url else "none"
             raise InvalidInput("url", f"must start with sqlite:/// or postgresql://, got {got}")

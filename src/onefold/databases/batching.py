@@ -92,7 +92,7 @@ class Entry(ABC):
         self.thread: int = get_ident()
         self.context: Context = copy_context()
         self.is_checked = False
-        """True once it was looked whether the caller would wait for itself."""
+        """True after the check whether the caller would wait for itself."""
         self.is_answered = False
         self.answer: Any = None
         self.error: BaseException | None = None
@@ -105,7 +105,7 @@ class Entry(ABC):
     @property
     @abstractmethod
     def is_abandoned(self) -> bool:
-        """True where the caller was interrupted or cancelled."""
+        """True if the caller was interrupted or cancelled."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -123,7 +123,7 @@ class Gate:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Let the thread go on."""
+        """Wake the thread."""
         with suppress(RuntimeError):  # open already
             self._lock.release()
 
@@ -142,11 +142,11 @@ class ThreadEntry(Entry):
 
     @property
     def is_abandoned(self) -> bool:
-        """True where the thread was interrupted."""
+        """True if the thread was interrupted."""
         return self.abandoned
 
     def wake(self) -> None:
-        """Let the thread go on."""
+        """Wake the thread."""
         self.gate.set()
 
 
@@ -160,7 +160,7 @@ class TaskEntry(Entry):
 
     @property
     def is_abandoned(self) -> bool:
-        """True where the task was cancelled."""
+        """True if the task was cancelled."""
         return self.future.done()
 
     def wake(self) -> None:

@@ -1,7 +1,7 @@
-"""Transactions that are begun for a handler, and committed: on our connections or its own.
+"""Transactions that are begun and committed for a handler: on our connections or its own.
 
-What is begun is begun and ended by the means of its own library, so that this knows of it. Nobody
-else's transaction is joined: the one who commits it would be somebody else, too.
+Each is begun and ended by the methods of its library, so that the library knows its state. A
+transaction that is open already is not joined: other code would commit it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRIES: Final = 100
-"""Connections of a pool that may turn out to be dead, one after the other: more than most have."""
+"""How many dead connections of a pool are replaced, one after the other: more than most pools
+have.
+"""
 UNUSED: Final = 60.0
-"""Seconds for which a transaction may wait for its first statement at no risk to the attempt."""
+"""Seconds until the first statement within which a lost connection uses no attempt."""
 IDLE_CLASS: Final = "25P"
 """SQLSTATEs by which the server ends a session whose transaction took too long."""
 
@@ -49,18 +51,18 @@ Awaited: TypeAlias = AbstractAsyncContextManager[Any]
 
 
 class Given(msgspec.Struct):
-    """A connection or session of a request's own. A transaction that it has begun is ours to end.
+    """A connection or session of one request. If it has begun a transaction, we end it.
 
-    Frameworks give it to several functions of one request: one that has read, say to find out who
-    asks, has begun.
+    Frameworks share it among several functions of one request: one that has read, such as an
+    authentication, has begun a transaction.
     """
 
     lent: Any
     is_spent: bool = False
-    """Whether such a transaction was joined: once it has ended, what they wrote is gone."""
+    """Whether such a transaction was joined: after its end, the rows of the others are gone."""
 
     def has_begun(self) -> bool:
-        """Whether there is a transaction to join, for this one time."""
+        """Whether there is a transaction to join; it can be joined once."""
         if self.is_spent:
             raise DatabaseBusy(
                 "the session of this request was rolled back, with what others wrote in it",
@@ -77,21 +79,22 @@ class OpenBlock(msgspec.Struct):
 
 
 class _RolledBack(Exception):
-    """Ends a transaction that is not committed."""
+    """Rolls a transaction back."""
 
 
 def _ended(*, commit: bool) -> tuple[Any, Any, None]:
-    """How the block of a context manager ends."""
+    """The arguments of `__exit__` that commit or roll back."""
     return (None, None, None) if commit else (_RolledBack, _RolledBack(), None)
 
 
 innermost: ContextVar[HandlerTransaction | None] = ContextVar("onefold_begun", default=None)
-"""The transaction whose block this is. Tasks that are started inside inherit it, and threads with a
-copy of the context, so it says itself when it is over."""
+"""The transaction of the current block. Tasks and threads with a copy of the context inherit it,
+so it knows itself whether it is over.
+"""
 
 
 def begun_here(database: Database | None = None) -> HandlerTransaction | None:
-    """The innermost transaction of ours that is open where this is called, on this database."""
+    """The innermost open transaction of ours in this context, on this database."""
     here = innermost.get()
     while here is not None and (here.is_over or not here.is_on(database)):
         here = here.outer
@@ -99,7 +102,7 @@ def begun_here(database: Database | None = None) -> HandlerTransaction | None:
 
 
 class HandlerTransaction:
-    """A transaction that is open, and what of ours is written into it."""
+    """An open transaction, and the operations of ours in it."""
 
     def __init__(
         self,
@@ -121,10 +124,10 @@ class HandlerTransaction:
         self._began = time.monotonic()
 
     def died_unused(self, error: BaseException) -> bool:
-        """True where our connection was lost before it answered the handler's first statement.
+        """True if our connection was lost before the response to the handler's first statement.
 
-        Not where the server ended it for being idle, or the handler took long to use it: that would
-        happen again.
+        False if the server ended it because it was idle, or if the handler did not use it for
+        long: that would happen again.
         """
         if self._answers is None or not self.connection.closed:
             return False
@@ -133,19 +136,19 @@ class HandlerTransaction:
         return self.connection.answers == self._answers and not idle and not late
 
     def enter(self) -> None:
-        """What follows in this context is inside of it, until it is over."""
+        """Make it the innermost transaction of this context, until it is over."""
         if (here := begun_here()) is not self:
             self.outer = here
         innermost.set(self)
 
     def leave(self) -> None:
-        """It is over, here and wherever it was entered."""
+        """Mark it as over, in each context that has entered it."""
         self.is_over = True
         if innermost.get() is self:
             innermost.set(self.outer)
 
     def end(self, *, commit: bool) -> None:
-        """Commit, or roll back. What has ended before stays as it is."""
+        """Commit, or roll back. A transaction that has ended is not changed."""
         self.__exit__(*_ended(commit=commit))
 
     async def aend(self, *, commit: bool) -> None:
@@ -185,14 +188,14 @@ class HandlerTransaction:
             await ending.__aexit__(kind, error, trace)
 
     def is_on(self, database: Database | None) -> bool:
-        """Whether it is a transaction of this database, whoever has opened that; None is any."""
+        """Whether it is a transaction of this database, by label and schema; None is any."""
         own = self._database
         if database is None or own is database:
             return True
         return (own.label, own.sql.schema) == (database.label, database.sql.schema)
 
     def execute(self, build: Build[T]) -> T:
-        """Run an operation of ours, after what the handler has written."""
+        """Run an operation of ours, after the handler's statements."""
         self._refuse_ended()
         if _is_a(self.connection, _SESSIONS):
             self.connection.flush()
@@ -206,9 +209,9 @@ class HandlerTransaction:
         return await self.borrowed.atransact(build)
 
     def _refuse_ended(self) -> None:
-        """What was committed by hand is committed apart from what we would add.
+        """Raise if the handler has committed: our rows would be in another transaction.
 
-        Django says so itself. SQLAlchemy does not begin before the first statement, but knows.
+        Django raises by itself. SQLAlchemy begins with the first statement, but knows its state.
         """
         library = {package for package, _ in _names(self.connection)}
         if "sqlalchemy" in library:
@@ -226,8 +229,7 @@ class HandlerTransaction:
 def begin(target: object, database: Database) -> HandlerTransaction:
     """Begin a transaction; use it in a `with`, or end it.
 
-    It begins on a connection that has answered: those that a pool gives and that turn out to be
-    dead are replaced.
+    Its connection has responded: dead connections of a pool are replaced.
     """
     transaction = _alive(target, database)
     transaction.enter()
@@ -272,7 +274,7 @@ async def _aalive(target: object, database: Database) -> HandlerTransaction:
 
 
 def _tries(target: object) -> int:
-    """One for a session that has begun: what it has written is lost with its connection."""
+    """One for a session that has begun: its rows are lost with its connection."""
     has_begun = isinstance(target, Given) and _has_begun(target.lent)
     return 1 if has_begun or isinstance(target, OpenBlock) else TRIES
 
@@ -286,7 +288,7 @@ def _is_lost(error: Exception, database: Database) -> bool:
 
 
 def is_blocking(target: object) -> bool:
-    """Whether `begin` is for a target, or `abegin`; `WrongConnection` where neither is."""
+    """True for a target of `begin`, False for one of `abegin`; else raises `WrongConnection`."""
     target = target.lent if isinstance(target, Given) else target
     names = _names(target)
     if any(name in _BLOCKING for name in names):
@@ -313,7 +315,7 @@ def current_target(target: object) -> object:
 
 
 def refuse_thread_bound(target: object) -> None:
-    """Refuse what cannot go from one thread to another, as what is awaited does."""
+    """Reject a target that is bound to one thread: awaited code may change the thread."""
     if any(package == "django" for package, _ in _names(target)):
         raise WrongConnection(
             target,
@@ -323,10 +325,10 @@ def refuse_thread_bound(target: object) -> None:
 
 
 def _first(connection: object) -> Build[None]:
-    """What tells that the connection is to our database, and that it answers.
+    """The first operation: it checks that the connection is to our database, and responds.
 
-    The first is asked with the first operation on a connection. SQLAlchemy begins with the first
-    statement; the others have said `begin`, and were answered.
+    The database is checked by the first operation on a connection. SQLAlchemy begins with the
+    first statement; for the others, `begin` has shown that the server responds.
     """
 
     def build(sql: Sql) -> Operation[None]:
@@ -461,7 +463,7 @@ def _scoped(registry: Any) -> Blocking:
 
 
 def _begins(maker: Any) -> Any:
-    """An engine or a maker of sessions: what it gives has begun."""
+    """An engine or a maker of sessions: its `begin` opens a transaction."""
     return maker.begin()
 
 
@@ -497,7 +499,7 @@ _BLOCKING: Final[dict[tuple[str, str], Callable[[Any], Blocking]]] = {
     ("django", "ConnectionProxy"): _django,
     ("onefold", "OpenBlock"): _django_savepoint,
 }
-"""By the package and the name of a class that the target is, or comes from."""
+"""By the package and the name of the target's class or of a base class."""
 
 _SESSIONS: Final = frozenset({("sqlalchemy", "Session"), ("sqlalchemy", "AsyncSession")})
 
@@ -546,7 +548,7 @@ async def _async_sqlalchemy(lent: Any) -> AsyncGenerator[Any]:
 
 @asynccontextmanager
 async def _async_session(session: Any) -> AsyncGenerator[Any]:
-    """A session that has begun. The transaction of its sync twin is the one that can be entered."""
+    """A session that has begun. The transaction of its sync session is the one to enter."""
     block = session.sync_session.get_transaction().__enter__()
 
     def end(_: Any, *how: Any) -> None:

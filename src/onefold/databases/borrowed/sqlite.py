@@ -74,7 +74,7 @@ class BorrowedSqlite(RunsAlone):
             raise NoTransaction(self._lent)
 
     def failed(self) -> bool:
-        """On SQLite, a failed statement ends the transaction only if it is told to."""
+        """True if the transaction has ended. On SQLite, a failed statement rarely ends it."""
         try:
             return not self._connection.in_transaction
         except sqlite3.ProgrammingError:  # closed

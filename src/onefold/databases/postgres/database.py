@@ -1,15 +1,9 @@
-"""A PostgreSQL URL as it may be shown to people.
+"""PostgreSQL: its URL without a password, transactions of our own, and those for a handler.
 
-Transactions of our own on PostgreSQL.
-
-Each that may wait for somebody says READ COMMITTED itself, since the server's default may be
-another level, and sets a `lock_timeout` below the server's `deadlock_timeout`: if somebody must
-lose, it is us, who can try again, and not a caller's transaction. No setting is left on the
-session; psycopg's prepared statements are, unless there is a pooler in between.
-
-Transactions on PostgreSQL that are begun for a handler, on a connection of our own pool.
-
-`begin` is the check of the connection: one that was lost while it was idle is replaced by another.
+A transaction that may wait for a lock sets READ COMMITTED, since the server's default may be
+another level, and a `lock_timeout` below the server's `deadlock_timeout`: so our transaction
+fails, which is retried, and not a caller's. Prepared statements stay on the session, unless it is
+pooled.
 """
 
 from __future__ import annotations
@@ -79,12 +73,12 @@ SECRETS: Final = (
 )  # fmt: skip
 """The parameters of libpq that are secrets."""
 _USER: Final = re.compile(r"\w+://[^@/]*@?")
-"""What libpq reads as the user and the password, if it ends with an @."""
+"""The user and the password for libpq, if it ends with an @."""
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown. A command that names it must work, given the password."""
-    # The rest of such a password is no password to libpq, and would be shown as a host or a name.
+    """The URL without secrets. A command with it must work if the password is given elsewhere."""
+    # libpq would read the rest of such a password as a host or a name, and it would be shown.
     if "@" in _USER.sub("", url, count=1).partition("?")[0]:
         raise InvalidInput(
             "url", "has an @ too many: a user or a password has %40 for @, %2F for / and %25 for %"
@@ -92,14 +86,14 @@ def without_password(url: str) -> str:
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
-        # Its own sentence may quote the password.
+        # The original message may quote the password.
         raise InvalidInput("url", "is not a PostgreSQL URL that psycopg can read") from None
     for secret in SECRETS:
         parts.pop(secret, None)
     shown = {name: quote(str(value), safe="") for name, value in parts.items()}
     user = f"{shown.pop('user')}@" if "user" in shown else ""
     path = f"/{shown.pop('dbname', '')}"
-    # A folder of sockets, or several hosts, cannot stand before the path.
+    # A folder of sockets, or several hosts, cannot be written before the path.
     host = shown.pop("host") if re.fullmatch(r"[\w.-]+", shown.get("host", "")) else ""
     port = f":{shown.pop('port')}" if host and shown.get("port", "").isdigit() else ""
     rest = "&".join(f"{name}={value}" for name, value in shown.items())
@@ -110,7 +104,7 @@ T = TypeVar("T")
 
 
 _SESSION: Final = "select pg_backend_pid()"
-"""Another number than the session was announced with gives a pooler away."""
+"""If it differs from the number of the session at its start, there is a pooler."""
 
 MIGRATION_PATIENCE: Final = timedelta(minutes=1)
 """How long `migrate` tries to lock tables that another transaction uses."""
@@ -132,7 +126,7 @@ _TCP: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-"""A network that swallows everything is noticed in half a minute, well within a lease."""
+"""A dead network is noticed in half a minute, well within a lease."""
 
 _graveyard: list[object] = []
 """Pools of the parent process. Closing them in a forked child would end the parent's sessions."""
@@ -169,7 +163,7 @@ class PostgresDatabase:
         self._state = Process()
         self._closed = False
         self.name: str = ""
-        """The database's own name, known with its identity."""
+        """The database's own name; read with its identity."""
         self.checked: weakref.WeakKeyDictionary[Any, Identity] = weakref.WeakKeyDictionary()
 
     @property
@@ -178,11 +172,11 @@ class PostgresDatabase:
         return self
 
     def transact(self, build: Build[T], *, write: bool = True) -> T:
-        """Run an operation in a transaction, again where the database asks for it.
+        """Run an operation in a transaction, again if the database requires it.
 
-        Where the answer to the commit is lost, the next try asks the server for it. A statement
-        that is committed by itself is sent again: its ids are the client's, so the second try finds
-        what the first one stored.
+        If the response to the commit is lost, the next try checks the status of the transaction. A
+        statement that is committed by itself is sent again: its ids are the client's, so the
+        second try finds the rows of the first one.
         """
         return self._transact(build, write=write)
 
@@ -252,7 +246,7 @@ class PostgresDatabase:
         """Run one item, in one commit with the items of other threads."""
         state = self._current()
         if state.thread_groups is None:
-            # Two threads may do so at once. Their calls are not batched together, then.
+            # Two threads may do so at once. Then their calls are not batched together.
             state.thread_groups = Groups(partial(ThreadGroup, self._transact, **self._batching()))
         return state.thread_groups.of(item).run(item)
 
@@ -272,13 +266,13 @@ class PostgresDatabase:
         }
 
     def effort(self, *, patient: bool = True, deadline: float | None = None) -> Effort:
-        """How long a call goes on trying: from now on, or until its deadline."""
+        """How long a call is retried: from now on, or until its deadline."""
         timeout = self.busy_timeout
         started = None if deadline is None else deadline - timeout.total_seconds()
         return Effort(self.label, timeout, self.busy, patient=patient, started=started)
 
     def get_connection(self) -> tuple[Pool, Session]:
-        """A connection in autocommit mode, and the pool that wants it back."""
+        """A connection in autocommit mode, and the pool that it must return to."""
         replaced = False
         while True:
             pool = self._pool()
@@ -287,11 +281,11 @@ class PostgresDatabase:
             except psycopg_pool.PoolClosed:
                 continue  # By another call, below. After a `close`, `_pool` raises `Closed`.
             except psycopg_pool.PoolTimeout as error:
-                # Out of connections, or out of a server? One attempt of our own tells.
+                # No free connection, or no server? One connection of our own shows it.
                 self._connect().close()
                 if replaced or is_full(pool):
                     raise self._exhausted() from error
-            # The server is back, and the pool, between two attempts of its own, does not know it.
+            # The server is back, but the pool does not know it before its next attempt.
             replaced, state = True, self._current()
             with state.opening:
                 if state.pool is pool:
@@ -322,7 +316,7 @@ class PostgresDatabase:
         )
 
     def busy(self, waited: timedelta) -> DatabaseBusy:
-        """The error for a lock that was not given up in time."""
+        """The error for a lock that was not released in time."""
         return DatabaseBusy(
             "another transaction holds this key or row. Commit or roll it back; if it is your own"
             " transaction, use within(connection).",
@@ -352,7 +346,7 @@ class PostgresDatabase:
         pool = state.pools.get(loop)
         if pool is None:
             async with state.opening_in(loop):
-                # Asked again: nobody would close a pool that is opened after the close.
+                # Checked again: a pool that is opened after the close would never be closed.
                 pool = self._current().pools.get(loop)
                 if pool is None:
                     state.forget_ended_loops()
@@ -362,10 +356,10 @@ class PostgresDatabase:
 
     @property
     def _prepare_threshold(self) -> int | None:
-        """Psycopg prepares what it has seen five times, unless it must not.
+        """Psycopg prepares a statement after five uses, unless there is a pooler.
 
-        A pooler that hands one session to many would have us run what somebody else has prepared
-        under the same name.
+        A pooler shares one session among clients: we would run a statement that another client has
+        prepared under the same name.
         """
         prepares = not self._is_pooled if self._prepares is None else self._prepares
         return 5 if prepares else None
@@ -408,7 +402,7 @@ class PostgresDatabase:
         return max(2, int(self.busy_timeout.total_seconds()))
 
     def identity(self) -> Identity:
-        """Read once per process, by a connection of its own, so that a wrong URL fails at once."""
+        """Read once per process, on a connection of its own, so that a wrong URL fails at once."""
         state, asked = self._current(), time.monotonic()
         if state.identity is None:
             with state.opening:
@@ -419,7 +413,7 @@ class PostgresDatabase:
         return state.identity
 
     async def abell(self) -> PostgresBell | SilentBell:
-        """What tells a worker that jobs were stored."""
+        """Notifies a worker when jobs were stored."""
         await self.aidentity()
         if self._is_pooled or not self.sql.notifies:
             return SilentBell()
@@ -429,7 +423,7 @@ class PostgresDatabase:
         """`identity`, awaited."""
         state, asked = self._current(), time.monotonic()
         if state.identity is None:
-            # One at a time: a burst of first calls must not open a connection each.
+            # One at a time: many first calls at once must not open a connection each.
             async with state.opening_in(asyncio.get_running_loop()):
                 if state.identity is None:
                     with state.outcome(asked):
@@ -465,7 +459,7 @@ class PostgresDatabase:
         state.identity = identity
 
     def known(self, rows: Rows) -> Identity:
-        """The identity in a row of read_identity; raises where it is missing or too old."""
+        """The identity in a row of read_identity; raises if it is missing or too old."""
         text = rows[0][0]
         identity = read_identity(text, "postgres", self.label) if text else Identity("")
         if identity.version < latest("postgres"):
@@ -478,7 +472,7 @@ class PostgresDatabase:
         return identity
 
     def migrate(self) -> list[Migration]:
-        """Apply what is pending, in one transaction, under a lock that all migrators share."""
+        """Apply pending migrations, in one transaction, under a lock that all migrators share."""
         started = time.monotonic()
         while True:
             try:
@@ -491,14 +485,14 @@ class PostgresDatabase:
             else:
                 self._current().identity = None
                 return migrations
-            # Long beside the wait for a lock: calls that queued behind it get their turn.
+            # Longer than the wait for a lock: calls that queued behind it can run.
             time.sleep(0.5 + random.random())
 
     def _migrate(self) -> list[Migration]:
         with self._connect() as connection, connection.transaction():
             cursor = connection.cursor()
             cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", [f"onefold {self.schema}"])
-            # Everything that comes after a lock that is waited for has to wait as long.
+            # All calls that queue behind a waiting lock wait as long as it does.
             cursor.execute("set local lock_timeout = 100")
             rows = execute(cursor, self.sql("read_identity"), self.clock)
             migrations, identity = self._plan(rows)
@@ -517,7 +511,7 @@ class PostgresDatabase:
         return migrations, found.migrated("postgres")
 
     def close(self) -> None:
-        """Close the sync pool, and what can be closed of others."""
+        """Close the sync pool, and the connections of event loops that have ended."""
         state = self._end()
         state.forget_ended_loops()
         if state.pool is not None:
@@ -532,7 +526,7 @@ class PostgresDatabase:
         await asyncio.to_thread(self.close)
 
     def _end(self) -> Process:
-        """Whoever asks from now on is refused."""
+        """Reject all further calls."""
         state = self._state if self._closed else self._current()
         self._closed = True
         return state
@@ -561,7 +555,7 @@ def own(database: Database) -> Generator[psycopg.Connection[TupleRow]]:
 
 
 def _give_back(pool: Pool, connection: Session) -> None:
-    """As the next one expects it, whatever the handler has set."""
+    """Reset the connection for the next use, whatever the handler has set."""
     if not connection.closed:
         connection.isolation_level = None
         connection.row_factory = tuple_row

@@ -1,13 +1,9 @@
-"""What belongs to one process: its pools, and what it knows of the database.
+"""The connection pools of one process; a forked child starts without any.
 
-A forked child starts with nothing of its parent's.
-
-The pool of one event loop, which ends with the loop even where nobody closes it.
-
-A loop that ends cancels its tasks once, and waits for them. The tasks of psycopg_pool may go on: a
-worker that is connecting takes the cancel for a connection that failed, and before Python 3.12 its
-scheduler, which waits by `asyncio.wait_for`, forgets one that comes together with what it waits
-for. `asyncio.run` would never return. So they are told again.
+The pool of an event loop ends with the loop, also without `aclose`. An ending loop cancels its
+tasks once, and waits for them. Tasks of psycopg_pool may miss that: one that is connecting takes
+it for a failed connection, and before Python 3.12 `asyncio.wait_for` may drop it. Then
+`asyncio.run` would never return. So they are cancelled again.
 """
 
 from __future__ import annotations
@@ -37,7 +33,7 @@ CONNECTIONS: Final = 10
 
 
 def is_full(pool: Pool | AsyncPool) -> bool:
-    """True where every connection that the pool may have is in use, or on its way."""
+    """True if every connection that the pool may have is in use, or being opened."""
     return pool.get_stats()["pool_size"] >= CONNECTIONS
 
 
@@ -58,7 +54,7 @@ class Process:
 
     @contextmanager
     def outcome(self, asked: float) -> Generator[None]:
-        """Share a failure with those who have waited for it, instead of letting each fail anew."""
+        """Raise one failure for all callers that waited for it, instead of one try for each."""
         if self._failure is not None and self._failure[0] >= asked:
             raise self._failure[1]
         try:
@@ -68,14 +64,13 @@ class Process:
             raise
 
     def opening_in(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
-        """The lock of a loop under which its pool is opened, and the identity read."""
+        """The lock of a loop for opening its pool, and for reading the identity."""
         return self._opening.setdefault(loop, asyncio.Lock())
 
     def forget_ended_loops(self) -> None:
         """Close the connections of event loops that have ended without `aclose`.
 
-        An `asyncio.run` after the other leaves them behind: nobody can use them any more, and the
-        server would keep them for ever.
+        After several `asyncio.run` they cannot be used any more, and the server would keep them.
         """
         for loop in [loop for loop in list(self._opening) if loop.is_closed()]:
             self._opening.pop(loop, None)
@@ -89,23 +84,23 @@ class Process:
 
 
 AGAIN: Final = 0.05
-"""Seconds: who has heard the first time has ended by then."""
+"""Seconds: a task that has noticed the first cancel has ended by then."""
 
 
 async def open_in_this_loop(url: str, **settings: Any) -> AsyncPool:
-    """A pool that is open."""
+    """Open a pool."""
     pool: AsyncPool = psycopg_pool.AsyncConnectionPool(
         url, connection_class=AsyncSession, open=False, **settings
     )
     others = asyncio.all_tasks()
     await pool.open()
-    # The pool's tasks remember this one: it waits for them.
+    # This task waits for those of the pool, which keep a reference to it.
     asyncio.create_task(_see_off(asyncio.all_tasks() - others), name="onefold-see-off")  # noqa: RUF006
     return pool
 
 
 async def _see_off(tasks: set[asyncio.Task[Any]]) -> None:
-    """Wait until they have ended; once cancelled, see to it that they do."""
+    """Wait until the tasks have ended; if cancelled, cancel them until they have."""
     try:
         await asyncio.wait(tasks)
     except asyncio.CancelledError:

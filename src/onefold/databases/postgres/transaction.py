@@ -1,12 +1,8 @@
-"""One statement on a psycopg cursor, whoever's transaction it is in.
+"""A transaction of our own on PostgreSQL: its statements, its retries, and one try of it.
 
-How long one call goes on trying.
-
-One try of a transaction of our own, in as few round trips as it needs.
-
-`begin` travels with the first statement, and the commit too where the statement may be committed by
-itself. What may be committed by itself and waits for nobody needs no transaction block at all, and
-neither does what only reads.
+`begin` is sent with the first statement, and so is the commit if the statement may be committed by
+itself. Such a statement needs no transaction block if it cannot wait for a lock; neither does one
+that only reads.
 """
 
 from __future__ import annotations
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _may_have_rows(result: PGresult | None) -> bool:
-    """In a pipeline, ours or the caller's, nothing is known of an answer before it is fetched."""
+    """In a pipeline, ours or the caller's, a result is unknown until it is fetched."""
     # Not by the cursor's description, which makes an object per column every time.
     return result is None or result.nfields > 0
 
@@ -60,13 +56,13 @@ def execute(
 
 
 def fetch(cursor: psycopg.Cursor[TupleRow]) -> Rows:
-    """What a statement has answered, if it answers at all."""
+    """The rows of a statement, if it returns any."""
     try:
         return cursor.fetchall() if _may_have_rows(cursor.pgresult) else ()
     except psycopg.ProgrammingError:
         if cursor.pgresult is None:
             raise
-        return ()  # an answer without rows, known to have none only now
+        return ()  # a result without rows, which is known only now
 
 
 async def aexecute(
@@ -93,16 +89,16 @@ async def afetch(cursor: psycopg.AsyncCursor[TupleRow]) -> Rows:
         return ()
 
 
-# Spread retries, so that two who met once do not meet again.
+# Spread retries, so that two calls that collided do not collide again.
 PAUSE: Final = 0.01
 LONGEST_PAUSE: Final = 0.5
 
 IMPATIENCE: Final = timedelta(milliseconds=100)
-"""How long several callers together go on where keys keep changing hands."""
+"""How long a batch of callers is retried while its keys keep changing hands."""
 
 
 class Unconfirmed(msgspec.Struct, frozen=True):
-    """A transaction whose commit was sent, and what its operation answers if it was committed."""
+    """A transaction whose commit was sent, and the result of its operation if it was committed."""
 
     number: str
     server: str
@@ -114,7 +110,7 @@ class StillOpen(Exception):
 
 
 class Effort:
-    """How long one call has been trying, and whether it should go on."""
+    """How long one call has been retried, and whether to continue."""
 
     def __init__(
         self,
@@ -125,9 +121,9 @@ class Effort:
         patient: bool,
         started: float | None = None,
     ) -> None:
-        """`busy` makes the error for a lock that was not given up in time.
+        """`busy` makes the error for a lock that was not released in time.
 
-        One that is not `patient` raises `KeyHeld` at the first lock, and soon where keys keep
+        One that is not `patient` raises `KeyHeld` at the first lock, and soon if keys keep
         changing hands.
         """
         self._label = label
@@ -137,25 +133,25 @@ class Effort:
         self._started = time.monotonic() if started is None else started
         self._tries = 0
         self.resends: bool = False
-        """True where an earlier try may have been stored, and its answer lost."""
+        """True if an earlier try may have been stored, and its response was lost."""
         self.unconfirmed: Unconfirmed | None = None
-        """The commit of an earlier try whose answer was lost."""
+        """The commit of an earlier try whose response was lost."""
 
     def restart(self) -> float:
-        """Seconds to wait before an operation begins anew; raises ours where it has too often."""
+        """Seconds to wait before an operation begins anew; raises after too long."""
         waited = timedelta(seconds=time.monotonic() - self._started)
         if waited >= IMPATIENCE and not self.patient:
-            # Alone, each would only have to ask again for its own key.
+            # Alone, each caller has to retry only for its own key.
             raise KeyHeld
         if waited >= self._patience:
             raise DatabaseBusy("the keys of this call kept changing hands.", waited=waited)
-        # What was neither stored nor found by its key may be our own, from a call that was
-        # interrupted: look for it by its id.
+        # A row that was neither stored nor found by its key may be our own, from a call that
+        # was interrupted: look for it by its id.
         self.resends = True
         return random.random() * PAUSE
 
     def wait(self) -> float:
-        """Seconds to wait for a transaction that is still open; raises ours after too long."""
+        """Seconds to wait for a transaction that is still open; raises after too long."""
         waited = timedelta(seconds=time.monotonic() - self._started)
         if waited >= self._patience:
             raise DatabaseUnavailable(
@@ -170,7 +166,7 @@ class Effort:
         return random.random() * min(PAUSE * 2.0**self._tries, LONGEST_PAUSE)
 
     def pause(self, error: psycopg.Error, *, connection_lost: bool) -> float:
-        """Seconds to wait before the next try; raises ours where there is none."""
+        """Seconds to wait before the next try; raises our error if there is none."""
         waited = timedelta(seconds=time.monotonic() - self._started)
         meaning = verdict(error, connection_lost=connection_lost)
         if meaning == "waited" and not self.patient:
@@ -186,20 +182,20 @@ T = TypeVar("T")
 CursorT = TypeVar("CursorT", bound="psycopg.Cursor[TupleRow] | psycopg.AsyncCursor[TupleRow]")
 
 PIPELINES: Final = psycopg.Pipeline.is_supported()
-"""libpq has them since version 14; without them, the same statements go one by one."""
+"""libpq has them since version 14; without them, the statements are sent one by one."""
 
 BEGIN: Final = b"begin isolation level read committed"
 COMMIT: Final = b"commit"
 
-# Below the server's deadlock_timeout, a second by default: if somebody must lose, it is us.
+# Below the server's deadlock_timeout, a second by default: our transaction fails, not another.
 PATIENT: Final = b"set local lock_timeout = 800"
 IMPATIENT: Final = b"set local lock_timeout = 50"
 
-# A process that is frozen between two statements must not keep its rows from those who rescue them.
+# A process that is frozen between two statements must not keep its rows locked for long.
 AWAKE: Final = b"set local idle_in_transaction_session_timeout = 15000"
 
-# The number of the transaction, by which the server knows what became of it. Another server has
-# other transactions under the same numbers, and so has one that was promoted meanwhile.
+# The number of the transaction, by which the server knows its status. Another server has
+# other transactions with the same numbers, and so has a server that was promoted meanwhile.
 NUMBER: Final = b"select pg_current_xact_id()::text"
 _SERVER: Final = b"system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 SERVER: Final = b"select " + _SERVER + b" from pg_control_system()"
@@ -220,14 +216,14 @@ def _can_go_together(statement: Statement) -> bool:
 
 
 class OurCursor(Generic[CursorT]):
-    """A connection's cursor that is used again and again.
+    """A cursor of a connection that is used again.
 
-    A new one has to find out anew how each type of parameter is spelled: a tenth of an enqueue.
-    One with a long answer is let go, since it would keep it.
+    A new cursor has to prepare the adaptation of each parameter type: a tenth of an enqueue. A
+    cursor with a long result is dropped, since it would keep the result in memory.
     """
 
     def __init__(self, make: Callable[[], CursorT]) -> None:
-        """`make` is the connection's."""
+        """`make` creates a cursor of the connection."""
         self._make = make
         self._cursor: CursorT | None = None
 
@@ -238,18 +234,18 @@ class OurCursor(Generic[CursorT]):
         return self._cursor
 
     def let_go(self) -> None:
-        """Keep no long answer while nobody uses the connection."""
+        """Drop a long result while the connection is idle."""
         answer = None if self._cursor is None else self._cursor.pgresult
         if answer is not None and answer.ntuples > FEW_ROWS:
             self._cursor = None
 
 
 class Session(psycopg.Connection[TupleRow]):
-    """A connection with a cursor of ours, and a count of the server's answers."""
+    """A connection with a cursor of ours, and a count of the server's responses."""
 
     answers: int = 0
     server: str | None = None
-    """What `SERVER` has said: known once a transaction of several statements has begun."""
+    """The result of `SERVER`: known once a transaction of several statements has begun."""
 
     def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange with the server goes through here."""
@@ -268,7 +264,7 @@ class AsyncSession(psycopg.AsyncConnection[TupleRow]):
 
     answers: int = 0
     server: str | None = None
-    """What `SERVER` has said: known once a transaction of several statements has begun."""
+    """The result of `SERVER`: known once a transaction of several statements has begun."""
 
     async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Every exchange with the server goes through here."""
@@ -293,7 +289,7 @@ class PostgresTransaction:
         *,
         write: bool,
     ) -> None:
-        """`effort` decides how long a lock is waited for at a time, and knows earlier tries."""
+        """`effort` decides how long to wait for a lock at a time, and knows earlier tries."""
         self._connection = connection
         self._cursor = connection.ours.get()
         self._clock = clock
@@ -303,12 +299,13 @@ class PostgresTransaction:
         self._begun = False
         self._number = ""
         self._answers: dict[int, Rows] = {}
-        """Of what was sent ahead, by the statement that has not asked for it yet."""
+        """Results of statements that were sent ahead, by statement."""
 
     def run(self, build: Build[T], sql: Sql) -> T:
-        """Run the operation and commit, or undo it.
+        """Run the operation and commit, or roll back.
 
-        Where an earlier try was committed, and only its answer was lost, it has answered already.
+        If an earlier try was committed, and only its response was lost, return the result of that
+        try.
         """
         effort = self._effort
         if earlier := effort.unconfirmed:
@@ -330,20 +327,20 @@ class PostgresTransaction:
         return result
 
     def _is_committed(self, earlier: Unconfirmed) -> bool:
-        """What became of a commit whose answer was lost; raises `StillOpen` while that is open."""
+        """Whether a commit without a response succeeded; raises `StillOpen` while it is open."""
         if not earlier.server:
             return False
         asked = [earlier.server, earlier.number]
         try:
             ((status,),) = self._connection.execute(STATUS, asked).fetchall()
         except psycopg.errors.InvalidParameterValue:
-            return False  # a number that this server has not come to
+            return False  # a number that this server has not reached
         if status == "in progress":
             raise StillOpen
         return bool(status == "committed")
 
     def _server(self) -> str:
-        """Which server this is; empty where it does not tell."""
+        """The identity of the server; empty if it is not available."""
         try:
             ((server,),) = self._connection.execute(SERVER).fetchall()
         except psycopg.Error:
@@ -402,7 +399,7 @@ class AsyncPostgresTransaction:
         *,
         write: bool,
     ) -> None:
-        """`effort` decides how long a lock is waited for at a time, and knows earlier tries."""
+        """`effort` decides how long to wait for a lock at a time, and knows earlier tries."""
         self._connection = connection
         self._cursor = connection.ours.get()
         self._clock = clock
@@ -433,9 +430,9 @@ class AsyncPostgresTransaction:
                 await self._connection.rollback()
             raise
         except BaseException:
-            # Cancelled: whatever the server was doing, it is not for us any more.
+            # Cancelled: the result of the server is not needed any more.
             if self._pipeline is not None:
-                # It would ask for these when it is collected, and find no connection.
+                # Psycopg would fetch these when it is collected, without a connection.
                 self._pipeline.result_queue.clear()
             await self._connection.close()
             raise

@@ -1,9 +1,7 @@
-"""A shelf: a few things that cost something to make, kept for whoever needs one next.
+"""SQLite: one file, WAL, one writer at a time.
 
-SQLite: one file, WAL, one writer at a time.
-
-What is written goes to this process' writer thread; what is read is read where it is asked for, or,
-for the sake of an event loop, in one of a few threads.
+Writes go to the writer thread of the process. Reads run in the caller's thread, or, for an event
+loop, in one of a few threads. `Shelf` keeps a few connections for reuse.
 """
 
 from __future__ import annotations
@@ -45,17 +43,17 @@ MOST: Final = 8
 
 
 class Closes(Protocol):
-    """Something that is closed when nobody needs it any more."""
+    """An object that is closed when it is not needed any more."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release its resources."""
 
 
 C = TypeVar("C", bound=Closes)
 
 
 class Shelf(Generic[C]):
-    """Keeps at most a few. Safe in threads: each step is one that nobody can come between."""
+    """Keeps at most a few objects for reuse. Safe in threads: each operation is atomic."""
 
     def __init__(self) -> None:
         """It is empty."""
@@ -63,14 +61,14 @@ class Shelf(Generic[C]):
         self._is_closed = False
 
     def take(self) -> C | None:
-        """One of them; None where there is none."""
+        """One of the objects; None if there is none."""
         try:
             return self._things.pop()
         except IndexError:
             return None
 
     def put(self, thing: C) -> None:
-        """Keep it for the next one, or close it where there are enough."""
+        """Keep an object for reuse, or close it if there are enough."""
         if len(self._things) >= MOST or self._is_closed:
             thing.close()
             return
@@ -78,12 +76,12 @@ class Shelf(Generic[C]):
         self._close_late()
 
     def _close_late(self) -> None:
-        """Another thread may have closed the shelf while this one put something there."""
+        """Another thread may have closed the shelf during the `put`."""
         if self._is_closed:
             self.close()
 
     def close(self) -> None:
-        """Close what there is, and what is put here later."""
+        """Close all objects, and those that are put here later."""
         self._is_closed = True
         while (thing := self.take()) is not None:
             thing.close()
@@ -94,25 +92,25 @@ T = TypeVar("T")
 IDLE_CONNECTIONS: Final = 8
 THREADS: Final = 8
 OLDEST: Final = (3, 35, 0)
-"""The first with RETURNING."""
+"""The first version with RETURNING."""
 
 _graveyard: list[object] = []
-"""Connections of the parent process. Closing them in a forked child would be SQLite's undoing."""
+"""Connections of the parent process. SQLite forbids to close them in a forked child."""
 
 
 class _Token:
     """Lives as long as the connection that has it as a function.
 
-    sqlite3 connections have no weak references, and an id alone may be another connection's by the
-    time it is looked up.
+    sqlite3 connections have no weak references, and after a while an id may belong to another
+    connection.
     """
 
     def __call__(self) -> None:
-        """Nobody calls it."""
+        """Never called."""
 
 
 class _Lent(NamedTuple):
-    """A connection that `within` was given."""
+    """A connection that was given to `within`."""
 
     token: ref[_Token]
     thread: int
@@ -149,7 +147,7 @@ class SqliteDatabase:
         return self.batch(single(build)) if write else self._read(build)
 
     async def atransact(self, build: Build[T], *, write: bool = True) -> T:
-        """The whole operation in one hop to a thread: a hop per statement costs twice as much."""
+        """Run the whole operation in one thread call: a call per statement costs twice as much."""
         if write:
             return await self.abatch(single(build))
         return await self._hop(lambda: self._read(build))
@@ -168,11 +166,11 @@ class SqliteDatabase:
         executor = self._current().executor
         context = copy_context()
         future = get_running_loop().run_in_executor(executor, context.run, work)
-        # A cancelled caller must not leave the thread's outcome unread; the thread itself goes on.
+        # A cancelled caller must not leave the thread's outcome unread; the thread continues.
         return await shield(future)
 
     def _read(self, build: Build[T]) -> T:
-        """Try until the deadline: while the file is opened or closed, even readers must wait."""
+        """Retry until the deadline: while the file is opened or closed, even readers must wait."""
         self.identity()
         state, deadline = self._current(), time.monotonic() + self.patience
         while True:
@@ -189,7 +187,7 @@ class SqliteDatabase:
             time.sleep(POLL)
 
     def _read_from(self, connection: sqlite3.Connection, build: Build[T]) -> T:
-        """One state of the file for all that is read."""
+        """All reads see the same state of the file."""
         connection.execute("begin")
         try:
             return run(build(self.sql), lambda s: execute(connection, s, self.clock))
@@ -198,7 +196,7 @@ class SqliteDatabase:
                 connection.execute("rollback")
 
     def connect(self) -> sqlite3.Connection:
-        """A connection in autocommit mode, which does not wait for locks by itself."""
+        """A connection in autocommit mode, without a busy timeout."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise DatabaseUnavailable(
                 self.label,
@@ -215,9 +213,9 @@ class SqliteDatabase:
             raise_translated(self.translated(error), error)
         try:
             self._use_wal(connection)
-            # A job that was answered for must survive a power cut, not only a crash.
+            # A job that was confirmed must survive a power cut, not only a crash.
             connection.execute("pragma synchronous = full")
-            # From here on we wait ourselves.
+            # From here on the caller waits for locks.
             connection.execute("pragma busy_timeout = 0")
         except sqlite3.Error as error:
             connection.close()
@@ -225,7 +223,7 @@ class SqliteDatabase:
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Ask until the deadline: SQLite does not wait with this while others open the file."""
+        """Retry until the deadline: here SQLite does not wait while others open the file."""
         deadline = time.monotonic() + self.patience
         while True:
             try:
@@ -247,7 +245,7 @@ class SqliteDatabase:
         return self._state
 
     def busy(self) -> DatabaseBusy:
-        """The error for a lock that was not given up in time."""
+        """The error for a lock that was not released in time."""
         return DatabaseBusy(
             f"another connection holds the write lock of {self.path}. Commit or roll it back; if it"
             " is your own transaction in this thread, use within(connection).",
@@ -255,10 +253,10 @@ class SqliteDatabase:
         )
 
     def refuse_own_lock(self, thread: int) -> None:
-        """Look for an open transaction that this very thread has lent us before.
+        """Look for an open transaction that was borrowed in the same thread.
 
-        Holding on to the connection would keep its locks alive. So only its id is remembered, and
-        looked up among the living when we must wait.
+        A reference to the connection would keep its locks. So only its id is remembered, and
+        looked up among the living connections before a wait.
         """
         lent = {
             number
@@ -283,7 +281,7 @@ class SqliteDatabase:
         return state.identity
 
     async def abell(self) -> SqliteBell:
-        """What tells a worker that something was committed."""
+        """Notifies a worker after a commit."""
         await self.aidentity()
         return SqliteBell(self.connect)
 
@@ -293,7 +291,7 @@ class SqliteDatabase:
         return await self._hop(self.identity) if known is None else known
 
     def migrate(self) -> list[Migration]:
-        """Apply what is pending."""
+        """Apply pending migrations."""
         state = self._current()
         with state.opening:
             return self._migrate(state)
@@ -305,7 +303,7 @@ class SqliteDatabase:
     def _migrate(self, state: _State) -> list[Migration]:
         connection = state.borrow(self.connect)
         try:
-            # Before the first look: whoever opens or closes the file has even readers wait.
+            # Before the first read: while the file is opened or closed, even readers must wait.
             connection.execute(f"pragma busy_timeout = {int(self.patience * 1000)}")
             identity = read(connection, self.sql, self.label)
             if identity is not None and identity.version >= latest("sqlite"):
@@ -337,12 +335,12 @@ class SqliteDatabase:
         return applied, identity
 
     def _adopt(self, identity: Identity) -> None:
-        """Keys are placed by the number of shards that the file has."""
+        """Use the file's number of shards: it decides where keys are stored."""
         identity.refuse_other_shards(self._shards, self.label)
         self.sql = self.sql.with_shards(identity.shards)
 
     def check_borrowed(self, connection: sqlite3.Connection) -> str | None:
-        """Why a caller's connection cannot be used, if so."""
+        """Why a caller's connection cannot be used; None if it can."""
         cursor = connection.cursor()
         cursor.row_factory = None
         row = cursor.execute("pragma database_list").fetchone()
@@ -352,10 +350,10 @@ class SqliteDatabase:
         return None
 
     def prepare_borrowed(self, connection: sqlite3.Connection) -> None:
-        """See to the tables, through the caller's connection where it may have the file locked.
+        """Create the tables, on the caller's connection if it may have locked the file.
 
-        Tables made there are part of the caller's transaction, and vanish with its rollback; so
-        nothing is remembered of what was seen there.
+        Such tables are part of the caller's transaction, and disappear with its rollback. So the
+        identity is not remembered.
         """
         if self._current().identity is not None:
             return
@@ -369,7 +367,7 @@ class SqliteDatabase:
             self._adopt(identity)
 
     def remember_borrowed(self, connection: sqlite3.Connection) -> None:
-        """So that a plain call in the same thread can be told that it would wait for itself."""
+        """So that a plain call in the same thread raises instead of waiting for itself."""
         known = _lent.get(id(connection))
         token = None if known is None else known.token()
         if token is None:
@@ -387,7 +385,7 @@ class SqliteDatabase:
 
     @property
     def async_shelf(self) -> Shelf[Any]:
-        """The same, with their threads."""
+        """The same for event loops: connections with their threads."""
         return self._current().async_shelf
 
     def close(self) -> None:
@@ -397,7 +395,7 @@ class SqliteDatabase:
             self._closed = True
 
     async def aclose(self) -> None:
-        """`close`, awaited: the writer may have something to finish."""
+        """`close`, awaited: the writer may have to finish a transaction."""
         await to_thread(self.close)
 
 

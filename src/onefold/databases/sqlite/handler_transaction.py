@@ -1,7 +1,7 @@
 """Transactions on SQLite that are begun for a handler: on a connection of ours, or on its own.
 
-One of ours is a connection that nobody else uses. In an event loop it lives in a thread of its own
-and is awaited, as one of psycopg's is: `await (await tx.execute(…)).fetchall()`.
+A connection of ours has one user at a time. In an event loop it has a thread of its own and is
+awaited, as psycopg's: `await (await tx.execute(…)).fetchall()`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def own(database: Database) -> Generator[sqlite3.Connection]:
     assert isinstance(database, SqliteDatabase)
     connection = _opened(database)
     try:
-        # A plain call in this thread would wait for this very transaction: it is told so.
+        # A plain call in this thread would wait for this transaction: it raises instead.
         database.remember_borrowed(connection)
         with _committed(connection):
             yield connection
@@ -52,7 +52,7 @@ def own(database: Database) -> Generator[sqlite3.Connection]:
 
 
 def _put_away(database: SqliteDatabase, connection: sqlite3.Connection) -> None:
-    """Keep a connection for the next transaction, as that one expects it."""
+    """Reset a connection and keep it for the next transaction."""
     if connection.in_transaction:
         connection.close()
         return
@@ -61,7 +61,7 @@ def _put_away(database: SqliteDatabase, connection: sqlite3.Connection) -> None:
 
 
 def _tidy(connection: sqlite3.Connection) -> None:
-    """As the next one expects it, whatever the handler has set."""
+    """Reset the connection for the next use, whatever the handler has set."""
     connection.row_factory, connection.text_factory = None, str
     connection.isolation_level = None
 
@@ -78,7 +78,7 @@ def _opened(database: SqliteDatabase) -> sqlite3.Connection:
 
 
 def _begin(database: SqliteDatabase, connection: sqlite3.Connection) -> None:
-    """Ask for the lock until the deadline, as the writer does."""
+    """Retry for the lock until the deadline, as the writer does."""
     deadline = time.monotonic() + database.patience
     while True:
         try:
@@ -101,7 +101,7 @@ def _committed(connection: sqlite3.Connection) -> Generator[None]:
         _refuse_ended(connection)
         connection.execute("commit")
     except BaseException:
-        # A failed statement may have rolled it back already; a failed commit, on a full disk, not.
+        # A failed statement may have rolled back already; a failed commit, on a full disk, has not.
         if connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("rollback")
@@ -116,7 +116,7 @@ def _refuse_ended(connection: Any) -> None:
 @contextmanager
 def lent(connection: sqlite3.Connection) -> Generator[sqlite3.Connection]:
     """A caller's connection, begun with the write lock."""
-    # Python 3.12 brought `autocommit`; False has a transaction open at all times.
+    # Python 3.12 added `autocommit`; with False a transaction is always open.
     if getattr(connection, "autocommit", -1) is False:
         with connection:
             yield connection
@@ -147,16 +147,16 @@ async def alent(connection: Any) -> AsyncGenerator[Any]:
 def _begun(connection: object) -> WrongConnection:
     return WrongConnection(
         connection,
-        "has a transaction open, which somebody else began and will end. Commit it before, or give"
+        "has a transaction open, which other code began and will end. Commit it before, or give"
         " a connection that is free.",
     )
 
 
 class AsyncSqliteCursor:
-    """What a statement has answered."""
+    """The result of a statement."""
 
     def __init__(self, rows: Sequence[Any], rowcount: int, lastrowid: int | None) -> None:
-        """All rows are here already."""
+        """All rows are fetched already."""
         self._rows = iter(rows)
         self.rowcount: int = rowcount
         self.lastrowid: int | None = lastrowid
@@ -208,7 +208,7 @@ class AsyncSqlite:
         return self._connection
 
     async def _execute(self, work: Callable[[], T]) -> T:
-        """One thing after the other, and to its end: who is cancelled leaves no half statement."""
+        """One call at a time, and to its end: a cancelled caller leaves no half statement."""
         future = asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, work)
         return await asyncio.shield(future)
 
@@ -228,7 +228,7 @@ class AsyncSqlite:
         await self._execute(lambda: self._conn.execute(text))
 
     async def roll_back(self) -> None:
-        """End what is open, after whatever the thread is still at; keep it if that succeeds."""
+        """Roll back, after the running call of the thread; keep the connection if that succeeds."""
 
         def work() -> bool:
             connection = self._connection
@@ -250,12 +250,12 @@ class AsyncSqlite:
             self.close()
 
     def put_away(self) -> None:
-        """Keep it for the next transaction; nothing is open, and its thread has nothing to do."""
+        """Keep it for the next transaction; no transaction is open, and its thread is idle."""
         _tidy(self._conn)
         self._database.async_shelf.put(self)
 
     def close(self) -> None:
-        """Close the connection once its thread is done with it, and end the thread."""
+        """Close the connection after the running call of its thread, and end the thread."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._thread.submit(connection.close)

@@ -45,7 +45,7 @@ LONGEST_RUN: Final = 0.020
 
 
 class Undone(BaseException):
-    """SQLite has undone the whole transaction, as it does when the disk is full."""
+    """SQLite has rolled back the whole transaction, as it does when the disk is full."""
 
 
 class File(Protocol):
@@ -56,7 +56,7 @@ class File(Protocol):
     patience: float
 
     def connect(self) -> sqlite3.Connection:
-        """A connection in autocommit mode, which does not wait for locks by itself."""
+        """A connection in autocommit mode, without a busy timeout."""
         ...
 
     def busy(self) -> DatabaseBusy:
@@ -199,7 +199,7 @@ class SqliteWriter(ThreadQueue):
 
     def _begin(self) -> bool:
         """Ask for the lock; False if another connection has it."""
-        # A caller may have been interrupted before it undid its transaction.
+        # A caller may have been interrupted before it rolled back its transaction.
         self._undo()
         try:
             self._connected().execute("begin immediate")
