@@ -1,4 +1,4 @@
-"""Groups of jobs: taken in turn, and in order where the queue is ordered."""
+"""Groups of jobs: taken in turn, and in order if the queue is ordered."""
 
 from __future__ import annotations
 

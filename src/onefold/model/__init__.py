@@ -1,1 +1,1 @@
-"""Values, frozen and pure: what may be asked for, and what follows from it. No I/O here."""
+"""Values, frozen and pure: their checks, and the decisions about them. No I/O here."""

@@ -1,7 +1,7 @@
-"""A claim: one key taken by one attempt, and what a later attempt is told.
+"""A claim: one key taken by one attempt, and the result for a later attempt.
 
-`decide` is the whole rule, in the order that matters: expired → mismatch → replay → busy →
-takeover. Every surface is a translation of its answer.
+`decide` contains the rule, in this order: expired → mismatch → replay → busy → takeover. Each
+surface translates its result.
 """
 
 from __future__ import annotations
@@ -29,36 +29,37 @@ Guarantee: TypeAlias = Literal["exactly once", "at least once", "at most once"]
 TAKEOVERS: Final[tuple[Takeover, ...]] = ("rerun", "resume", "refuse")
 RESULT_BYTES: Final = 1024 * 1024
 
-# Asking again sooner than this only heats the room.
+# A retry sooner than this is of no use.
 JOINED_RETRY: Final = timedelta(seconds=1)
 
 
 class Holding(IntEnum):
-    """What is stored of a claim."""
+    """The stored state of a claim."""
 
     HELD = 0
     SETTLED = 1
     FREE = 2
-    """Given back unsettled. The row stays for a while so that its fence cannot go back."""
+    """Released unsettled. The row is kept for a while so that its fence cannot decrease."""
 
 
 ClaimPlace: TypeAlias = tuple[int, str, str, str, str]
 
 
 class ClaimKey(msgspec.Struct, frozen=True, order=True):
-    """Which key: the columns of the unique constraint, in lock order."""
+    """Identifies a key: the columns of the unique constraint, in lock order."""
 
     tenant: str
     surface: str
     scope: str
     key: str
     home: int | None = None
-    """Decides the shard instead of the key: what belongs to a job lives beside it."""
+    """Decides the shard instead of the key: keys of a job are stored beside it."""
 
     def lock(self, schema: str) -> int:
-        """The number of the advisory lock that stands for this key.
+        """The number of the advisory lock of this key.
 
-        Advisory locks belong to the whole database, and each schema of it is an installation.
+        Advisory locks are shared by the whole database, and each of its schemas is an
+        installation.
         """
         return advisory_lock_key(schema, self.tenant, self.surface, self.scope, self.key)
 
@@ -69,32 +70,32 @@ class ClaimKey(msgspec.Struct, frozen=True, order=True):
 
     @property
     def hash(self) -> int:
-        """What decides the shard."""
+        """The hash that decides the shard."""
         if self.home is not None:
             return self.home
         return hash12(self.tenant, self.surface, self.scope, self.key)
 
     @property
     def steps(self) -> str:
-        """The scope of the steps that attempts with this key have made, beside it on its shard."""
+        """The scope of the steps of all attempts with this key, beside it on its shard."""
         return f"claim:{self.derived('')}"
 
     @property
     def notes(self) -> str:
-        """The id under which the duplicates that it suppresses are noted: a UUID that no job has.
+        """The id of the notes about suppressed duplicates: a UUID that no job has.
 
-        Of the key, and not of one attempt with it: what is taken over leaves nothing behind.
+        It belongs to the key and not to one attempt, so a takeover leaves no notes behind.
         """
         digits = blake2b(
             length_prefixed(self.tenant, self.surface, self.scope, self.key), digest_size=16
         ).hexdigest()
-        # Version 8: what it is made of is nobody else's business. Ids of jobs have version 7.
+        # Version 8: a custom format. Ids of jobs have version 7.
         return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"
 
     def derived(self, name: str) -> str:
-        """A key for a third party: the same over every attempt with this key and name.
+        """A key for a third party: the same in each attempt with this key and name.
 
-        Best effort: it is only as good as the third party's own memory of it.
+        Best effort: it works as long as the third party remembers it.
         """
         return digest(self.tenant, self.surface, self.scope, self.key, name)
 
@@ -107,18 +108,19 @@ def claim_key(tenant: str, surface: str, scope: object, key: object) -> ClaimKey
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What an attempt asks for."""
+    """What an attempt requests."""
 
     key: ClaimKey
     id: str
-    """Made by the client: the name of this claim, and of the attempt that owns it. A retry after
-    a lost answer finds its own."""
+    """Made by the client: the id of this claim, and of the attempt that owns it. A retry after a
+    lost response finds its own claim.
+    """
     fingerprint: str | None = None
     lease: int | None = None
-    """Microseconds; None is joined: the caller's transaction is the lease."""
+    """Microseconds; None: the caller's transaction is the lease."""
     takeover: Takeover = "refuse"
     keep: int | None = None
-    """Microseconds from the settling; None is until told."""
+    """Microseconds from the settling; None: until it is removed."""
 
     @property
     def joined(self) -> bool:
@@ -127,7 +129,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the caller may tell others about the effect."""
+        """The guarantee for the effect."""
         if self.joined:
             return "exactly once"
         return "at most once" if self.takeover == "refuse" else "at least once"
@@ -170,61 +172,61 @@ class StoredClaim(msgspec.Struct, frozen=True):
     expires_at: int | None
     result: str | None
     now: int
-    """The database's clock at the look."""
+    """The database's clock at the time of the query."""
     created_at: int | None = None
-    """When this attempt took the key. find_claims does not say."""
+    """When this attempt took the key. None from find_claims."""
 
     @property
     def running(self) -> timedelta:
-        """How long ago that was."""
+        """The time since then."""
         return timedelta(microseconds=0 if self.created_at is None else self.now - self.created_at)
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> StoredClaim:
-        """A row of find_claim; of find_claims, less its leading column."""
+        """From a row of find_claim, or of find_claims without its first column."""
         return cls(*row)
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A key that is yours: keep it to settle, release or renew."""
+    """A held key: use it to settle, release or renew."""
 
     key: ClaimKey
     id: str
-    """Stable over a `resume`, new with a `rerun`: the scope of memoised steps."""
+    """The same after a `resume`, new after a `rerun`: the scope of stored steps."""
     owner: str
     fence: int
     lease_until: datetime | None
     guarantee: Guarantee
     resumed: bool = False
-    """True where an earlier attempt vanished and its finished steps still count."""
+    """True if an earlier attempt vanished and its finished steps still count."""
 
 
 def checked_claim(value: object) -> Claim:
-    """A claim, as `claim()` gave it in a `Won`."""
+    """A claim, as `claim()` returned it in a `Won`."""
     if not isinstance(value, Claim):
         raise InvalidInput("claim", f"must be a Claim (the claim of a Won), got {value!r}")
     return value
 
 
 class Won(msgspec.Struct, frozen=True):
-    """The key is yours; run."""
+    """The key is held now; do the work."""
 
     claim: Claim
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """It was done before; this is what it gave."""
+    """The work was done before; `result` is its stored result."""
 
     result: Any
     id: str
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """The key is known with another request."""
+    """The key was used with another request."""
 
     key: str
     fingerprint: str | None = None
-    """The stored one, for who can tell by it that both mean the same. Not for the one who asked."""
+    """The stored one, to decide whether both requests are the same. Not for the client."""
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -279,22 +281,22 @@ class Renewed(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TakeOver(msgspec.Struct, frozen=True):
-    """Not an answer yet: the row may be taken, if it still is as it was seen."""
+    """Not a result yet: the row may be taken if it has not changed since."""
 
     seen: StoredClaim
     id: str
     fresh: bool
-    """True where nothing of the earlier attempt counts any more."""
+    """True if nothing of the earlier attempt counts any more."""
 
 
 def decide(found: StoredClaim, wanted: Wanted) -> ClaimAnswer | TakeOver:
-    """What a stored claim means for an attempt that wants its key."""
+    """The result of a stored claim for an attempt that requests its key."""
     state, now = Holding(found.state), found.now
     expired = state is Holding.SETTLED and found.expires_at is not None and found.expires_at <= now
     if state is Holding.FREE or expired:
         return TakeOver(found, wanted.id, fresh=True)
     if found.owner == wanted.id:
-        # An answer was lost. Only a resume keeps an id that is not its own.
+        # A response was lost. Only a resume keeps an id that is not its own.
         resumed = found.id != wanted.id
         return Won(own(wanted, found.id, found.fence, found.lease_until, resumed=resumed))
     if _differs(found.fingerprint, wanted.fingerprint):
@@ -323,7 +325,7 @@ def _decide_held(found: StoredClaim, wanted: Wanted) -> ClaimAnswer | TakeOver:
 def own(
     wanted: Wanted, claim_id: str, fence: int, lease_until: int | None, *, resumed: bool = False
 ) -> Claim:
-    """The claim of an attempt that has just got, or already had, the key."""
+    """The claim of an attempt that holds the key, now or before."""
     return Claim(
         key=wanted.key,
         id=claim_id,
@@ -336,7 +338,7 @@ def own(
 
 
 def encode_result(result: Any) -> str:
-    """The text that is stored for a result."""
+    """The stored text of a result."""
     try:
         text = encode_payload(result)
     except InvalidInput as error:
@@ -352,7 +354,7 @@ def decode_result(text: str | None) -> Any:
 
 
 def refuse_leased_within(**options: object) -> None:
-    """Inside a caller's transaction the transaction is the lease, so these mean nothing."""
+    """Reject options without a meaning inside a caller's transaction, which is the lease."""
     for field, value in options.items():
         if value is not None:
             raise ConflictingOptions(

@@ -1,14 +1,14 @@
 """Cron expressions in a time zone: which moments one of them means.
 
-1. cronsim reads the expression and steps through wall-clock times; it is told of no zone.
-2. An expression that gives its minutes and its hours is a list of appointments: each wall-clock
-   time is kept once. One that the clocks jump over is kept when they have jumped; of one that they
-   show twice, the first is kept.
+1. cronsim parses the expression and steps through wall-clock times, without a zone.
+2. An expression with fixed minutes and hours is a list of appointments: each wall-clock time
+   happens once. If the clock jumps over it, it happens right after the jump. If the clock shows it
+   twice, the first one counts.
 3. An expression whose minute or hour begins with `*` follows the clock: it means every moment at
-   which the clock shows such a time. What is jumped over does not happen, what is shown twice
-   happens twice; so an hourly one goes on every hour.
+   which the clock shows such a time. A skipped time does not happen, a repeated one happens twice;
+   so an hourly expression continues every hour.
 
-Only this module imports cronsim, and `onefold.model.schedule` only imports it when it is needed.
+Only this module imports cronsim, and `onefold.model.schedule` imports it only when it is needed.
 """
 
 from __future__ import annotations

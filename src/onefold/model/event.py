@@ -1,9 +1,7 @@
-"""Events about webhooks. None of them has a secret, a signature or a body.
+"""Events for listeners: what has happened to jobs, keys and webhooks, after the fact.
 
-Events: what has happened, as values, for whoever subscribes. They are told after the fact.
-
-A listener matches on their types. New ones may come with any version, so a match needs a way out
-for those that it does not know.
+A listener matches on their types. A new version may add types, so a match needs a default. Events
+about webhooks contain no secret, signature or body.
 """
 
 from __future__ import annotations
@@ -22,21 +20,21 @@ WebhookOutcome: TypeAlias = Literal[
 
 
 class WebhookReceived(msgspec.Struct, frozen=True):
-    """An event with a good signature came in, and was no duplicate."""
+    """An event with a valid signature was received, and was not a duplicate."""
 
     provider: str
     endpoint: str
     outcome: WebhookOutcome
     event_type: str | None = None
     secret_id: str = ""
-    """Which secret it was signed with."""
+    """The id of the secret that it was signed with."""
     old_secret: bool = False
-    """True where that is not the current one: the sender has not changed over yet."""
+    """True if that is not the current one: the sender still uses an old secret."""
     tenant: str = ""
 
 
 class WebhookDuplicate(msgspec.Struct, frozen=True):
-    """An event came in that was processed before: it had no effect."""
+    """An event was received that was processed before: it had no effect."""
 
     provider: str
     endpoint: str
@@ -46,17 +44,17 @@ class WebhookDuplicate(msgspec.Struct, frozen=True):
 
 
 class WebhookRejected(msgspec.Struct, frozen=True):
-    """A request was refused before anything was stored, and its sender was not told why."""
+    """A request was rejected before it was stored; the response does not contain the reason."""
 
     provider: str
     endpoint: str
     code: str
-    """`too_old` and `too_new` tell a clock that is wrong from a forgery; see `BadSignature`."""
+    """`too_old` and `too_new` indicate a wrong clock rather than a forgery; see `BadSignature`."""
     tenant: str = ""
 
 
 class WebhookAlarm(msgspec.Struct, frozen=True):
-    """Something that an honest sender does not do: have a look."""
+    """A request that an honest sender does not send: investigate it."""
 
     provider: str
     endpoint: str
@@ -74,7 +72,7 @@ JobOutcome: TypeAlias = Literal[
 
 
 class JobsEnqueued(msgspec.Struct, frozen=True):
-    """New jobs were stored: so many of one kind, in one queue, by one call."""
+    """New jobs of one kind were stored in one queue by one call."""
 
     kind: str
     queue: str
@@ -83,7 +81,7 @@ class JobsEnqueued(msgspec.Struct, frozen=True):
 
 
 class DuplicatesSuppressed(msgspec.Struct, frozen=True):
-    """Requests found a job that stood for them already, and made none."""
+    """Requests found an existing job, and stored none."""
 
     kind: str
     queue: str
@@ -101,31 +99,31 @@ class JobStarted(msgspec.Struct, frozen=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True):
-    """A delivery has ended, and the database knows: or, where it is lost, knows better."""
+    """A delivery has ended, and its end is stored; or it was lost."""
 
     job: Job
     outcome: JobOutcome
     duration: timedelta
     """Of the handler."""
     error_type: str | None = None
-    """The type of what the handler raised."""
+    """The type of the handler's exception."""
 
 
 class LeasesExpired(msgspec.Struct, frozen=True):
-    """Workers have vanished: a rescue found so many deliveries whose lease was over."""
+    """Workers have vanished: a rescue found deliveries whose lease had ended."""
 
     count: int
     buried: int = 0
-    """Those of them that had no attempt left, or were poison."""
+    """How many of them had no attempt left, or were poison."""
 
 
 class WriteFenced(msgspec.Struct, frozen=True):
-    """A delivery that was no longer the job's own wanted to write, and was refused."""
+    """A write of a delivery that no longer had the job was rejected."""
 
     job_id: str
     kind: str
     fence: int
-    """Of the delivery that was refused."""
+    """Of the rejected delivery."""
 
 
 class Redelivered(msgspec.Struct, frozen=True):
@@ -135,7 +133,7 @@ class Redelivered(msgspec.Struct, frozen=True):
 
 
 class KeyAnswered(msgspec.Struct, frozen=True):
-    """A request with a key was answered."""
+    """A request with a key received its response."""
 
     surface: str
     route: str

@@ -429,7 +429,7 @@ def _validated(kind: type, value: Any) -> Any:
 
 @cache
 def _takes_names(kind: Any) -> bool:
-    """Whether a model can be told to take its fields by name, aliases or not: from 2.11 on."""
+    """Whether a model accepts field names in spite of aliases: pydantic 2.11 and later."""
     return "by_name" in inspect.signature(kind.model_validate_json).parameters
 
 

@@ -1,10 +1,8 @@
-"""A queue as operators and workers see it: its settings, what waits in it, and what it gave.
-
-A queue as the server has it: where its jobs are pushed, and what holds for them.
+"""Queues: their limits, counts and settings, as the library and the server see them.
 
 The engine's queues are names that all tenants share. The server's queue `payments` of the tenant
-`acme` is the engine's queue `{acme}payments`; without a tenant it is `payments`. No name that a
-user gives has braces, so no two of them are the same.
+`acme` is the engine's queue `{acme}payments`; without a tenant it is `payments`. Names that users
+give contain no braces, so these names are distinct.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ StoredLimit: TypeAlias = tuple[int | None, int | None, int | None]
 
 
 class QueueLimits(msgspec.Struct, frozen=True):
-    """What somebody has said about a queue: the code, or an operator."""
+    """The limits of a queue, set by the code or by an operator."""
 
     limit: Limit | None = None
     """Of the whole queue."""
@@ -45,7 +43,7 @@ class QueueLimits(msgspec.Struct, frozen=True):
 
     @property
     def controlled(self) -> bool:
-        """True where there is anything to count or to order."""
+        """True if there is a limit or an order."""
         limits = (self.limit, self.group_limit)
         limiting = any(one and (one.concurrency or one.rate) for one in limits)
         return self.ordered or limiting
@@ -65,7 +63,7 @@ def _stored(limit: Limit | None) -> StoredLimit:
 
 
 def stored_limit(concurrency: int | None, count: int | None, period: int | None) -> Limit | None:
-    """A limit as it was stored; its key, which only enqueues use, is the code's to know."""
+    """A stored limit; its key is not stored: only enqueues use it, from the code."""
     rate = stored_rate(count, period)
     if concurrency is None and rate is None:
         return None
@@ -78,7 +76,7 @@ def stored_rate(count: int | None, period: int | None) -> Rate | None:
 
 
 def queue_limits(limit: Limit | None, group_limit: Limit | None, *, ordered: bool) -> QueueLimits:
-    """Check what is said about a queue."""
+    """Check the limits of a queue."""
     for name, value in (("limit", limit), ("group_limit", group_limit)):
         if value is not None and not isinstance(value, Limit):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(name, f"must be a Limit, got {value!r}")
@@ -88,7 +86,7 @@ def queue_limits(limit: Limit | None, group_limit: Limit | None, *, ordered: boo
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue with what was said about it and what is in it."""
+    """A queue with its settings and the counts of its jobs."""
 
     name: str
     paused: bool = False
@@ -96,27 +94,27 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_limit: Limit | None = None
     ordered: bool = False
     declared: bool = True
-    """False where an operator has set the limits: what the code declares does not count then."""
+    """False if an operator has set the limits: then the limits of the code have no effect."""
     ready: int = 0
     """Queued and due."""
     oldest: timedelta | None = None
-    """For how long the oldest of those has been due."""
+    """How long the oldest of those has been due."""
     scheduled: int = 0
     """Queued for later, retries included."""
     running: int = 0
     held_until: datetime | None = None
-    """Until then it gives nothing, and afterwards one job at a time until one has gone well."""
+    """Until then no job is taken, and afterwards one job at a time until one succeeds."""
     held_why: str | None = None
     """`backpressure`, `deferred` or `circuit`."""
 
 
 class Outlook(msgspec.Struct, frozen=True, gc=False):
-    """What an idle worker finds when it looks at a queue."""
+    """The state of a queue for an idle worker."""
 
     queue: str
     paused: bool
     controlled: bool
-    """True where a plain take gives nothing: limited, ordered or held."""
+    """True if a plain take returns no job: limited, ordered or held."""
     due: bool
     """A job without a group is due."""
     due_grouped: bool
@@ -124,7 +122,7 @@ class Outlook(msgspec.Struct, frozen=True, gc=False):
     next_at: int | None
     """When the next job will be due, in microseconds since the epoch."""
     now: int
-    """The database's clock when it was asked."""
+    """The database's clock at the time of the query."""
 
     @property
     def wait(self) -> int | None:
@@ -132,7 +130,7 @@ class Outlook(msgspec.Struct, frozen=True, gc=False):
         return None if self.next_at is None else max(0, self.next_at - self.now)
 
     def joined(self, other: Outlook) -> Outlook:
-        """The same queue on another shard, seen too."""
+        """Combined with the same queue on another shard."""
         ahead = [at for at in (self.next_at, other.next_at) if at is not None]
         return Outlook(
             self.queue,
@@ -178,27 +176,27 @@ _RESERVED: Final = re.compile(
 
 
 class SigningSecret(NamedTuple):
-    """A secret that signs what is pushed."""
+    """A secret that signs pushes."""
 
     text: str
-    """As Standard Webhooks writes it: `whsec_` and base64."""
+    """In the format of Standard Webhooks: `whsec_` and base64."""
     expires_at: datetime | None = None
-    """From then on it signs no more: the end of a rotation."""
+    """The end of its rotation: from then on it does not sign."""
 
     def __repr__(self) -> str:
-        """Without the secret, which must not end up in a log."""
+        """Without the secret, which must not appear in a log."""
         return f"Secret('whsec_…', {self.expires_at!r})"
 
 
 def new_secret() -> SigningSecret:
-    """One that nobody has yet."""
+    """A new random secret."""
     return SigningSecret(f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}")
 
 
 def rotated(
     signing: Sequence[SigningSecret], text: str, *, now: datetime, overlap: timedelta
 ) -> tuple[SigningSecret, ...]:
-    """The new one first; the others for as long as is said, and those that are over not at all."""
+    """The new secret first; the others until the end of the overlap, without expired ones."""
     until = now + overlap
     old = [
         SigningSecret(one.text, until if one.expires_at is None else min(one.expires_at, until))
@@ -210,57 +208,57 @@ def rotated(
 
 
 class QueueConfiguration(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody has said about a queue of the server. Durations are seconds."""
+    """The settings of a queue of the server. Durations are seconds."""
 
     endpoint: str | None = None
-    """Where jobs are pushed to; a queue without one is pulled."""
+    """The URL that jobs are pushed to; without one, workers pull."""
     mode: Mode = "standard"
-    """`standard`: an answer of 2xx finishes. `ack`: it waits for the worker's own word."""
+    """`standard`: a response of 2xx finishes the job. `ack`: the worker sends an ack later."""
     max_attempts: int = 8
     backoff: Backoff | None = None
     timeout: float = 15.0
     """Of one push."""
     ack_timeout: float = 300.0
-    """In ack mode, from the answer to the worker's word."""
+    """In ack mode, from the response to the worker's ack."""
     ack_timeout_action: AckTimeoutAction = "retry"
     concurrency: int | None = None
     rate: str | None = None
     """As `100/m` or `10/30s`."""
     retention: Retention | None = None
     secrets: tuple[SigningSecret, ...] = ()
-    """The newest first. Where none is given, those that are stored stay."""
+    """The newest first. If none is given, the stored ones are kept."""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    """Sent along with every push."""
+    """Sent with every push."""
     paused_reason: str | None = None
-    """Why it was paused, for people."""
+    """Why it was paused, for operators."""
 
     @property
     def limit(self) -> Limit | None:
-        """What the engine is told to keep to."""
+        """The limit for the engine."""
         if self.concurrency is None and self.rate is None:
             return None
         return Limit(concurrency=self.concurrency, rate=self.rate)
 
 
 class QueueCounts(msgspec.Struct, frozen=True, gc=False):
-    """What is in a queue."""
+    """The counts of a queue's jobs."""
 
     ready: int = 0
     scheduled: int = 0
     """Queued for later, retries included."""
     running: int = 0
-    """Those that wait for their ack included."""
+    """Jobs that wait for their ack included."""
     awaiting: int = 0
     dead: int = 0
 
     def plus(self, other: QueueCounts) -> QueueCounts:
-        """The same queue on another shard, counted too."""
+        """Added to the counts of another shard."""
         mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         return QueueCounts(*(here + there for here, there in zip(mine, theirs, strict=True)))
 
 
 class ServedQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue of the server, and how it stands."""
+    """A queue of the server, with its settings and its state."""
 
     tenant: str
     name: str
@@ -269,23 +267,23 @@ class ServedQueue(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
     paused: bool = False
     held_until: datetime | None = None
-    """Set while it gives nothing, and afterwards while it gives one job at a time."""
+    """Set while no job is taken, and afterwards while one job at a time is taken."""
     held_why: HeldWhy | None = None
     failures: int = 0
-    """Of its endpoint, in a row."""
+    """Failed pushes to its endpoint, in a row."""
     counts: QueueCounts | None = None
-    """None where they were not asked for."""
+    """None if they were not requested."""
     is_new: bool = False
-    """True in the answer to who has made it."""
+    """True in the response to the request that created it."""
 
     @property
     def queue(self) -> str:
-        """The engine's name of it."""
+        """Its name in the engine."""
         return qualified(self.tenant, self.name)
 
     @classmethod
     def from_row(cls, row: Any) -> ServedQueue:
-        """From a row of any statement that answers with served queues."""
+        """From a row of any statement that returns served queues."""
         tenant, name, settings, created_at, updated_at, paused, held_until, held_why, failures = row
         return cls(
             tenant=tenant,
@@ -300,11 +298,11 @@ class ServedQueue(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-# --- what may be said -----------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def checked(configuration: QueueConfiguration) -> QueueConfiguration:
-    """The same, or `InvalidInput` that names the setting."""
+    """The same configuration, or `InvalidInput` with the name of the setting."""
     if not isinstance(configuration, QueueConfiguration):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput("configuration", f"must be a QueueConfiguration, got {configuration!r}")
     _check_endpoint(configuration.endpoint)
@@ -324,7 +322,7 @@ def checked(configuration: QueueConfiguration) -> QueueConfiguration:
 
 
 def _check_endpoint(endpoint: object) -> None:
-    """Whether an address may be reached is asked when it is known: at every push."""
+    """Check the URL. Each push checks whether its address may be reached."""
     if endpoint is None:
         return
     if not isinstance(endpoint, str) or not 1 <= len(endpoint) <= URL_LENGTH:
@@ -383,7 +381,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             raise InvalidInput("headers", f"must give {name} visible ASCII text")
 
 
-# --- as it is stored ------------------------------------------------------------------------------
+# --- the stored form ------------------------------------------------------------------------------
 
 
 class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -408,7 +406,7 @@ _decoder: Final = msgspec.json.Decoder(_Stored)
 
 
 def encode_configuration(configuration: QueueConfiguration) -> str:
-    """What was checked, as text."""
+    """The checked values as text."""
     stored = _Stored(
         configuration.endpoint,
         configuration.mode,

@@ -1,7 +1,7 @@
-"""A step of a job: what it is called, what is stored of it, and what its reader is told.
+"""A step of a job: its name, its stored form, and the form for readers.
 
 A step is a claim of the surface `step`, whose scope is the job. Its fence is the fence of the
-delivery that began it: whoever has the job now has its steps, and no lease of their own is needed.
+delivery that began it: the delivery that has the job has its steps, so a step needs no lease.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LABEL: Final = re.compile(r"(?P<name>[^\[]+)(?:\[(?P<key>.*)\]|#(?P<occurrence>
 
 
 class StepName(msgspec.Struct, frozen=True):
-    """Which step of a job: by its place among those of one name, or by a key of its own."""
+    """Identifies a step of a job: by its number among those of one name, or by a key."""
 
     name: str
     occurrence: int = 1
@@ -38,20 +38,20 @@ class StepName(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """As people read it: `charge`, the second one `charge#2`, one by its key `charge[o-7]`."""
+        """For people: `charge`, the second one `charge#2`, one with a key `charge[o-7]`."""
         if self.key is not None:
             return f"{self.name}[{self.key}]"
         return self.name if self.occurrence == 1 else f"{self.name}#{self.occurrence}"
 
     @property
     def text(self) -> str:
-        """As it is stored. A name has no bracket, so no two steps are spelled alike."""
+        """The stored text. A name contains no bracket, so no two steps have the same text."""
         place = f"#{self.occurrence}" if self.key is None else f"[{self.key}]"
         return f"{self.generation}:{self.name}{place}"
 
 
 def step_name(name: object, *, key: object = None, occurrence: int, generation: int) -> StepName:
-    """Check what a step is called."""
+    """Check the name of a step."""
     checked = checks.name(name, "name")
     wanted = None if key is None else checks.key(key, "key")
     found = StepName(checked, 1 if key is not None else occurrence, wanted, generation)
@@ -70,33 +70,33 @@ def read_name(text: str) -> StepName:
 
 
 NOTHING: Final = msgspec.Raw()
-"""No JSON at all, for a field that is left out."""
+"""Empty JSON, for a field that is left out."""
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An exception, as it is stored."""
+    """A stored exception."""
 
     error: msgspec.Raw
-    """Type, message and what else is told of a failed job."""
+    """Type, message and the other fields of a failed job's error."""
     args: msgspec.Raw = NOTHING
-    """Of the exception; nothing where they are not plain JSON, and cannot be given back."""
+    """The arguments of the exception; empty if they are not plain JSON."""
 
 
 class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the column of a claim's result holds for a step."""
+    """What the result column of a claim contains for a step."""
 
     attempts: int = 1
     begun: int = 0
     """How many steps of the job were over when this one began."""
     place: int = 0
-    """Its place in the order in which steps were over; 0 while it is not."""
+    """Its place in the order in which steps ended; 0 while it has not ended."""
     value: msgspec.Raw = NOTHING
     failure: Failure | None = None
-    """The last one; of a step that is over, the final one."""
+    """The last failure; of a step that is over, the final one."""
 
     @property
     def text(self) -> str:
-        """As it is stored."""
+        """The stored text."""
         return msgspec.json.encode(self).decode()
 
     @property
@@ -120,7 +120,7 @@ class StepRow(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> StepRow:
-        """A row of any statement that answers with whole steps."""
+        """From a row of any statement that returns whole steps."""
         return cls(*row)
 
     @property
@@ -130,17 +130,17 @@ class StepRow(msgspec.Struct, frozen=True):
 
     @property
     def is_held(self) -> bool:
-        """Begun, and nobody has said how it ended."""
+        """Begun, without a stored end."""
         return self.state == Holding.HELD
 
     @property
     def must_not_rerun(self) -> bool:
-        """True where nobody may run it again without knowing what became of the last run."""
+        """True if it must not run again before the outcome of the last run is known."""
         return self.is_held and TAKEOVERS[self.takeover] == "refuse"
 
     @property
     def notes(self) -> Notes:
-        """What else is known of it."""
+        """The decoded notes of the step."""
         if self.result is None:
             return Notes(attempts=0)
         return msgspec.json.decode(self.result, type=Notes)
@@ -155,9 +155,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     occurrence: int
     """1 for the first step of this name."""
     key: str | None
-    """What tells it apart, where the code gave one."""
+    """The key that distinguishes it, if the code gave one."""
     generation: int
-    """Grows with every fresh replay of the job; the steps of older ones are not used again."""
+    """Grows with each fresh replay of the job; steps of older generations are not used again."""
     state: StepState
     """`retrying` will run again; `failed` and `unknown` will not by themselves."""
     attempts: int
@@ -169,7 +169,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def duration(self) -> timedelta | None:
-        """How long the run took that ended it; None while it has not."""
+        """The duration of the run that ended it; None while it has not ended."""
         return None if self.ended_at is None else self.ended_at - self.started_at
 
 
@@ -195,7 +195,7 @@ class StepReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def shown(row: StepRow, *, state: int | None, fence: int | None, results: bool) -> Step:
-    """A stored step for its reader, who knows the state and the fence of the job."""
+    """A stored step for readers; `state` and `fence` are those of the job."""
     name, notes = read_name(row.key), row.notes
     failure = None if notes.failure is None else bytes(notes.failure.error).decode()
     return Step(

@@ -1,7 +1,7 @@
 """Time as the database stores it: whole microseconds since the epoch, in UTC.
 
-One integer on both databases, so that statements compare, add and index it alike. Users see
-aware `datetime`s and `timedelta`s; the two meet only here.
+Both databases compare, add and index this integer in the same way. Users see aware `datetime`s and
+`timedelta`s; only this module converts them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def set_durations(value: msgspec.Struct, *fields: str) -> None:
             msgspec.structs.force_setattr(value, field, as_duration(given))
 
 
-# What a datetime can show in UTC.
+# The range of a datetime in UTC.
 EARLIEST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 
@@ -57,7 +57,7 @@ LONGEST = timedelta(days=365 * 200)
 
 
 def to_micros(moment: datetime, field: str) -> int:
-    """Microseconds since the epoch; a naive datetime is refused, since its zone is a guess."""
+    """Microseconds since the epoch; a naive datetime is rejected, since its zone is unknown."""
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput(field, f"needs a datetime, got {moment!r}")
     if moment.tzinfo is None or moment.utcoffset() is None:
@@ -69,12 +69,12 @@ def to_micros(moment: datetime, field: str) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The moment as an aware datetime in UTC; one beyond what that can show is its bound."""
+    """The moment as an aware datetime in UTC, limited to the range of that type."""
     return EPOCH + timedelta(microseconds=min(max(micros, EARLIEST), LATEST))
 
 
 def span(duration: object, field: str, *, least: timedelta = timedelta(0)) -> int:
-    """A duration in microseconds; negative, endless or non-timedelta ones are refused."""
+    """A duration in microseconds; negative, endless or non-timedelta ones are rejected."""
     if not isinstance(duration, timedelta):
         raise InvalidInput(field, f"needs a timedelta, got {duration!r}")
     if duration < least:

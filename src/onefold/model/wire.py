@@ -37,7 +37,7 @@ class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=T
 
 
 class Answer(msgspec.Struct, rename="camel", kw_only=True):
-    """What the server returns where no value of the model fits."""
+    """A response of the server that has no matching value in the model."""
 
 
 Query = Body
@@ -45,7 +45,7 @@ Query = Body
 
 
 def camel(field: str) -> str:
-    """The name of a field on the wire."""
+    """The name of a field in JSON."""
     head, *rest = field.split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
@@ -61,7 +61,7 @@ encode: Final = msgspec.json.Encoder(enc_hook=_encode_hook).encode
 
 
 def iso(moment: datetime) -> str:
-    """A time as SimpleQ has it: UTC, milliseconds, Z."""
+    """A time in the format of SimpleQ: UTC, milliseconds, Z."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -50,7 +50,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     retry_after: int | None = None
     """Whole seconds."""
     link: str | None = None
-    """Where the documentation is; sent as Link with rel="describedby"."""
+    """The URL of the documentation; sent as Link with rel="describedby"."""
     extra: dict[str, Any] = {}
     """More members, in plain JSON."""
 
@@ -59,7 +59,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return self if link is None else msgspec.structs.replace(self, link=link)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """The problem as a response: JSON, or a small page for who would rather read HTML."""
+        """The problem as a response: JSON, or a small page for a client that prefers HTML."""
         if prefers_html(request):
             return self._answer("text/html; charset=utf-8", self._page())
         return self._answer("application/problem+json", self._json(request))

@@ -213,7 +213,7 @@ class IdempotencyMiddleware:
         return self.app(environ, start_response)
 
     def check(self) -> frozenset[str]:
-        """Check and report the routes, once; answers with what headers of keys are called here."""
+        """Check and report the routes, once; returns the names of all key headers."""
         if self._names is None:
             self._finder.collect()
             self._registry.announce()

@@ -1,1 +1,1 @@
-"""What is the same under every framework: keys, fingerprints, answers, problems, and the rules."""
+"""The parts that all frameworks share: keys, fingerprints, responses, problems and policies."""

@@ -76,7 +76,7 @@ def read_key(request: HttpRequest, rules: KeyRules) -> str | None:
 
 
 def check_key(key: str, rules: KeyRules) -> str:
-    """A key by its length and format, wherever it stood; answers with its one spelling."""
+    """Check the length and the format of a key; returns its normal form."""
     if not rules.min_length <= len(key) <= rules.max_length:
         raise _refused(f"must have {rules.min_length} to {rules.max_length} characters")
     is_uuid = _UUID.fullmatch(key) is not None

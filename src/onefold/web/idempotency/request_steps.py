@@ -121,7 +121,7 @@ class RequestSteps(Stepping):
 
     @property
     def ledger(self) -> StepLog:
-        """Where they are written down."""
+        """Where they are stored."""
         return self._steps
 
     @property

@@ -38,7 +38,7 @@ class Hmac(Provider, frozen=True, kw_only=True):
     algorithm: Algorithm = "sha256"
     content: str = "{body}"
     """What is signed: text around `{body}`, `{timestamp}` and `{id}`."""
-    secret_form: Literal["text", "base64", "hex"] = "text"  # noqa: S105 - a word about it
+    secret_form: Literal["text", "base64", "hex"] = "text"  # noqa: S105 - the name of a format
     timestamp_header: str | None = None
     tolerance: timedelta = provider.FIVE_MINUTES
     id: str | Callable[[bytes], str | None] | None = None

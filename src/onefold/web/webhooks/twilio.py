@@ -114,7 +114,7 @@ def _contents(address: str, request: HttpRequest, body: bytes) -> Iterator[bytes
 
 
 def _fields(request: HttpRequest, query: str, body: bytes) -> list[bytes]:
-    """What of the body is signed beside the address, whose query this is: one of these."""
+    """The part of the body that is signed with the address, whose query is given: one of these."""
     hashes = parse_qs(query, keep_blank_values=True).get(BODY_HASH, [])
     if hashes:
         given, expected = hashes[0].lower().encode(), hashlib.sha256(body).hexdigest().encode()

@@ -100,7 +100,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tenant(self) -> str:
-        """Whose events they are."""
+        """The tenant of the events."""
         return self.onefold.context.tenant
 
     @property
@@ -109,7 +109,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
         return "processed" if self.enqueue is None else "enqueued"
 
     def scope(self, verified: Verified) -> str:
-        """Whose ids these are: the same text of another sender or endpoint is another id."""
+        """The scope of the ids: the same text of another sender or endpoint is another id."""
         return f"{verified.provider}:{self.name}"
 
     def dated(self, verified: Verified) -> Verified:
@@ -320,7 +320,7 @@ class Webhook:
         return Reception(self.settings, verified, request, report=self._report, note=note)
 
     def check(self, request: HttpRequest, body: bytes) -> HttpResponse | tuple[Verified]:
-        """What needs no database: an answer, or the event whose signature is good."""
+        """The part without a database: a response, or the event with a valid signature."""
         if (probed := self.probed(request.method)) is not None:
             return probed
         if len(body) > self.settings.max_body:

@@ -129,7 +129,7 @@ class Received:
 
     @property
     def type(self) -> str | None:
-        """What happened, in the sender's word."""
+        """The sender's name for what happened."""
         return self.verified.event_type
 
     @property
@@ -243,7 +243,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
         return self.body if self.content is None else self.content
 
     def json(self) -> Any:
-        """The event, decoded. A body that is no JSON raises `msgspec.DecodeError`."""
+        """The event, decoded. A body that is not JSON raises `msgspec.DecodeError`."""
         return msgspec.json.decode(self.event)
 
     def __repr__(self) -> str:
