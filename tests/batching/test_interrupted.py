@@ -211,14 +211,12 @@ class Handler:
 
     def __init__(self, act: Callable[[Onefold], object]) -> None:
         self._act = act
-        self._looks = 0
         self.onefold: Onefold | None = None
         self.told: list[object] = []
 
     def __call__(self) -> datetime:
-        self._looks += self.onefold is not None
-        # The first look is for the request, before anything is written.
-        if self._looks == 2 and (onefold := self.onefold) is not None:
+        # An enqueue without a bucket reads the clock only in its transaction.
+        if (onefold := self.onefold) is not None:
             self.onefold = None
             try:
                 self.told.append(self._act(onefold))
