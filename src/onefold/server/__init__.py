@@ -1,7 +1,7 @@
 """The server: publish, push, dead letters, claims and keys over HTTP.
 
-`onefold serve` runs it by itself; `create_app` makes it for an ASGI server of your choice, or to be
-mounted in your application.
+`onefold serve` runs it; `create_app` makes an ASGI application for another server, or to mount in
+your application.
 """
 
 from onefold.push.push_worker import PushSettings, PushWorker

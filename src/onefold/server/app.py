@@ -1,10 +1,7 @@
-"""What all requests to a server share.
+"""`create_app`: the server as one ASGI application, to run by itself or to mount.
 
-What a server may be told.
-
-Every route of the server, the busiest first: routing tries them in this order.
-
-`create_app`: the server as one ASGI application, to be run by itself or mounted in another.
+Also here: the settings of a server, the state that all requests share, and the table of routes,
+the busiest first, because routing tries them in this order.
 """
 
 from __future__ import annotations
@@ -66,41 +63,41 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """One process's part of the server."""
+    """The state of one server process."""
 
     def __init__(self, onefold: Onefold, settings: ServerSettings) -> None:
-        """Nothing runs yet."""
+        """Create the parts; nothing runs yet."""
         self.onefold: Onefold = onefold
         self.context: Context = onefold.context
         self.settings: ServerSettings = settings
         self.queues: QueueCache = QueueCache(onefold)
         self.deadlines: Deadlines = Deadlines()
         self.unread: Unread = Unread(self.deadlines, settings.request_timeout.total_seconds())
-        """What clients of HTTP/2 are still to read."""
+        """The responses that HTTP/2 clients have not read yet."""
         self.feed: Feed = Feed(onefold.context.hooks)
-        """What happens here, for those who listen."""
+        """The events of this process, for its listeners."""
         self.courier: PushWorker | None = None
-        """Who pushes jobs here; None before the start, or where others do."""
+        """The worker that pushes jobs; None before the start, or if this process does not push."""
         self.keyed_route: KeyedRoute = keyed_route(onefold, settings.request_timeout)
         """The policy of POSTs with an Idempotency-Key."""
         self.draining: bool = False
-        """True once no new work is wanted."""
+        """True if the server accepts no new work."""
         self._tenants: dict[str, Tenant] = {"": onefold}
 
     def drain(self) -> None:
-        """No new work; streams end."""
+        """Accept no new work, and end the streams."""
         self.draining = True
         self.feed.close()
 
     def calls_of(self, tenant: str) -> Tenant:
-        """The calls of one tenant; made once."""
+        """The calls of one tenant; created once."""
         calls = self._tenants.get(tenant)
         if calls is None:
             calls = self._tenants[tenant] = self.onefold.tenant(tenant)
         return calls
 
     def changed(self, tenant: str, queue: str) -> None:
-        """A queue has other settings now: who pushes is told at once."""
+        """Drop the cached settings of a queue, and notify the push worker."""
         self.queues.forget(tenant, queue)
         if self.courier is not None:
             self.courier.changed()
@@ -110,28 +107,28 @@ MEBIBYTE: Final = 1024 * 1024
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of a server, and what it may do."""
+    """The limits and options of a server."""
 
     max_body: int = 4 * MEBIBYTE
     """Bytes of a request's body."""
     request_timeout: timedelta = timedelta(seconds=30)
-    """How long a request may take from its first byte to its answer."""
+    """How long a request may take from its first byte to its response."""
     body_timeout: timedelta = timedelta(seconds=15)
-    """How long a client may take to send a body: a slow one must not hold a place."""
+    """How long a client may take to send a body: a slow client must not block a connection."""
     grace: timedelta = timedelta(seconds=30)
     """How long a stop may take."""
     anonymous: bool = False
-    """Whether a caller without a key is let in while no key exists. Only for loopback."""
+    """Whether callers without a key are accepted while no key exists. Only for loopback."""
     push: bool = True
-    """Whether this process pushes jobs, and rescues, prunes and ticks."""
+    """Whether this process pushes jobs, rescues, prunes, and runs schedules."""
     push_concurrency: int = 200
-    """Pushes at once, in this process."""
+    """Concurrent pushes of this process."""
     push_allow: tuple[str, ...] = ()
-    """Networks and hosts that jobs may be pushed to though they are private: `10.0.0.0/8`."""
+    """Private networks and hosts that jobs may be pushed to: `10.0.0.0/8`."""
     access_log: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Reject invalid settings."""
         for name in ("max_body", "push_concurrency"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, f"must be at least 1, got {getattr(self, name)!r}")
@@ -157,7 +154,7 @@ ROUTES: Final[tuple[Route, ...]] = (
 
 
 NOWHERE: Final = "-"
-"""The route of what has none, in the counters: paths are the callers' words, and without end."""
+"""The route label for unknown paths: a label per path would be unbounded."""
 
 log: logging.Logger = logging.getLogger("onefold.server")
 
@@ -165,7 +162,7 @@ log: logging.Logger = logging.getLogger("onefold.server")
 def create_app(onefold: Onefold, settings: ServerSettings | None = None) -> ServerApp:
     """The server on a database.
 
-    Run it with any ASGI server that carries out the lifespan, or mount it:
+    Run it with any ASGI server that supports the lifespan, or mount it:
 
         server = create_app(onefold)
         app = Starlette(routes=[Mount("/jobs", server)], lifespan=server.lifespan)
@@ -177,7 +174,7 @@ class ServerApp:
     """An ASGI application. Its lifespan starts the pushing of jobs, and drains at the end."""
 
     def __init__(self, onefold: Onefold, settings: ServerSettings, *, closes: bool = False) -> None:
-        """Made by `create_app`; where it `closes`, `onefold` is its own and ends with it."""
+        """Made by `create_app`. With `closes`, it closes `onefold` at its end."""
         self._closes = closes
         self.server: Server = Server(onefold, settings)
         metrics = HttpMetrics(onefold) if find_spec("prometheus_client") else None
@@ -198,19 +195,19 @@ class ServerApp:
         """ASGI."""
         raw = scope.get("raw_path")
         if raw is not None and (b"%" in raw or not raw.isascii()):
-            # Routes are matched as they were written: a name with an encoded slash is one name.
+            # Routes match the raw path, so that a name may contain an encoded slash.
             scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
         await self._router(scope, receive, send)
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncGenerator[None]:
-        """Push jobs while it is open. Given to the application that this one is mounted in."""
+        """Push jobs while it is open. An application that mounts this one has to run it."""
         del app
         server = self.server
         server.draining = False
         async with AsyncExitStack() as stack:
             if self._closes:
-                # First in, last out: what is still to be noted is written down when all has ended.
+                # Entered first, so closed last: the other parts may still write.
                 stack.push_async_callback(server.onefold.aclose)
             if server.settings.push:
                 from onefold.push.push_worker import PushSettings, PushWorker
@@ -231,7 +228,7 @@ class ServerApp:
         server.courier = None
 
     async def _nowhere(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """No route has this path."""
+        """Return 404 for an unknown path."""
         del receive
         if scope["type"] != "http":
             return

@@ -41,7 +41,7 @@ _PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 _count: Final = itertools.count(1)
 _series: list[str] = [secrets.token_hex(6)]
-"""The first part of the ids that this process gives to requests."""
+"""The prefix of the request ids of this process."""
 
 
 def _new_series() -> None:
@@ -99,7 +99,9 @@ async def read_body(receive: Receive, *, headers: Mapping[str, str], limit: int)
     length = headers.get("content-length", "")
     if length.isdecimal() and (len(length) > _DIGITS or int(length) > limit):
         if "expect" in headers:
-            raise problems.too_large(limit)  # The client waits for 100, and has sent nothing yet.
+            raise problems.too_large(
+                limit
+            )  # The client waits for status 100, and has sent nothing yet.
         raise await _too_large(receive, limit)
     message = await receive()
     if message["type"] == "http.disconnect":
@@ -128,7 +130,7 @@ async def _rest(receive: Receive, first: bytes, limit: int) -> bytes:
 
 
 async def _too_large(receive: Receive, limit: int) -> Refused:
-    """The rejection, after a moment of reading: a client that is cut off does not see it."""
+    """The rejection, after a short read: a client whose connection is cut does not see it."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_LINGER):
             while (await receive()).get("more_body"):
@@ -145,7 +147,7 @@ def check_media_type(headers: Mapping[str, str]) -> None:
 
 
 def as_request(scope: Scope, template: str | None = None) -> HttpRequest:
-    """For the rules of idempotency keys."""
+    """The request, for the rules of idempotency keys."""
     return HttpRequest(
         method=scope["method"],
         path=scope.get("raw_path", b"").decode("latin-1") or scope["path"],
@@ -165,7 +167,7 @@ _FRESH: Final = ("cache-control", "no-store")
 
 
 class Response(msgspec.Struct, frozen=True):
-    """Status, headers and bytes."""
+    """A response: status, headers and bytes."""
 
     status: int
     headers: Headers = ()
@@ -195,7 +197,7 @@ def problem_response(
 async def send_response(
     send: Send, response: Response, *, request_id: str, head: bool = False
 ) -> None:
-    """Send a response; that to a HEAD has the length of the body, and no body."""
+    """Send a response; for HEAD, with the length of the body and without the body."""
     headers = [(b"x-request-id", request_id.encode("latin-1"))]
     for name, value in response.headers:
         headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))

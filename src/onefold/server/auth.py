@@ -1,12 +1,9 @@
-"""Names and addresses that only this machine can reach.
+"""Authentication: the caller of a request, and the scopes of its API key.
 
-Who asks, and what they may.
-
-1. A caller shows an API key: `Authorization: Bearer of_…`. Whatever is wrong with it, the answer is
-   the same. Every request asks the database, so that a revoked key is refused at once.
-2. While no key was ever made, a server that only this machine can reach lets everybody in, as
-   nobody in particular. A browser that another site has sent is not everybody: the names that it
-   says it came by, and from, must be this machine's.
+A caller sends `Authorization: Bearer of_…`. Each request reads the database, so that a revoked key
+is rejected at once; all invalid keys get the same response. While no key was ever created, a
+server on loopback accepts requests of this machine without a key, but not those that a browser
+sends for another site.
 """
 
 from __future__ import annotations
@@ -36,10 +33,9 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    """Whether a host, as a URL or a bind has it, is this machine and nobody else's way to it.
+    """Whether a host of a URL or of a bind is this machine, and only reachable from it.
 
-    Only what is written in the one usual way: a name that happens to resolve to 127.0.0.1 is how
-    another site's page gets here.
+    Only the usual names count: another site can have a name that resolves to 127.0.0.1.
     """
     name = host.removeprefix("[").removesuffix("]").removesuffix(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
@@ -57,29 +53,29 @@ READS: Final = frozenset({"GET", "HEAD"})
 FORWARDED: Final = (
     "forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via", "proxy-connection",
 )  # fmt: skip
-"""What a proxy adds, or a client that takes us for one: whoever is behind it may be anywhere."""
+"""Headers of a proxy: its client may be on any machine."""
 _HOST: Final = re.compile(
     r"(?P<host>\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:[0-9]{0,5})?", re.ASCII | re.IGNORECASE
 )
-"""As RFC 3986 has it."""
+"""The syntax of RFC 3986."""
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks."""
+    """The caller of a request."""
 
     tenant: str
     principal: str
-    """The id of the key; "anonymous" where none is needed."""
+    """The id of the key; "anonymous" if no key is needed."""
     scopes: frozenset[str]
 
     def may(self, scope: str | None, method: str = "POST") -> bool:
-        """Whether what needs `scope` is open; `admin` opens all, `work` what `publish` reads."""
+        """Whether the caller has `scope`; `admin` has all, `work` may read what `publish` reads."""
         if scope is None or scope in self.scopes or "admin" in self.scopes:
             return True
         return scope == "publish" and method in READS and "work" in self.scopes
 
     def require(self, scope: str | None, method: str = "POST") -> None:
-        """Refuse what the key is not for."""
+        """Reject a caller without the scope."""
         if not self.may(scope, method):
             raise Refused(
                 make(
@@ -92,21 +88,21 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 ANYBODY: Final = Caller("", "", frozenset())
-"""Whoever asks for what is open to all."""
+"""The caller of a route that is open to all."""
 ANONYMOUS: Final = Caller("", "anonymous", frozenset(SCOPES))
-"""Whoever is on this machine, where no key was ever made."""
+"""A caller on this machine, while no key was ever created."""
 
 
 class Authority:
-    """Tells who asks."""
+    """Finds the caller of a request."""
 
     def __init__(self, onefold: Onefold, *, anonymous: bool) -> None:
-        """`anonymous` lets callers without a key in while there are none: on loopback alone."""
+        """`anonymous` accepts callers without a key while there are none: only on loopback."""
         self._onefold = onefold
         self._anonymous = anonymous
 
     async def admit(self, needed: str | None, headers: Mapping[str, str], scope: Scope) -> Caller:
-        """Who asks for what needs `needed`, which everybody may where it is None.
+        """The caller of a request that needs the scope `needed`; None is open to all.
 
         Names of headers are in lower case. Raises `Refused`.
         """
@@ -140,7 +136,7 @@ class Authority:
 
 
 async def still_counts(asking: RequestContext) -> bool:
-    """Whether who was let in would be let in now: for answers that go on. Nothing is charged."""
+    """Whether the caller is still accepted, for long streams. Nothing is charged."""
     if asking.principal == ANONYMOUS.principal:
         return not await asking.onefold.api_keys.aexist()
     shown = read_text(bearer(asking.headers.get("authorization")) or "")
@@ -157,13 +153,13 @@ def _caller_of(key: ApiKey) -> Caller:
 
 
 def bearer(header: str | None) -> str | None:
-    """What stands behind `Bearer`; None where the header is missing or of another kind."""
+    """The token after `Bearer`; None if the header is missing or has another scheme."""
     scheme, _, token = (header or "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def refuse_tenants(tenant: str) -> None:
-    """Refuse what tells of all tenants to each of them."""
+    """Reject callers with a tenant: the response would include data of other tenants."""
     if tenant:
         raise Refused(
             make(
@@ -175,7 +171,7 @@ def refuse_tenants(tenant: str) -> None:
 
 
 def unauthenticated() -> Refused:
-    """One answer to all that is wrong with a key: which it is, is nobody's business."""
+    """One error for all invalid keys: it must not reveal what is wrong."""
     return Refused(
         make(
             UNAUTHENTICATED,
@@ -185,11 +181,11 @@ def unauthenticated() -> Refused:
 
 
 def refuse_strangers(headers: Mapping[str, str], client: Sequence[Any] | None) -> None:
-    """Refuse what a browser sends for another site, by its own name (DNS rebinding) or by ours.
+    """Reject requests that a browser sends for another site, also by DNS rebinding.
 
-    Without a key, being on this machine is all that lets anybody in. A browser here obeys pages
-    that were written elsewhere, and a proxy here speaks for people who are elsewhere. `client` is
-    the address at the other end, where there is one.
+    Without a key, a request is only accepted because it comes from this machine. But a browser on
+    this machine runs pages of other sites, and a proxy on this machine forwards requests of other
+    machines. `client` is the address of the peer, if there is one.
     """
     if client is not None and not is_loopback(client[0]):
         raise _stranger(f"from the address {client[0]!r}")
@@ -207,7 +203,7 @@ def refuse_strangers(headers: Mapping[str, str], client: Sequence[Any] | None) -
 
 
 def _named_in(header: str) -> str:
-    """The name in a Host header. One that is no `host:port` is a fault of the client."""
+    """The name in a Host header. A header that is not `host:port` is an error of the client."""
     found = _HOST.fullmatch(header)
     if found is None:
         raise BadBody("Host", f"must be a host and a port, got {header[:200]!r}", of="header")

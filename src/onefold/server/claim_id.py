@@ -1,7 +1,7 @@
-"""Handles: the id by which a claim is spoken of over HTTP.
+"""Handles: the ids of claims over HTTP.
 
-A handle carries what finds the row and proves who asks: surface, scope, key, owner and fence. The
-tenant is not in it: that is the caller's own, so that nobody can spell a handle of another's claim.
+A handle contains the address and the proof of a claim: surface, scope, key, owner and fence. The
+tenant comes from the caller, so a handle never reaches another tenant's claim.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
 
 ANSWERING: Final = frozenset({"form", "http", "webhook"})
-"""Surfaces whose rows hold answers of HTTP, those of our own routes among them. Who could claim
-there would read what others were told, or say what they are."""
+"""Surfaces whose rows hold HTTP responses, also those of this server. A claim there could read or
+replace the responses of other requests.
+"""
 LARGEST: Final = 2**63 - 1
 LONGEST: Final = 4_096
 
@@ -46,7 +47,7 @@ _decode: Final = msgspec.msgpack.Decoder(_Handle).decode
 
 
 def claimable(surface: str) -> str:
-    """A surface that may be claimed over HTTP."""
+    """Check that a surface may be claimed over HTTP."""
     if open_surface(surface) in ANSWERING:
         raise InvalidInput(
             "surface", f"{surface!r} is kept by those who answer HTTP requests; take another"
@@ -55,14 +56,14 @@ def claimable(surface: str) -> str:
 
 
 def handle_of(claim: Claim) -> str:
-    """The id of a claim that was won."""
+    """The id of a won claim."""
     key = claim.key
     told = _encode(_Handle(key.surface, key.scope, key.key, claim.owner, claim.fence))
     return base64.urlsafe_b64encode(told).rstrip(b"=").decode()
 
 
 def claim_of(asking: RequestContext, fence: int | None, *, of_locks: bool = False) -> Claim:
-    """The claim that the path names; 404 for what is no handle, or one of something else."""
+    """The claim that the path names; 404 if it is not a handle, or a handle of another kind."""
     try:
         handle = _read(asking.path["id"])
         surface = _lock(handle.surface) if of_locks else claimable(handle.surface)
@@ -99,7 +100,7 @@ def _lock(surface: str) -> str:
 
 
 def attempt_of(asking: RequestContext) -> str:
-    """Who asks. With an Idempotency-Key the same for every try: a resent one finds its own."""
+    """The id of the attempt. It is the same for all requests with one Idempotency-Key."""
     if asking.key is None:
         return new_id()
     parts = length_prefixed("attempt", asking.tenant, asking.key)

@@ -1,10 +1,8 @@
-"""Deadlines of requests, cheaper than one timer for each.
+"""Deadlines of requests, without one timer for each.
 
-One check, ten times a second, finds the deadlines that are over. Nearly all requests end long
-before theirs.
-
-A cancellation can get lost: before Python 3.12, `asyncio.wait_for` drops a cancel that arrives
-together with the result, and database drivers use it. Therefore it is repeated.
+One check, ten times a second, finds the deadlines that are over. Most requests end long before. A
+cancellation is repeated, because it can get lost: before Python 3.12, `asyncio.wait_for` drops a
+cancel that arrives together with the result, and database drivers use it.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ class Deadlines:
     """The deadlines of one server, by event loop."""
 
     def __init__(self, *, again: float = AGAIN) -> None:
-        """Without deadlines."""
+        """Start without deadlines."""
         self._again = again
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
 
@@ -41,7 +39,7 @@ class Deadlines:
 
 
 class Deadline:
-    """Cancels its task when its time is over, and raises `TimeoutError` then."""
+    """Cancels its task when the time is over, and raises `TimeoutError`."""
 
     __slots__ = ("_again", "_cancelling", "_interrupts", "_loop", "_task", "_watch", "at")
 
@@ -92,7 +90,7 @@ class Deadline:
             raise TimeoutError from error
 
     def interrupt(self) -> None:
-        """Its time is over."""
+        """Cancel the task: the time is over."""
         self._interrupts += 1
         self._task.cancel()
         self.put_off(self._again)

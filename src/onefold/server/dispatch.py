@@ -53,7 +53,7 @@ access: logging.Logger = logging.getLogger("onefold.access")
 
 
 class AccessRecord(msgspec.Struct):
-    """What the access log has of a request."""
+    """The fields of a request for the access log."""
 
     request_id: str
     principal: str = "-"
@@ -72,7 +72,7 @@ class AccessLog:
     def note(
         self, scope: Scope, template: str, status: int, *, started: float, known: AccessRecord
     ) -> None:
-        """A request has ended; 499 is one whose client has disconnected."""
+        """Log and count a request that has ended; 499 is one whose client has disconnected."""
         seconds = time.perf_counter() - started
         if self._metrics is not None:
             self._metrics.note(scope["method"], template, status, seconds)
@@ -91,13 +91,13 @@ class AccessLog:
 
 
 def _shown(path: str) -> str:
-    """A path on one line; other characters than visible ASCII are escaped."""
+    """A path on one line; only visible ASCII characters are not escaped."""
     return path if path.isascii() and path.isprintable() else ascii(path)[1:-1]
 
 
 KEY: Final = "idempotency-key"
 GONE_AWAY: Final = 499
-"""In the log: the client did not wait for the response."""
+"""The status in the log if the client did not wait for the response."""
 RULES: Final = KeyRules()
 
 log: logging.Logger = logging.getLogger("onefold.server")
@@ -139,7 +139,7 @@ class PathApp:
                 head = scope["method"] == "HEAD"
                 await send_response(send, answer, request_id=known.request_id, head=head)
         except Disconnected:
-            # Perhaps only the body was cut off, and the client still reads.
+            # Maybe only the body was cut off, and the client still reads.
             with suppress(OSError):
                 await send_response(send, _broken_off(scope, known), request_id=known.request_id)
         except NotRead:
@@ -172,7 +172,7 @@ class PathApp:
 
     def _late(self, deadline: Deadline, known: AccessRecord, late: Exception) -> Exception:
         if not deadline.is_over:
-            return late  # not of this deadline: an error of ours
+            return late  # another deadline: an internal error
         return problems.arrived_too_slowly() if known.is_coming else problems.took_too_long()
 
     def _more(self, status: int) -> tuple[tuple[str, str], ...]:
@@ -240,7 +240,7 @@ class PathApp:
 
 
 def _log(error: Exception, problem: Problem, request_id: str) -> None:
-    """Log what the operator has to fix."""
+    """Log the errors that an operator has to fix."""
     if problem.status == problems.INTERNAL.status:
         log.error("Request %s failed.", request_id, exc_info=error)
     elif isinstance(error, DatabaseError):
@@ -257,7 +257,7 @@ async def _respond(route: Route, asking: RequestContext) -> Response:
 
 
 def _without_body(route: Route, text: bytes) -> Any:
-    """The default body of a route, where none was sent; None where the route has no body."""
+    """The default body of a route, if none was sent; None if the route has no body."""
     if route.body is None:
         if text and text.strip() != b"{}":
             raise BadBody("$", "must be empty: this route takes no body")

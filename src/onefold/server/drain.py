@@ -1,6 +1,6 @@
-"""Told to stop: what goes on for ever must end first, or the server would wait for it.
+"""Drain at a stop signal: end the streams, so that the server can stop.
 
-Servers end the lifespan when all connections have ended, and a stream only ends when it is told.
+Servers end the lifespan after all connections have ended, and a stream does not end by itself.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def draining_at_signals(drain: Callable[[], None]) -> Generator[None]:
-    """Call `drain` in the event loop when a signal comes, and whoever handles it besides.
+    """Call `drain` in the event loop at a signal, and then the existing handler.
 
-    A signal that nobody handles is left alone, and so are all where this is no main thread.
+    A signal without a handler is left alone, and all signals outside of the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -62,9 +62,9 @@ def _chain(
 
 def _set(number: signal.Signals, handler: Handler) -> None:
     signal.signal(number, handler)
-    # As event loops have it, whose own handlers are told by way of a file descriptor besides.
+    # As event loops do; they also receive signals by a file descriptor.
     signal.siginterrupt(number, False)  # noqa: FBT003 - its only form
 
 
 def _nothing() -> None:
-    """There was nothing to chain."""
+    """Do nothing: there was no handler to chain."""

@@ -1,15 +1,8 @@
-"""Events as the feed tells them: a name, whose it is, and JSON that has no payload in it.
+"""The feed of `GET /v1/events`: the events of this process, by tenant, without payloads.
 
-The feed: what happens here, told to those who listen over HTTP, each tenant its own.
-
-1. It tells what this process does, as `onefold.subscribe` has it. What belongs to no tenant is left
-   out.
-2. Nothing is built for a tenant that nobody listens for, and nothing waits for a listener: one that
-   does not keep up has a bounded buffer, and is dropped when it is full.
-3. The last events of a tenant are remembered while somebody listens, and a little longer, so that
-   a connection that was cut can go on where it was.
-
-A look at a tenant's queues from time to time: what the database knows of all processes.
+Events without a tenant are left out, and nothing is built for a tenant without listeners. A
+listener has a bounded buffer and is dropped when it is full. The last events are kept for a while,
+so that a client can reconnect without a gap. `watch_queues` polls the queues of all processes.
 """
 
 from __future__ import annotations
@@ -55,7 +48,7 @@ KEY: Final = "key.answered"
 COUNTED: Final = "queue.counted"
 
 NAMES: Final = (ENQUEUED, DUPLICATE, STARTED, ENDED, REDELIVERED, KEY, COUNTED)
-"""What can be listened for."""
+"""The names of the events."""
 
 
 class EventMessage(msgspec.Struct, frozen=True, gc=False):
@@ -68,13 +61,13 @@ class EventMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 def owner_of(event: Event) -> str | None:
-    """The tenant that an event belongs to; None where it belongs to nobody."""
+    """The tenant of an event; None if it has none."""
     job: Job | None = getattr(event, "job", None)
     return getattr(event, "tenant", None) if job is None else job.tenant
 
 
 def told(event: Event) -> EventMessage | None:
-    """An event for its tenant; None where it has none, or is not one of the server's."""
+    """An event as a message for its tenant; None if it has no tenant, or is not in the feed."""
     match event:
         case JobsEnqueued() | DuplicatesSuppressed():
             name = ENQUEUED if isinstance(event, JobsEnqueued) else DUPLICATE
@@ -112,27 +105,27 @@ def _told(name: str, tenant: str, queue: str | None, said: dict[str, Any]) -> Ev
 
 
 def stamped(said: dict[str, Any]) -> bytes:
-    """What is said, with the time here."""
+    """The data as JSON, with the current time."""
     return msgspec.json.encode({"at": iso(datetime.now(UTC)), **said})
 
 
 BUFFER: Final = 1000
-"""Events that wait for one listener."""
+"""Events that may wait for one listener."""
 REMEMBERED: Final = 1000
-"""Events of a tenant that a listener who comes back may have missed."""
+"""Events of a tenant that are kept for a client that reconnects."""
 LINGER: Final = 30.0
-"""Seconds for which events are remembered after the last listener has left."""
+"""Seconds for which events are kept after the last listener has left."""
 MOST: Final = 1000
-"""Listeners of one process."""
+"""Listeners per process."""
 
 End: TypeAlias = Literal["slow", "stopping"]
 Tell: TypeAlias = Callable[[str, str | None, bytes], None]
-"""Takes an event's name, its queue and its data."""
+"""Takes the name, the queue and the data of an event."""
 Watch: TypeAlias = Callable[[Tell], Coroutine[Any, Any, None]]
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One event as a listener gets it."""
+    """One event for a listener."""
 
     id: str
     name: str
@@ -142,7 +135,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscription:
-    """One listener: a buffer that somebody else fills and that it empties."""
+    """One listener: a buffer that the channel fills and the listener empties."""
 
     def __init__(self, wants: Callable[[Message], bool], *, size: int) -> None:
         """Made by `Feed.listen`."""
@@ -151,14 +144,14 @@ class Subscription:
         self._waiting: deque[Message] = deque()
         self._something = asyncio.Event()
         self.end: End | None = None
-        """Why nothing more will come; None while more may."""
+        """Why there will be no more events; None while there may be."""
         self.missed: str | None = None
-        """The id after which it wanted to go on, where that is not known here any more."""
+        """The id that the client wants to continue after, if it is not known any more."""
         self.at: str | None = None
-        """The id after which it listens; None where it goes on after one that it has."""
+        """The id after which it listens; None if it continues after an id of the client."""
 
     def put(self, message: Message) -> None:
-        """Hand an event over, if it is wanted; the one too many is the end."""
+        """Add an event, if it is wanted; a full buffer ends the subscription."""
         if self.end is not None or not self._wants(message):
             return
         if len(self._waiting) >= self._size:
@@ -168,13 +161,13 @@ class Subscription:
         self._something.set()
 
     def finish(self, end: End) -> None:
-        """Nothing more will come; what waits can still be taken."""
+        """Accept no more events; the buffered ones can still be taken."""
         if self.end is None:
             self.end = end
             self._something.set()
 
     async def take(self, seconds: float) -> list[Message]:
-        """What has come, in order; empty when nothing does for so many seconds, and at the end."""
+        """The buffered events, in order; empty after `seconds` without one, and at the end."""
         if not self._waiting and self.end is None:
             self._something.clear()
             try:
@@ -188,11 +181,11 @@ class Subscription:
 
 
 class Channel:
-    """One tenant's events, while somebody listens."""
+    """The events of one tenant, while it has listeners."""
 
     def __init__(self, *, remembered: int) -> None:
-        """Nobody listens yet."""
-        # Another process, and this one later, counts under another name.
+        """Start without listeners."""
+        # Another channel, also a later one of this tenant, has other ids.
         self._name = uuid4().hex[:12]
         self._count = 0
         self._memory: deque[Message] = deque(maxlen=remembered)
@@ -201,7 +194,7 @@ class Channel:
         self.forgetting: asyncio.TimerHandle | None = None
 
     def tell(self, name: str, queue: str | None, data: bytes) -> None:
-        """Tell everybody, and remember it."""
+        """Send an event to all listeners, and keep it."""
         self._count += 1
         message = Message(self.newest, name, queue, data)
         self._memory.append(message)
@@ -212,22 +205,22 @@ class Channel:
 
     @property
     def newest(self) -> str:
-        """The id of the last event; before the first, one that it will come after."""
+        """The id of the last event; before the first event, an id that precedes it."""
         return f"{self._name}-{self._count}"
 
     def rest(self) -> None:
-        """Look no more at what others do."""
+        """Stop the watch."""
         if self.watching is not None:
             self.watching.cancel()
             self.watching = None
 
     def since(self, last: str) -> list[Message] | None:
-        """What came after an event; None where that cannot be told."""
+        """The events after an id; None if that is unknown."""
         name, _, number = last.partition("-")
         if name != self._name or not (number.isascii() and number.isdecimal()):
             return None
         if len(number) > len(str(self._count)):
-            return None  # Nor is it read: there is no end to what may be sent.
+            return None  # Not converted: a client may send any number of digits.
         missing = self._count - int(number)
         if not 0 <= missing <= len(self._memory):
             return None
@@ -235,7 +228,7 @@ class Channel:
 
 
 class Feed:
-    """Everybody who listens, by tenant."""
+    """All listeners, by tenant."""
 
     def __init__(
         self,
@@ -246,7 +239,7 @@ class Feed:
         linger: float = LINGER,
         most: int = MOST,
     ) -> None:
-        """Of what `hooks` tells. Nothing is heard before somebody listens."""
+        """Read the events of `hooks`, as long as there are listeners."""
         self._hooks = hooks
         self._buffer = buffer
         self._remembered = remembered
@@ -258,12 +251,12 @@ class Feed:
 
     @property
     def listeners(self) -> int:
-        """How many there are, of all tenants."""
+        """The number of listeners of all tenants."""
         return sum(len(channel.listeners) for channel in self._channels.values())
 
     @property
     def is_full(self) -> bool:
-        """True where this process has as many listeners as it can serve."""
+        """True if this process has the maximum of listeners."""
         return self.listeners >= self._most
 
     def listen(
@@ -274,10 +267,10 @@ class Feed:
         wants: Callable[[Message], bool],
         watch: Watch | None = None,
     ) -> Subscription:
-        """Tell a tenant's events from now on, or from those on that came after `after`.
+        """Subscribe to a tenant's events from now on, or to those after the id `after`.
 
-        To be ended with `leave`. Where `after` is not known here, `missed` is it. One `watch` of a
-        tenant runs while anybody listens, and tells what it sees.
+        Call `leave` at the end. If `after` is not known, it is in `missed`. One `watch` per tenant
+        runs while there are listeners, and sends its own events.
         """
         channel = self._opened(tenant)
         if watch is not None and channel.watching is None:
@@ -292,7 +285,7 @@ class Feed:
         return subscription
 
     def leave(self, tenant: str, subscription: Subscription) -> None:
-        """Tell a listener nothing more."""
+        """Remove a listener."""
         channel = self._channels.get(tenant)
         if channel is None:
             return
@@ -305,9 +298,9 @@ class Feed:
             channel.forgetting = loop.call_later(self._linger, self._forget, tenant, channel)
 
     def close(self) -> None:
-        """Let every listener take what waits for it, and end: the server is stopping.
+        """Let every listener take its buffered events and end: the server stops.
 
-        Whoever listens from now on is heard again.
+        The feed can be used again afterwards.
         """
         self._hooks.remove(self._hear)
         for channel in self._channels.values():
@@ -336,7 +329,7 @@ class Feed:
             self._hooks.remove(self._hear)
 
     def _hear(self, event: Event) -> None:
-        """Called where it happened: on any thread."""
+        """Called on any thread, where the event happened."""
         if owner_of(event) not in self._channels or self._loop is None:
             return
         heard = told(event)
@@ -354,15 +347,15 @@ class Feed:
 
 
 EVERY: Final = 2.0
-"""Seconds between looks."""
+"""Seconds between two polls."""
 SHARE: Final = 0.05
-"""A look that takes long is repeated less often: no more than this part of the time is looked."""
+"""The maximum share of time for polls: slow polls are made less often."""
 
 log: logging.Logger = logging.getLogger("onefold.server")
 
 
 async def watch_queues(calls: Tenant, tell: Tell) -> None:
-    """Tell of every queue that has changed since the last look, until cancelled."""
+    """Send an event for each queue that has changed since the last poll, until cancelled."""
     seen: dict[str, dict[str, Any]] | None = None
     while True:
         started = time.monotonic()

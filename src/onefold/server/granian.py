@@ -1,7 +1,7 @@
-"""`onefold serve`: the application run by granian, in one process or in several.
+"""`onefold serve`: runs the application with granian, in one process or in several.
 
-The processes are granian's; each makes its own application from the order that the first was given,
-which travels in the environment.
+Each process creates its own application from the options of the first process, which it receives
+in an environment variable.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "ONEFOLD_SERVE_ORDER"
 HEADERS: Final = 64 * 1024
-"""Bytes of a request's line and headers, and of what is read ahead."""
+"""Bytes of a request's line and headers, and of the read buffer."""
 STREAMS: Final = 100
-"""Requests at once on one connection of HTTP/2."""
+"""Concurrent requests per HTTP/2 connection."""
 SEND_BUFFER: Final = 16 * 1024
-"""Bytes of each answer that wait for a connection of HTTP/2 that is not read."""
+"""Bytes of each response that wait for an HTTP/2 client that does not read."""
 PING: Final = 20
-"""Seconds between two pings over HTTP/2, and for the answer to one: who is gone is let go."""
+"""Seconds between two HTTP/2 pings, and for the reply: dead connections are closed."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server process is told by the one that starts it."""
+    """The options that a server process receives from the first process."""
 
     database: str
     schema: str = "onefold"
@@ -62,18 +62,18 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_format: str = "text"
     log_level: str = "info"
     main: int = 0
-    """The process that starts the others."""
+    """The id of the process that starts the others."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         scheme = "http" if self.tls_certificate is None else "https"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}"
 
 
 async def prepare(order: ServeOptions) -> list[str]:
-    """Check what can be checked before anything is served; answers with what to tell."""
+    """Migrate and check before the server starts; returns the lines to print."""
     lines: list[str] = []
     async with Onefold(order.database, schema=order.schema) as onefold:
         if order.migrate:
@@ -102,15 +102,15 @@ def _label(onefold: Onefold) -> str:
 
 
 def _where(onefold: Onefold, schema: str) -> str:
-    """The options that name the database, for a command that is to be copied; no password."""
+    """The options that name the database, for a command to copy; without the password."""
     where = f"--database {shlex.quote(_label(onefold))}"
     return where if schema == "onefold" else f"{where} --schema {shlex.quote(schema)}"
 
 
 def serve(order: ServeOptions, target: str) -> None:
-    """Serve until a signal; ends when what runs has ended, within the grace.
+    """Serve until a signal; running requests may end within the grace.
 
-    `target` is a function that gives a process its application, as `module:function`.
+    `target` is the function that creates the application of a process, as `module:function`.
     """
     anonymous = is_loopback(order.host)
     order = msgspec.structs.replace(
@@ -156,7 +156,7 @@ def _path(text: str | None) -> Path | None:
 
 
 def ordered() -> ServeOptions:
-    """What this process was told by the one that started it."""
+    """The options that the first process has passed to this one."""
     text = os.environ.get(VARIABLE)
     if text is None:
         raise UsageError("This is started by `onefold serve`; make your own with create_app().")
@@ -164,24 +164,24 @@ def ordered() -> ServeOptions:
 
 
 def application(order: ServeOptions) -> ServerApp:
-    """The application of one process, which ends when the first one is gone."""
+    """The application of one process; it stops when the first process is gone."""
     supervisor.stop_with_parent(order.main, order.settings.grace)
     return ServerApp(Onefold(order.database, schema=order.schema), order.settings, closes=True)
 
 
 @contextmanager
 def reserved(host: str, port: int) -> Generator[None]:
-    """Keep other servers off a port, and refuse one that another process has.
+    """Reserve a port, and raise an error if another process uses it.
 
-    The sockets of granian's processes share a port with all others that allow it, in silence. They
-    are made seconds later, when the database is ready.
+    The sockets of granian share a port silently with all others that allow it. They are opened
+    seconds later, when the database is ready.
     """
     try:
         family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET  # noqa: PLR2004
     except ValueError:
         raise InvalidInput("host", f"must be an IP address like 127.0.0.1, got {host!r}") from None
     with socket.socket(family, socket.SOCK_STREAM) as holder:
-        # Connections that ended a moment ago are no obstacle.
+        # Connections that ended a moment ago do not block the port.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             holder.bind((host, port))
@@ -193,14 +193,14 @@ def reserved(host: str, port: int) -> Generator[None]:
         if sys.platform != "linux":  # there, granian's first process binds the port itself
             holder.close()
         else:
-            # From now on granian's sockets may have the port, too, and this function may not.
+            # From now on granian's sockets may bind the port, too.
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         yield
 
 
 def checked_port(port: int) -> int:
-    """A port that can be asked for."""
-    if not 1 <= port <= 65535:  # noqa: PLR2004 - what fits into two bytes
+    """Check a port number."""
+    if not 1 <= port <= 65535:  # noqa: PLR2004 - the range of two bytes
         raise InvalidInput("port", f"must be a whole number from 1 to 65535, got {port}")
     return port

@@ -1,7 +1,7 @@
 """The Idempotency-Key of a POST: the exchange of `onefold.web` around an endpoint of the server.
 
-The endpoints may run again without harm, so a claim whose process died is taken over. A request
-that is cancelled at its deadline frees its key: its client is told to send it again.
+The endpoints can safely run again, so the claim of a dead process is taken over. A request that is
+cancelled at its deadline releases its key: its client may send it again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MARGIN: Final = timedelta(seconds=30)
-"""A claim outlasts the time that a request may take by this."""
+"""How much longer a claim lasts than a request may take."""
 SCOPE: Final = "v1"
 PATIENCE: Final = 2.0
-"""Seconds for which a cancelled request waits until its key is free again."""
+"""Seconds that a cancelled request waits for the release of its key."""
 REQUEST_ID: Final = "x-request-id"
 
 
@@ -47,7 +47,7 @@ def keyed_route(onefold: Onefold, request_timeout: timedelta) -> KeyedRoute:
             "lease": request_timeout + MARGIN,
             "on_4xx": "release",
             "on_5xx": "release",
-            # The fence is part of what the request means: it names a delivery.
+            # The fence is part of the request: it names a delivery.
             "fingerprint_headers": (FENCE,),
         },
         principal=None,
@@ -89,7 +89,7 @@ def _sent(exchange: Exchange, response: HttpResponse) -> Response:
 
 
 async def _to_end(exchange: Exchange, procedure: Procedure[T]) -> T:
-    """Run a procedure to its end. A caller that is cancelled waits for it, but not for long."""
+    """Run a procedure to its end. A cancelled caller waits for it, but not for long."""
     task = kept_task(exchange.runtime.arun(procedure))
     try:
         return await asyncio.shield(task)
@@ -99,6 +99,6 @@ async def _to_end(exchange: Exchange, procedure: Procedure[T]) -> T:
 
 
 def _with_id(request: HttpRequest, request_id: str) -> HttpRequest:
-    """The request under the id that the server has given it, for the log of duplicates."""
+    """The request with the id that the server gave it, for the log of duplicates."""
     headers = tuple(header for header in request.headers if header[0].lower() != REQUEST_ID)
     return msgspec.structs.replace(request, headers=(*headers, (REQUEST_ID, request_id)))

@@ -1,8 +1,7 @@
-"""`/metrics`: what Prometheus reads. Any process of `onefold serve` answers for all of them.
+"""`/metrics` for Prometheus. Each process of `onefold serve` returns the numbers of all of them.
 
-Several processes count in files that all of them read, by prometheus_client's own means. What a
-process has counted is still there when it has died. The gauges are no process's own: whichever is
-asked reads them from the database.
+The processes count in shared files, by means of prometheus_client, so the counts of a dead process
+remain. The gauges of queues are read from the database.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
 
 METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-"""Any word may stand in the place of a method: others are counted as one."""
+"""The methods that are counted by name. A client can send any other word."""
 FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
-"""Where it is set, prometheus_client counts in files of this folder."""
+"""If it is set, prometheus_client counts in files of this folder."""
 PATIENCE: Final = 5.0
-"""Seconds that the database may take to count."""
+"""Seconds that the query of the gauges may take."""
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
 log: logging.Logger = logging.getLogger("onefold.server")
@@ -43,7 +42,7 @@ log: logging.Logger = logging.getLogger("onefold.server")
 
 @contextmanager
 def counted_together(processes: int) -> Generator[None]:
-    """Let the processes that are started inside answer for each other, where there are several."""
+    """Let several processes count in one temporary folder."""
     if processes == 1:
         yield
         return
@@ -63,10 +62,10 @@ def counted_together(processes: int) -> Generator[None]:
 
 
 class HttpMetrics:
-    """The series of a server: requests, and what telemetry counts of jobs."""
+    """The metrics of a server: requests, and the job metrics of the telemetry."""
 
     def __init__(self, onefold: Onefold) -> None:
-        """In a registry of its own: the application around us may have others."""
+        """Use an own registry: the surrounding application may have others."""
         with Needs("onefold[server]"):
             from prometheus_client import CollectorRegistry, Histogram
 
@@ -88,7 +87,7 @@ class HttpMetrics:
             self._read.register(_AllProcesses(Path(folder)))
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request has been answered."""
+        """Count a request that has ended."""
         method = method if method in METHODS else "other"
         series = self._known.get((method, route, status))
         if series is None:
@@ -97,18 +96,18 @@ class HttpMetrics:
         series.observe(seconds)
 
     async def endpoint(self, asking: RequestContext) -> Reply:
-        """The text that Prometheus reads: it tells of everybody's queues, so no tenant may."""
+        """The text for Prometheus. It covers all tenants, so callers with a tenant are rejected."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         refuse_tenants(asking.tenant)
         scrape = _Scrape(self._read, await _queues(asking))
-        # Thousands of series take a tenth of a second and more: other requests go on meanwhile.
+        # Thousands of series take a tenth of a second or more: other requests must not wait.
         body = await asyncio.to_thread(generate_latest, scrape)
         return Reply(200, body, (("content-type", CONTENT_TYPE_LATEST),))
 
 
 async def _queues(asking: RequestContext) -> list[QueueSettings]:
-    """What is in the queues now; nothing where the database does not say."""
+    """The queues with their counts; empty if the database is not available."""
     try:
         async with asyncio.timeout(PATIENCE):
             return await asking.onefold.queues.afind()
@@ -118,7 +117,7 @@ async def _queues(asking: RequestContext) -> list[QueueSettings]:
 
 
 class _Scrape:
-    """The series of a registry, and the gauges of queues."""
+    """The metrics of a registry, and the gauges of queues."""
 
     def __init__(self, registry: CollectorRegistry, queues: Sequence[QueueSettings]) -> None:
         self._registry = registry
@@ -130,7 +129,7 @@ class _Scrape:
 
 
 def queue_gauges(queues: Sequence[QueueSettings]) -> Iterable[Metric]:
-    """Depth, age and running jobs by queue; queues of one name are one, whosever they are."""
+    """Depth, age and running jobs by queue; queues of the same name are summed over tenants."""
     from prometheus_client.core import GaugeMetricFamily
 
     depth = GaugeMetricFamily(
@@ -152,7 +151,7 @@ def queue_gauges(queues: Sequence[QueueSettings]) -> Iterable[Metric]:
 
 
 def _by_label(queues: Sequence[QueueSettings]) -> Mapping[str, Sequence[QueueSettings]]:
-    """Tenants are no labels, and of names there are only so many."""
+    """Tenants are not labels, and the number of names is limited."""
     from onefold.telemetry.prometheus import MOST_LABELS, OTHER
 
     labels: dict[str, list[QueueSettings]] = {}
@@ -165,16 +164,16 @@ def _by_label(queues: Sequence[QueueSettings]) -> Mapping[str, Sequence[QueueSet
 
 
 class _AllProcesses:
-    """The series of every process that counts in a folder."""
+    """The metrics of all processes that count in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def collect(self) -> Iterable[Metric]:
-        """Ours alone: the application around us may count there, too."""
+        """Only our own metrics: the surrounding application may count there, too."""
         from prometheus_client.multiprocess import MultiProcessCollector
 
-        # One that a process is just making is empty, and cannot be read.
+        # A file that another process is creating is empty, and cannot be read.
         files = [str(file) for file in self._folder.glob("*.db") if file.stat().st_size]
         untyped: Any = MultiProcessCollector
         found: Iterable[Metric] = untyped.merge(files)

@@ -1,10 +1,6 @@
-"""A body for every route that takes one.
+"""The OpenAPI 3.1 document, made from the route table and its types, and the reference page.
 
-They are in the OpenAPI document and on the reference page, and the tests send them as they stand.
-
-OpenAPI 3.1, made from the route table and its types: one truth for both.
-
-The reference page: the OpenAPI document for people, without a line of script.
+Each route with a body has an example, which the tests send. The page is HTML without scripts.
 """
 
 from __future__ import annotations
@@ -65,7 +61,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "settleKey": {"scope": "import", "result": {"rows": 0}},
     "releaseKey": {"scope": "import"},
 }
-"""By the name of the operation."""
+"""Examples by the name of the operation."""
 PUSHED: Final[Mapping[str, Any]] = {
     "id": "019a8f3c-5b2e-7a41-9c3d-2f6e8d1b4a70",
     "queue": "payments",
@@ -104,7 +100,7 @@ TAGS: Final[Mapping[str, str]] = {
     "why": "Why a request was taken for a duplicate.",
     "push": "What Onefold sends to the endpoint of a queue.",
 }
-"""Every tag of an operation, and what it is about."""
+"""The tags of the operations, with their descriptions."""
 PUSH_HEADERS: Final[Mapping[str, str]] = {
     "webhook-id": "The id of the job, the same for every delivery of it.",
     "webhook-timestamp": "When this delivery was signed: seconds since the epoch.",
@@ -132,7 +128,7 @@ class ProblemDocument(msgspec.Struct, kw_only=True):
     detail: str
     instance: str
     code: str
-    requestId: str  # noqa: N815 - as it is on the wire
+    requestId: str  # noqa: N815 - its name in JSON
     error: Any
     """As SimpleQ's SDK reads it: a sentence, or the errors by field."""
 
@@ -170,12 +166,12 @@ def document(routes: Sequence[Route], *, version: str) -> dict[str, Any]:
 
 
 def servers(root: str) -> list[dict[str, str]]:
-    """Where the paths begin: at the root of the host, or where the application is mounted."""
+    """The URL of the server: the root of the host, or the path where it is mounted."""
     return [{"url": root or "/", "description": "The server that this document came from"}]
 
 
 def _types(routes: Iterable[Route]) -> list[Any]:
-    """Of bodies and answers. The parameters of a query are described one by one."""
+    """The types of bodies and responses. Query parameters are described one by one."""
     found: dict[Any, None] = {}
     for route in routes:
         for kind in (route.body, *route.answers.values()):
@@ -316,7 +312,7 @@ td, th { padding: .2rem 1rem .2rem 0; text-align: left; vertical-align: top; }
 
 
 def page(described: dict[str, Any]) -> str:
-    """The page for a document."""
+    """The HTML page of a document."""
     schemas = described["components"]["schemas"]
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",

@@ -1,7 +1,7 @@
-"""What a client of the server is told when its request is not carried out.
+"""Problems: the errors that a client of the server receives.
 
-Every problem is RFC 9457 with a stable `code`; beside its members stands `error`, which is what
-SimpleQ's SDK reads. docs/reference/problems.md explains each.
+Every problem is RFC 9457 with a stable `code`; the member `error` is for SimpleQ's SDK.
+docs/reference/problems.md explains each.
 """
 
 from __future__ import annotations
@@ -75,28 +75,28 @@ KINDS: Final[tuple[ProblemKind, ...]] = (
     WRONG_STATE, BUSY, STEP_FAILED, GONE, UNSUPPORTED_MEDIA, RATE_LIMITED, INTERNAL, NOT_INSTALLED,
     TOOK_TOO_LONG,
 )  # fmt: skip
-"""The server's own, beside those of the surfaces."""
+"""The problems of the server, beside those of `onefold.web`."""
 
 
 class UnknownQueue(OnefoldError):
-    """No such queue, for this caller."""
+    """The caller has no such queue."""
 
     status = 404
 
     def __init__(self, name: str) -> None:
-        """By the name that was asked for."""
+        """`name` is the requested name."""
         super().__init__(f"There is no queue {name!r}.", queue=name)
 
     queue: str
 
 
 def not_found(path: str) -> Refused:
-    """No route goes there."""
+    """No route has this path."""
     return Refused(make(NOT_FOUND, f"There is nothing at {path!r}. See /v1/docs."))
 
 
 def method_not_allowed(method: str, allowed: str) -> Refused:
-    """The route knows other methods."""
+    """The path has other methods."""
     return Refused(make(METHOD_NOT_ALLOWED, f"{method} is not possible here; {allowed} is."))
 
 
@@ -107,7 +107,7 @@ def too_large(limit: int) -> Refused:
 
 
 def unsupported_media_type(given: str | None) -> Refused:
-    """A body that says to be something else than JSON."""
+    """The body is declared as something else than JSON."""
     said = "without a Content-Type" if given is None else f"as {given[:100]!r}"
     return Refused(
         make(UNSUPPORTED_MEDIA, f"The body came {said}; this route takes application/json.")
@@ -115,14 +115,14 @@ def unsupported_media_type(given: str | None) -> Refused:
 
 
 def arrived_too_slowly() -> Refused:
-    """The body did not come within its time."""
+    """The body did not arrive in time."""
     return Refused(
         make(TIMED_OUT, "The body did not arrive in time. Nothing was stored. Send it again.")
     )
 
 
 def took_too_long() -> Refused:
-    """The answer was not there in time."""
+    """The response was not ready in time."""
     return Refused(
         make(
             TOOK_TOO_LONG,
@@ -134,9 +134,9 @@ def took_too_long() -> Refused:
 
 
 def problem_of(error: BaseException, *, url: str, keyed: bool = False) -> Problem:
-    """The problem that an error is, for the client.
+    """The problem of an error, for the client.
 
-    `url` is where the client has found this server, and `keyed` whether it sent an API key.
+    `url` is the URL of this server for the client, and `keyed` whether it sent an API key.
     """
     if isinstance(error, Refused):
         return error.problem
@@ -168,7 +168,7 @@ def _plainly(kind: ProblemKind) -> Callable[[Any], Problem]:
 
 
 def _evidence(error: OnefoldError) -> dict[str, Any]:
-    """The values of an error, as far as they are plain."""
+    """The fields of an error that are plain values."""
     return {
         camel(name): value
         for name, value in error.evidence.items()
@@ -190,7 +190,7 @@ def _not_empty(error: Any) -> Problem:
 
 
 def _no_queue(error: UnknownQueue, url: str, *, keyed: bool) -> Problem:
-    """With the command that makes the queue."""
+    """The problem with the command that creates the queue."""
     where = shlex.quote(f"{url}/v1/queues/{quote(error.queue, safe='')}")
     key = ' -H "Authorization: Bearer $ONEFOLD_API_KEY"' if keyed else ""
     return make(
@@ -235,7 +235,7 @@ _TELLERS: Final[tuple[tuple[type[BaseException], Callable[[Any], Problem]], ...]
 
 
 def document(problem: Problem, *, instance: str, request_id: str) -> bytes:
-    """The problem as JSON, with `error` as SimpleQ's SDK reads it."""
+    """The problem as JSON, with `error` for SimpleQ's SDK."""
     members: dict[str, Any] = {
         **problem.extra,
         "type": problem.type,
@@ -251,7 +251,7 @@ def document(problem: Problem, *, instance: str, request_id: str) -> bytes:
 
 
 def _error_member(problem: Problem) -> object:
-    if problem.status != 400:  # noqa: PLR2004 - HTTP's own
+    if problem.status != 400:  # noqa: PLR2004 - a status of HTTP
         return problem.detail
     field = problem.extra.get("field")
     if field is None or field == "$":

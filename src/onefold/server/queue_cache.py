@@ -1,6 +1,6 @@
-"""The queues as the path of a publish needs them: their settings, from memory.
+"""`QueueCache`: the settings of queues in memory, for publishes.
 
-What other processes write is seen here within a second; what this one writes, at once.
+Writes of other processes are seen within a second, writes of this process at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from onefold.model.queue import ServedQueue
 
 FRESH: Final = 1.0
-"""Seconds for which what was read is believed."""
+"""Seconds for which settings are cached."""
 PATIENCE: Final = 10.0
-"""Seconds after which a question is given up, and with it its connection."""
+"""Seconds after which a query is given up, with its connection."""
 MOST: Final = 10_000
-"""Queues in memory; the one that was read longest ago makes room."""
+"""Queues in memory; the one that was read longest ago is dropped."""
 
 Place: TypeAlias = tuple[str, str]
 """Tenant and name."""
@@ -43,12 +43,12 @@ class _Known(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueueCache:
-    """Settings by tenant and name. That there is no such queue is asked anew each time."""
+    """Settings by tenant and name. The absence of a queue is not cached."""
 
     def __init__(
         self, onefold: Onefold, *, fresh: float = FRESH, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nothing is known yet."""
+        """Start empty."""
         self._onefold = onefold
         self._fresh = fresh
         self._clock = clock
@@ -63,13 +63,13 @@ class QueueCache:
             return known.configuration
         asked = self._asked.get(place)
         if asked is None or now - asked.at >= self._fresh:
-            # Also where one is still out: its connection may hang, and would take us all along.
+            # Also if an older query is still running: its connection may hang.
             asked = self._asked[place] = _Asked(asyncio.create_task(self._read(place, now)), now)
-        # One question for all who wait for its answer, whoever of them goes away.
+        # All waiting callers share one query; the end of one caller does not cancel it.
         return await asyncio.shield(asked.task)
 
     def forget(self, tenant: str, name: str) -> None:
-        """The settings have changed. An answer that is under way may be the old one."""
+        """Drop the settings after a change. A running query may return the old ones."""
         self._known.pop((tenant, name), None)
         self._asked.pop((tenant, name), None)
 
@@ -96,7 +96,7 @@ class QueueCache:
             raise DatabaseUnavailable("The database", reason) from error
 
     def _is_awaited(self, place: Place) -> bool:
-        """False where somebody has written meanwhile."""
+        """False if the settings were changed meanwhile."""
         asked = self._asked.get(place)
         return asked is not None and asked.task is asyncio.current_task()
 

@@ -1,4 +1,4 @@
-"""What an endpoint receives and returns, and the routes: routing and OpenAPI read one table."""
+"""What an endpoint receives and returns, and `Route`: routing and OpenAPI read the same table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FENCE: Final = "onefold-fence"
 
 
 class RequestContext(msgspec.Struct, kw_only=True, frozen=True, gc=False):
-    """One request: its caller, its values, and the server that answers it."""
+    """One request: its caller, its values, and the server."""
 
     server: Server
     calls: Tenant
@@ -35,7 +35,7 @@ class RequestContext(msgspec.Struct, kw_only=True, frozen=True, gc=False):
     request_id: str
     headers: Mapping[str, str]
     root: str = ""
-    """Where the application is mounted; empty at the root of the host."""
+    """The path where the application is mounted; empty at the root of the host."""
 
     @property
     def onefold(self) -> Onefold:
@@ -48,7 +48,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     status: int
     body: object = None
-    """Encoded as JSON; None is no body."""
+    """Encoded as JSON; None is an empty body."""
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -64,13 +64,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """`/v1/queues/{name}/jobs`"""
     name: str
-    """The operation's name, for generators of clients."""
+    """The name of the operation, for client generators."""
     summary: str
     endpoint: Endpoint
     scope: RouteScope | None
     """The scope that an API key needs; None if no key is needed."""
     body: Any = None
-    """The type of the body; None where there is none."""
+    """The type of the body; None if the route has none."""
     body_optional: bool = False
     """True if an empty body counts as `{}`."""
     query: Any = None

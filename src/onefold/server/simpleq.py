@@ -1,7 +1,7 @@
-"""What SimpleQ's SDK reads of a job: `status`, `history` and times with milliseconds.
+"""Jobs in the form of SimpleQ's SDK: `status`, `history` and times with milliseconds.
 
-SimpleQ has one word for all jobs that wait (`pending`), and none for cancelled ones: they have
-`dead`. The `state` of Onefold is always there, too.
+SimpleQ has one status for all jobs that wait (`pending`) and none for cancelled jobs: they have
+`dead`. The `state` of Onefold is always included.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from onefold.model.job import Attempt, Enqueued, Job
 
 Word: TypeAlias = Literal["pending", "processing", "awaiting_ack", "completed", "dead"]
-"""SimpleQ's words for where a job stands."""
+"""SimpleQ's status of a job."""
 
 Ending: TypeAlias = Literal["success", "failed", "nacked", "deferred"]
-"""SimpleQ's words for how a delivery ended."""
+"""SimpleQ's status of a delivery that has ended."""
 
 WORDS: Final[Mapping[Status, Word]] = {
     "scheduled": "pending",
@@ -48,27 +48,27 @@ class HistoryEntry(Answer):
     """One delivery that has ended."""
 
     attempt: int
-    """From 1; a deferred delivery gives its number back."""
+    """From 1; a deferred delivery returns its number."""
     status: Ending
     error: str | None
     webhook_status_code: int | None
-    """What the endpoint answered; null where it did not, or the job was not pushed."""
+    """The status of the response; null without a response, or if the job was not pushed."""
     timestamp: Iso
     """When it ended."""
     fence: int
     outcome: str
-    """Our word: completed, retried, deferred, dead, cancelled, lease expired."""
+    """Onefold's name: completed, retried, deferred, dead, cancelled, lease expired."""
     reason: str | None
     worker: str | None
     started_at: Iso | None
     duration: float | None
     """Seconds: of the push, or from the take to the end."""
     excerpt: str | None
-    """The beginning of the endpoint's answer."""
+    """The beginning of the response of the endpoint."""
 
 
 class JobAnswer(Answer):
-    """A job as it stands."""
+    """A job in its current state."""
 
     id: str
     queue: str
@@ -93,9 +93,9 @@ class JobAnswer(Answer):
     metadata: Mapping[str, Any]
     result: Any
     reason: str | None
-    """Why it ended as it did."""
+    """Why the job ended."""
     failure: Mapping[str, Any] | None
-    """The last failure: type, message, and more where there is more."""
+    """The last failure: type, message, and further fields if there are any."""
     started_at: Iso | None
     """When its last delivery began."""
     lease_until: Iso | None
@@ -104,7 +104,7 @@ class JobAnswer(Answer):
 
 
 class JobWithHistory(JobAnswer):
-    """A job and its deliveries, as SimpleQ's SDK reads them."""
+    """A job and its deliveries, in the form of SimpleQ's SDK."""
 
     status: Word
     history: list[HistoryEntry]
@@ -112,23 +112,23 @@ class JobWithHistory(JobAnswer):
 
 
 class Published(Answer):
-    """The job that a publish made or found."""
+    """The job that a publish created or found."""
 
     id: str
     status: Word
     created_at: Iso
     duplicate: bool
-    """True if an earlier publish made the job."""
+    """True if an earlier publish created the job."""
     mismatch: bool
     """True if the key was first used with another request."""
     replaced: bool
     """True if the job has the payload of this request now."""
     state: Status | None
-    """Null if only the key remembers the job."""
+    """Null if only the key of the job is stored."""
 
 
 class PublishedMany(Answer):
-    """An answer for each item, in order."""
+    """One result for each item, in order."""
 
     items: list[Published]
     inserted: int
@@ -138,10 +138,10 @@ class PublishedMany(Answer):
 
 
 def published(enqueued: Enqueued, state: Status | None) -> Published:
-    """The answer to a publish.
+    """The response to a publish.
 
-    A job whose record is gone has ended, usually as completed. `dead` would make its publisher
-    send it again under another key, and it would run twice.
+    A job whose row is gone has ended, usually as completed. With `dead` its publisher would send
+    it again under another key, and it would run twice.
     """
     return Published(
         id=enqueued.id,
@@ -179,7 +179,7 @@ def _members(job: Job) -> dict[str, Any]:
         "max_attempts": job.max_attempts,
         "defer_count": job.defers,
         "idempotency_key": job.idempotency_key,
-        # As it is stored, which is JSON: nothing is read that nobody looks at.
+        # As it is stored, which is JSON: it is not parsed.
         "payload": msgspec.Raw(job.payload_text.encode()),
         "scheduled_for": iso(job.run_at),
         "last_error": _message(job.error),
@@ -204,14 +204,14 @@ def _members(job: Job) -> dict[str, Any]:
 
 
 def _result(job: Job) -> msgspec.Raw | None:
-    """As it is stored; what a push has left in its place is no result."""
+    """The stored result; the exchange of a push, which is stored in its place, does not count."""
     if job.result_text is None or _finishing_push(job) is not None:
         return None
     return msgspec.Raw(job.result_text.encode())
 
 
 def _finishing_push(job: Job) -> Mapping[str, Any] | None:
-    """The exchange that finished the job: it is stored where a handler's result would be."""
+    """The exchange that finished the job: it is stored in the place of a handler's result."""
     if job.result_text is None or not job.result_text.startswith(_PUSHED):
         return None
     exchange = job.result["pushed"]
@@ -221,7 +221,7 @@ def _finishing_push(job: Job) -> Mapping[str, Any] | None:
 
 def _entry(attempt: Attempt, *, ended_at: str, pushed: Mapping[str, Any]) -> HistoryEntry:
     error = attempt.error or {}
-    # A push that failed is told by its error; one that did not, by the job, for its last delivery.
+    # A failed push is described by its error; the last successful one, by the job.
     last: Mapping[str, Any] = pushed if pushed.get("fence") == attempt.fence else {}
     exchange = error if error.keys() & {"status", "duration", "excerpt"} else last
     return HistoryEntry(
@@ -252,7 +252,7 @@ def _ending(attempt: Attempt) -> Ending:
 
 
 def _unsaid(attempt: Attempt) -> str | None:
-    """Why a delivery failed that left no error: a cancel, a lease that ran out, a defer's words."""
+    """Why a delivery without an error failed: a cancel, an expired lease, the reason of a defer."""
     if attempt.outcome == "completed":
         return None
     return attempt.reason or (attempt.outcome if attempt.outcome != "deferred" else None)
@@ -260,7 +260,7 @@ def _unsaid(attempt: Attempt) -> str | None:
 
 def _message(error: Mapping[str, Any] | None) -> str | None:
     if error is None or (error.get("type", "") is None and error.get("message", "") is None):
-        return None  # nothing went wrong: it has only what was answered
+        return None  # no failure: it only has the response
     return str(error.get("message") or error.get("type") or "failed")
 
 

@@ -1,14 +1,9 @@
-"""Answers over HTTP/2 that their client does not read.
+"""HTTP/2 responses that their client does not read.
 
-A client of HTTP/2 asks for many answers on one connection and says how much of each it is ready to
-receive, which may be nothing for ever. granian keeps what it was given until then. So:
-
-1. A body that is not small is given to it in pieces, and the next piece when there is room.
-2. Of one connection, only a few such bodies are under way at once. The others wait for their turn.
-3. A connection that makes no room for longer than a request may take is closed.
-
-Small bodies are not watched. They are bounded by the number of streams of a connection, and of
-connections, which are granian's settings.
+An HTTP/2 client decides how much of each response it receives, which may be nothing, and granian
+keeps the rest in memory. So a large body is sent in pieces, each when there is room. Only a few
+such bodies per connection are sent at once. A connection without room for longer than a request
+may take is closed. Small bodies are limited by granian's limits of streams and connections.
 """
 
 from __future__ import annotations
@@ -30,29 +25,29 @@ if TYPE_CHECKING:
     from onefold.server.deadlines import Deadlines
 
 PIECE: Final = 4 * 1024
-"""Bytes; granian takes up to six pieces of a body before it lets us wait."""
+"""Bytes; granian accepts up to six pieces of a body before `send` waits."""
 AT_ONCE: Final = 8
-"""Bodies of one connection."""
+"""Large bodies at once per connection."""
 _TASTE: Final = 16
 _TASTES: Final = 5
-"""Tiny pieces at the beginning: granian has room for four before the client has any."""
+"""Small pieces at the beginning: granian accepts four before the client has room."""
 
 
 class NotRead(Exception):
-    """The client has not read its answer, and its connection was closed."""
+    """The client has not read its response, and its connection was closed."""
 
 
 class Unread:
-    """The bodies that are under way, in one process."""
+    """The bodies that are being sent, in one process."""
 
     def __init__(self, deadlines: Deadlines, limit: float) -> None:
-        """`limit` is for how many seconds a client may make no room."""
+        """`limit` is how many seconds a client may have no room."""
         self._deadlines = deadlines
         self._limit = limit
         self._turns: WeakValueDictionary[Any, asyncio.Semaphore] = WeakValueDictionary()
 
     def paced(self, scope: Scope, send: Send) -> Send:
-        """The `send` of an HTTP/2 request, with a watch over large bodies. It raises `NotRead`."""
+        """The `send` of an HTTP/2 request that paces large bodies. It raises `NotRead`."""
 
         async def paced(message: Message) -> None:
             if len(message.get("body", b"")) <= PIECE:
@@ -68,7 +63,7 @@ class Unread:
             deadline = self._deadlines.within(self._limit)
             try:
                 with deadline:
-                    # One by one: all of them would be a copy of the body for each who waits.
+                    # One by one: a list of all pieces would be a copy of the body for each request.
                     for piece, is_last in _pieces(whole):
                         await send({**message, "body": piece, "more_body": more or not is_last})
                         deadline.put_off(self._limit)
@@ -93,11 +88,11 @@ def _pieces(body: bytes) -> Iterator[tuple[bytes, bool]]:
 
 
 def _close(client: Any, server: Any) -> None:
-    """Close the connection between two addresses: an application has no other way to end it."""
+    """Close the connection between two addresses: ASGI has no message for it."""
     if client is None or server is None or server[1] is None:
         return
     with suppress(OSError):  # not every system has this folder
-        for name in os.listdir("/dev/fd"):  # noqa: PTH208 - names, and no paths
+        for name in os.listdir("/dev/fd"):  # noqa: PTH208 - names, not paths
             with suppress(OSError), _socket_of(int(name)) as found:
                 if _is_between(found, client, server):
                     found.shutdown(socket.SHUT_RDWR)
@@ -106,8 +101,8 @@ def _close(client: Any, server: Any) -> None:
 def _socket_of(descriptor: int) -> socket.socket:
     """A copy of a socket, which may be closed.
 
-    Files must not be copied: with any descriptor of a file that a process closes, it loses all of
-    its locks on that file, and SQLite's locks are of this kind.
+    Files must not be copied: a process that closes any descriptor of a file loses all of its locks
+    on that file, and SQLite uses such locks.
     """
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         raise OSError(errno.ENOTSOCK, "not a socket")
@@ -118,7 +113,7 @@ def _is_between(found: socket.socket, client: Any, server: Any) -> bool:
     if found.family not in (socket.AF_INET, socket.AF_INET6):
         return False
     here, there = found.getsockname(), found.getpeername()
-    # granian has the ports as text.
+    # granian returns the ports as text.
     if (here[1], there[1]) != (int(server[1]), int(client[1])):
         return False
     return ip_address(there[0].partition("%")[0]) == ip_address(client[0].partition("%")[0])

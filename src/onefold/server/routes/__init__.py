@@ -1,1 +1,1 @@
-"""The endpoints, a file for each part of the API. Each lists its routes as `ROUTES`."""
+"""The endpoints, one module for each part of the API. Each lists its routes as `ROUTES`."""

@@ -1,7 +1,4 @@
-"""Claims over HTTP: `once` for every language. Take a key, settle it, give it back, renew it.
-
-Locks over HTTP: a lease on a name, with a fencing token.
-"""
+"""Claims over HTTP (take, settle, release and renew a key), and locks with a fencing token."""
 
 from __future__ import annotations
 
@@ -50,40 +47,40 @@ LEAST: Final = timedelta(milliseconds=1)
 
 
 class ClaimBody(Body):
-    """A key that somebody wants to work under."""
+    """A key to claim."""
 
     scope: str
-    """What the key is for: `import`, `mail`. Keys of two scopes never meet."""
+    """What the key is for: `import`, `mail`. The same key in two scopes is two keys."""
     key: str
     surface: str = SURFACE
-    """Where the attempt comes in; `once` unless you keep surfaces of your own."""
+    """The surface of the key; `once` unless you have your own surfaces."""
     fingerprint: str | None = None
-    """Digest of the request: the same key with another one is refused."""
+    """Digest of the request: the same key with another digest is rejected."""
     lease: Duration = msgspec.field(default_factory=lambda: as_duration(LEASE))
-    """How long the work may take before others may step in, unless a heartbeat says otherwise."""
+    """How long the work may take before others take over, unless a heartbeat extends it."""
     takeover: Takeover = "refuse"
-    """What happens when the work vanishes: others `rerun` or `resume` it, or `refuse` to."""
+    """What happens when the worker vanishes: others `rerun`, `resume` or `refuse` the work."""
     retention: Duration | None = None
-    """How long the outcome is remembered once it is settled; until told, by default."""
+    """How long the result is kept after the settle; by default for good."""
 
 
 class SettleBody(Body):
     """The work is done."""
 
     result: Any = None
-    """What later attempts with this key are given."""
+    """What later attempts with this key receive."""
     fence: Fence | None = None
-    """Of the claim, if you like to say it again; also in the header Onefold-Fence."""
+    """The fence of the claim, optional; also in the header Onefold-Fence."""
 
 
 class ClaimFenceBody(Body):
-    """Which attempt speaks."""
+    """The fence of the attempt."""
 
     fence: Fence | None = None
 
 
 class RenewBody(Body):
-    """Still at work."""
+    """The work goes on."""
 
     lease: Duration = msgspec.field(default_factory=lambda: as_duration(LEASE))
     """From now."""
@@ -91,19 +88,19 @@ class RenewBody(Body):
 
 
 class Settled(Answer):
-    """The outcome is stored, and is given to every later attempt."""
+    """The result is stored, and every later attempt receives it."""
 
     settled: bool = True
 
 
 class Released(Answer):
-    """Whether it was still yours to give back."""
+    """Whether the claim was still yours."""
 
     released: bool
 
 
 async def claim(asking: RequestContext) -> Reply:
-    """Take a key, or hear who has it."""
+    """Take a key, or return its current state."""
     body: ClaimBody = asking.body
     key = claim_key(asking.tenant, claimable(body.surface), body.scope, body.key)
     span(body.lease, "lease", least=LEAST)
@@ -138,7 +135,7 @@ def _claiming(wanted: Wanted, *, may_be_resent: bool) -> Build[Claimed]:
         if may_be_resent:
             found = yield from claims.find(sql, wanted.key)
             if found is not None and (found.owner, found.state) == (wanted.id, Holding.SETTLED):
-                # Done since, by this very attempt: it must not be told to begin.
+                # This attempt has settled the key since, so it must not begin again.
                 return Replay(decode_result(found.result), found.id)
         return (yield from claims.claim(sql, wanted))
 
@@ -161,7 +158,7 @@ def _won(held: Claim) -> ClaimReply:
 
 
 def refusal(answer: Busy | Mismatch | Unknown) -> Refused:
-    """Why the work must not begin now."""
+    """The problem that says why the work must not begin now."""
     told: dict[str, Any] = {"key": answer.key}
     if isinstance(answer, Busy):
         told["outcome"] = "busy"
@@ -179,14 +176,14 @@ def refusal(answer: Busy | Mismatch | Unknown) -> Refused:
 
 
 async def settle(asking: RequestContext) -> Reply:
-    """Store the outcome, under the fence."""
+    """Store the result, under the fence."""
     body: SettleBody = asking.body
     await asking.calls.keys.asettle(claim_of(asking, body.fence), body.result)
     return Reply(200, Settled())
 
 
 async def release(asking: RequestContext) -> Reply:
-    """Give the key back unsettled: the next attempt runs."""
+    """Release the key without a result: the next attempt runs."""
     body: ClaimFenceBody = asking.body
     released = await asking.calls.keys.arelease(claim_of(asking, body.fence))
     return Reply(200, Released(released=released))
@@ -268,23 +265,23 @@ ROUTES: Final = (
 
 TTL: Final = 30.0
 LONGEST_WAIT: Final = 20.0
-"""Seconds; shorter than any request may take."""
+"""Seconds; shorter than the timeout of a request."""
 
 Wait: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT)]
 
 
 class LockBody(Body):
-    """A name that only one may work under at a time."""
+    """A name to lock."""
 
     name: str
     ttl: Duration = msgspec.field(default_factory=lambda: Duration(seconds=TTL))
-    """How long it is yours unless a heartbeat extends it."""
+    """How long you hold the lock unless a heartbeat extends it."""
     wait: Wait = 0.0
-    """How long to wait for it, where another has it."""
+    """How long to wait while another caller holds the lock."""
 
 
 class RenewLockBody(Body):
-    """Still needed."""
+    """The lock is still needed."""
 
     ttl: Duration = msgspec.field(default_factory=lambda: Duration(seconds=TTL))
     """From now."""
@@ -292,7 +289,7 @@ class RenewLockBody(Body):
 
 
 async def lock(asking: RequestContext) -> Reply:
-    """Take a lock, waiting for it where that is wanted."""
+    """Take a lock; wait for it if the body says so."""
     body: LockBody = asking.body
     key = claim_key(asking.tenant, "lock", "", lock_key(body.name))
     span(body.ttl, "ttl", least=LEAST)
@@ -316,7 +313,7 @@ def _acquired(wanted: Wanted, wait: timedelta) -> Procedure[Claim]:
 
 
 async def release_lock(asking: RequestContext) -> Reply:
-    """Give a lock back."""
+    """Release a lock."""
     fence = None if asking.body is None else asking.body.fence
     held = claim_of(asking, fence, of_locks=True)
     released: set[str] = await asking.server.context.store.atransact(

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: look at them, send them round again, remove them."""
+"""Dead letters over HTTP: list, replay and delete."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Limit: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
 PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=1_000)]
 
 LIMIT: Final = 1_000
-"""Letters of one request, unless it says otherwise: what is done in a second or two."""
+"""The default limit of one request: it takes a second or two."""
 
 
 class Letters(Body):
-    """Which dead letters are meant: everything that is said must hold."""
+    """Filters for dead letters; several together must all match."""
 
     kind: str | None = None
     unique_key: str | None = None
     reason: str | None = None
-    """`failed`, `poison`, `expired`, `ack timeout`, or the words of whoever buried it."""
+    """`failed`, `poison`, `expired`, `ack timeout`, or the reason that a handler gave."""
     error_type: str | None = None
     tag: str | None = None
     created_from: Moment | None = None
@@ -53,17 +53,17 @@ class DeadQuery(Letters):
 
 
 class ReplayManyBody(Letters):
-    """Which dead letters go round again."""
+    """Which dead letters to replay."""
 
     fresh: bool = False
-    """Forget finished steps: everything is done anew."""
+    """Forget finished steps: every step runs again."""
     limit: Limit = LIMIT
     after: str | None = None
-    """The `next` of an answer that came to its limit."""
+    """The `next` of a response that reached its limit."""
 
 
 class DeleteQuery(Letters):
-    """Which dead letters are removed."""
+    """Which dead letters to delete."""
 
     limit: Limit = LIMIT
 
@@ -77,38 +77,38 @@ class DeadList(Answer):
 
 
 class ReplayBody(Body):
-    """How a job goes round again."""
+    """How to replay a job."""
 
     fresh: bool = False
-    """Forget finished steps; a completed job may be run again, too."""
+    """Forget finished steps; a completed job may run again, too."""
 
 
 class ReplayAnswer(Answer):
-    """The job that now stands for the replayed one."""
+    """The job that runs for the replayed one."""
 
     id: str
     duplicate: bool
-    """True where nothing was moved: another job has the key, or it was under way already."""
+    """True if nothing changed: another job has the key, or it was not dead any more."""
     state: Status | None
 
 
 class ReplayManyAnswer(Answer):
-    """What became of the letters, in their order."""
+    """The replayed dead letters, in their order."""
 
     replayed: int
     skipped: int
-    """Those that stay where they are: `id` is the job that has their key."""
+    """Dead letters that did not change: `id` is the job that has their key."""
     items: list[ReplayAnswer]
     next: str | None
-    """Where to go on: the limit was met. Give it as `after`."""
+    """Set if the limit was reached: give it as `after` to continue."""
 
 
 class DeleteAnswer(Answer):
-    """How many letters are gone."""
+    """How many dead letters were deleted."""
 
     deleted: int
     more: bool
-    """True where the limit was met: there may be more."""
+    """True if the limit was reached: there may be more."""
 
 
 async def list_dead(asking: RequestContext) -> Reply:
@@ -123,7 +123,7 @@ async def list_dead(asking: RequestContext) -> Reply:
 
 
 async def replay_job(asking: RequestContext) -> Reply:
-    """Send one job round again."""
+    """Replay one job."""
     body: ReplayBody = asking.body
     enqueued = await asking.calls.areplay(job_id_of(asking), fresh=body.fresh)
     (answer,) = await _answers(asking, [enqueued])
@@ -131,7 +131,7 @@ async def replay_job(asking: RequestContext) -> Reply:
 
 
 async def replay_dead(asking: RequestContext) -> Reply:
-    """Send a queue's dead letters round again, in batches that are whole each."""
+    """Replay a queue's dead letters, one transaction per batch."""
     body: ReplayManyBody = asking.body
     answers = await asking.calls.dead.areplay(
         fresh=body.fresh, limit=body.limit, after=body.after, **_filters(asking, body)
@@ -150,7 +150,7 @@ async def replay_dead(asking: RequestContext) -> Reply:
 
 
 async def delete_dead(asking: RequestContext) -> Reply:
-    """Remove a queue's dead letters, and free their keys."""
+    """Delete a queue's dead letters, and release their keys."""
     query: DeleteQuery = asking.query
     deleted = await asking.calls.dead.adelete(limit=query.limit, **_filters(asking, query))
     if not deleted:
@@ -175,7 +175,7 @@ def _filters(asking: RequestContext, letters: Letters) -> FindOptions:
 
 
 async def _check_queue(asking: RequestContext) -> None:
-    """Nothing was found: because there is no such queue? Letters may outlive theirs."""
+    """Raise an error if there is no such queue. Only called if no job was found."""
     await asking.server.queues.get(asking.tenant, _name(asking))
 
 

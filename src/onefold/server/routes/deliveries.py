@@ -1,7 +1,7 @@
-"""What a receiver says of a delivery: ack, nack, defer, heartbeat.
+"""Callbacks of a receiver about its delivery: ack, nack, defer, heartbeat.
 
-A fence names the delivery that is spoken for; without one it is the current delivery. Every word
-may be sent again: it is accepted once, and answered in the same way.
+A fence names the delivery; without a fence it is the current delivery. Every callback may be sent
+again: it is applied once, and the response is the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onefold.server.request_context import RequestContext
 
 _DIGITS: Final = 19
-"""More than that is no number of the database's."""
+"""The largest integer of the database."""
 _LARGEST: Final = 2**63 - 1
 
 
@@ -35,7 +35,7 @@ class AckBody(Body):
     """The work is done."""
 
     result: Any = None
-    """Kept with the job."""
+    """Stored with the job."""
     fence: Fence | None = None
 
 
@@ -43,40 +43,40 @@ class NackBody(Body):
     """The work has failed."""
 
     retryable: bool = True
-    """False sends the job to the dead letters at once."""
+    """False moves the job to the dead letters at once."""
     reason: str | None = None
     fence: Fence | None = None
 
 
 class DeferBody(Body):
-    """Not now: no attempt is used up."""
+    """Not now: no attempt is used."""
 
     retry_after: Seconds
     reason: str | None = None
     scope: Literal["queue", "job"] = "queue"
-    """`queue` holds the whole queue back, and then lets one job through to try."""
+    """`queue` holds the whole queue, and then gives one job to try."""
     fence: Fence | None = None
 
 
 class HeartbeatBody(Body):
-    """Still at work."""
+    """The work goes on."""
 
     lease: Seconds | None = None
-    """From now; the queue's own unless told."""
+    """From now; by default the ack timeout of the queue."""
     fence: Fence | None = None
 
 
 class Accepted(Answer, omit_defaults=True):
-    """It was heard."""
+    """The callback was accepted."""
 
     id: str
     accepted: Yes
     already: bool = False
-    """True where this delivery had ended in this way before."""
+    """True if this delivery had ended in this way before."""
 
 
 async def acknowledge(asking: RequestContext) -> Reply:
-    """The delivery has done its work."""
+    """Acknowledge the delivery: the work is done."""
     body: AckBody = asking.body
     job_id = job_id_of(asking)
     ended = await asking.calls.deliveries.aacknowledge(
@@ -86,7 +86,7 @@ async def acknowledge(asking: RequestContext) -> Reply:
 
 
 async def nack(asking: RequestContext) -> Reply:
-    """The delivery has failed."""
+    """Report that the delivery has failed."""
     body: NackBody = asking.body
     job_id = job_id_of(asking)
     ended = await asking.calls.deliveries.anack(
@@ -99,7 +99,7 @@ async def nack(asking: RequestContext) -> Reply:
 
 
 async def defer(asking: RequestContext) -> Reply:
-    """The delivery comes too early."""
+    """Defer the delivery."""
     body: DeferBody = asking.body
     job_id = job_id_of(asking)
     ended = await asking.calls.deliveries.adefer_job(
@@ -113,7 +113,7 @@ async def defer(asking: RequestContext) -> Reply:
 
 
 async def heartbeat(asking: RequestContext) -> Reply:
-    """The delivery needs more time."""
+    """Extend the lease of the delivery."""
     body: HeartbeatBody = asking.body
     job_id = job_id_of(asking)
     ended = await asking.calls.deliveries.aheartbeat_job(
@@ -125,7 +125,7 @@ async def heartbeat(asking: RequestContext) -> Reply:
 
 
 def fence_of(asking: RequestContext, said: int | None) -> int | None:
-    """The fence, of the body or of the header; two that differ speak for two deliveries."""
+    """The fence of the body or of the header; two different fences are an error."""
     given = asking.headers.get(FENCE)
     if given is None:
         return said

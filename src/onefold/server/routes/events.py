@@ -1,4 +1,4 @@
-"""`GET /v1/events`: what happens, as it happens, as server-sent events."""
+"""`GET /v1/events`: the events of the server, as server-sent events."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 Farewell: TypeAlias = End | Literal["revoked", "unavailable"]
 
 HEARTBEAT: Final = 15.0
-"""Seconds of silence after which a comment is sent: less than what proxies put up with."""
+"""Seconds of silence after which a comment is sent: less than the timeouts of proxies."""
 CHECK: Final = 1.0
-"""Seconds for which it is believed that who listens may: the streams of a revoked key end."""
+"""Seconds between two checks of the API key: the stream of a revoked key ends."""
 RETRY: Final = 3000
-"""Milliseconds after which a client that was cut off is to come back."""
+"""Milliseconds after which a disconnected client should reconnect."""
 
 _HEADERS: Final = (
     ("content-type", "text/event-stream; charset=utf-8"),
-    # Or nginx would collect pieces until they are worth sending.
+    # Otherwise nginx collects events before it sends them.
     ("x-accel-buffering", "no"),
 )
 _ENDS: Final[dict[Farewell, tuple[str, str]]] = {
@@ -56,15 +56,15 @@ _ENDS: Final[dict[Farewell, tuple[str, str]]] = {
 
 
 class EventsQuery(Query):
-    """Which events are wanted; all of the tenant's where nothing is said."""
+    """Which events are wanted; by default all of the tenant."""
 
     queue: str | None = None
     event: tuple[str, ...] = ()
-    """Names, each in a parameter of its own."""
+    """Names, one per parameter."""
 
 
 async def stream_events(asking: RequestContext) -> Reply:
-    """Listen."""
+    """Stream events."""
     query: EventsQuery = asking.query
     if unknown := [name for name in query.event if name not in NAMES]:
         raise BadBody("event", f"must be one of {', '.join(NAMES)}, got {unknown[0]!r}", of="query")
@@ -115,7 +115,7 @@ async def _pieces(
 
 
 async def _refusal(asking: RequestContext) -> Farewell | None:
-    """Why nothing more may be told; None where more may."""
+    """Why the stream must end; None if it may go on."""
     try:
         return None if await still_counts(asking) else "revoked"
     except DatabaseError:
@@ -123,9 +123,9 @@ async def _refusal(asking: RequestContext) -> Farewell | None:
 
 
 def _greeting(subscription: Subscription) -> bytes:
-    """Sent at once, so that a client knows that it is heard; with what it cannot be told.
+    """The first bytes, sent at once: the client sees that it listens, and which events are lost.
 
-    It has an id, so that who is cut off before the first event misses none.
+    It has an id, so that a client that is cut off before the first event misses none.
     """
     at = "" if subscription.at is None else f"id: {subscription.at}\n"
     if subscription.missed is None:
@@ -135,7 +135,7 @@ def _greeting(subscription: Subscription) -> bytes:
         "detail": "What came after this event is not known here: it was too long ago, or another"
         " process told you of it. Look at the jobs themselves for what you have missed.",
     }
-    # The id is last: who is cut off before the gap was told has to be told again.
+    # The id is last: a client that is cut off before it has read the gap receives it again.
     gap = _unnumbered("gap", data)
     return f"retry: {RETRY}\n: listening\n\n".encode() + gap + f"{at}\n".encode()
 
@@ -151,7 +151,7 @@ def _frame(message: Message) -> bytes:
 
 
 def _unnumbered(name: str, data: dict[str, str]) -> bytes:
-    """Without an id, so that a client comes back with that of the last real event."""
+    """An event without an id, so that a client reconnects with the id of the last real event."""
     return f"event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 

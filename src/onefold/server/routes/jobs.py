@@ -1,4 +1,4 @@
-"""Jobs that stand: look at one, find many, cancel, delete."""
+"""Jobs over HTTP: get one, find many, cancel, delete."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ ENDED: Final[Mapping[str | None, Status]] = {
 
 
 class JobsQuery(Query):
-    """Filters; several together must all hold."""
+    """Filters; several together must all match."""
 
     status: tuple[str, ...] = ()
-    """Our words: queued, scheduled, ready, retrying, running, awaiting, completed, dead, cancelled.
+    """Onefold's names: queued, scheduled, ready, retrying, running, awaiting, completed, dead,
+    cancelled.
     """
     queue: str | None = None
     kind: str | None = None
@@ -64,7 +65,7 @@ class Jobs(Answer):
 
 
 class CancelBody(Body):
-    """Why, for people."""
+    """The reason, for people."""
 
     reason: str | None = None
 
@@ -75,11 +76,11 @@ class Cancelled(Answer):
     id: str
     accepted: Yes
     already: bool
-    """True where it had been cancelled before."""
+    """True if it was cancelled before."""
 
 
 def job_id_of(asking: RequestContext) -> str:
-    """The id in the path; what is no id names no job."""
+    """The id in the path; a text that is not an id raises `JobNotFound`."""
     given = asking.path["id"]
     try:
         return parse_id(given)
@@ -90,10 +91,10 @@ def job_id_of(asking: RequestContext) -> str:
 async def states_of(
     asking: RequestContext, answers: Sequence[Enqueued]
 ) -> dict[str, Status | None]:
-    """The states of jobs by id; None where only a key remembers the job.
+    """The states of jobs by id; None if only the key of the job is stored.
 
-    Jobs that have not ended are read: only the whole row tells ready from scheduled and retrying,
-    and running from awaiting.
+    Jobs that have not ended are read: ready, scheduled and retrying (and running and awaiting)
+    differ only by other columns of the row.
     """
     tenant = asking.tenant
     live = [one.id for one in answers if one.state in LIVE]
@@ -117,7 +118,7 @@ async def get_job(asking: RequestContext) -> Reply:
 
 
 async def find_jobs(asking: RequestContext) -> Reply:
-    """Jobs by filter, a page at a time."""
+    """Jobs by filter, one page per request."""
     query: JobsQuery = asking.query
     page = await asking.calls.afind(
         limit=query.limit,
@@ -139,7 +140,7 @@ async def find_jobs(asking: RequestContext) -> Reply:
 
 
 async def cancel_job(asking: RequestContext) -> Reply:
-    """Stop a job that waits or runs."""
+    """Stop a queued or running job."""
     job_id = job_id_of(asking)
     body: CancelBody = asking.body
     changed = await asking.calls.acancel(job_id, reason=body.reason)
@@ -147,7 +148,7 @@ async def cancel_job(asking: RequestContext) -> Reply:
 
 
 async def delete_job(asking: RequestContext) -> Reply:
-    """Remove a job in any state, and free its unique key."""
+    """Remove a job in any state, and release its unique key."""
     job_id = job_id_of(asking)
     if not await asking.calls.adelete(job_id):
         raise JobNotFound(job_id)

@@ -1,4 +1,4 @@
-"""Keys over HTTP: who has one, whom it has kept away, and an operator's word about it."""
+"""Keys over HTTP: find keys and their holders; release and settle keys as an operator."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ K = TypeVar("K", StoredKey, KeyHolder)
 PageLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 Status: TypeAlias = Annotated[int, msgspec.Meta(ge=200, le=599)]
 MediaType: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[!-~][ -~]{0,254}$(?!\n)")]
-"""What can stand in a header, and ends no line of it."""
+"""A header value without line breaks."""
 
 ANSWERED: Final = frozenset({"form", "http"})
-"""The surfaces whose results are answers of HTTP."""
+"""The surfaces whose results are HTTP responses."""
 
 
 class KeysQuery(Body):
-    """Which keys are meant: everything that is said must hold."""
+    """Filters for keys; several together must all match."""
 
     surface: str | None = None
     """http, webhook, form, once, publish, lock, step, or one of your own."""
@@ -43,19 +43,19 @@ class KeysQuery(Body):
 
 
 class WhyQuery(Body):
-    """Which holders are meant, and which request is asked about."""
+    """Filters for holders, and the request to compare them with."""
 
     key: str
     surface: str | None = None
     scope: str | None = None
     fingerprint: str | None = None
-    """Of the request that you ask about; each holder says whether it stands for that one."""
+    """Of your request; each holder says whether it stands for that request."""
     payload: str | None = None
-    """Instead: the payload of a publish, as JSON."""
+    """Instead of a fingerprint: the payload of a publish, as JSON."""
 
 
 class HoldersQuery(Body):
-    """The same, of one surface and one key."""
+    """The same for one surface and one key."""
 
     scope: str | None = None
     fingerprint: str | None = None
@@ -63,7 +63,7 @@ class HoldersQuery(Body):
 
 
 class ReleaseKeyBody(Body):
-    """An operator's word: this key is free. Its holder is fenced off."""
+    """Free this key, as an operator. Its holder is fenced off."""
 
     scope: str = ""
     step: str | None = None
@@ -71,13 +71,13 @@ class ReleaseKeyBody(Body):
 
 
 class SettleKeyBody(Body):
-    """An operator's word: this key is done. Its holder is fenced off."""
+    """Mark this key as done, as an operator. Its holder is fenced off."""
 
     scope: str = ""
     result: Any = None
-    """What later attempts are given."""
+    """What later attempts receive."""
     status: Status | None = None
-    """Of http and form, instead of a result: the status of the answer."""
+    """For http and form, instead of a result: the status of the response."""
     body: str = ""
     content_type: MediaType = "application/json"
     step: str | None = None
@@ -110,13 +110,13 @@ async def list_keys(asking: RequestContext) -> Reply:
 
 
 async def why(asking: RequestContext) -> Reply:
-    """Who has a key, on any surface."""
+    """The holders of a key, on all surfaces."""
     query: WhyQuery = asking.query
     return await _why(asking, query.key, query.surface, query)
 
 
 async def holders(asking: RequestContext) -> Reply:
-    """Who has a key of one surface."""
+    """The holders of a key of one surface."""
     return await _why(asking, asking.path["key"], asking.path["surface"], asking.query)
 
 
@@ -135,7 +135,7 @@ async def _why(
 
 
 async def release(asking: RequestContext) -> Reply:
-    """Free a key, whoever has it."""
+    """Free a key as an operator."""
     body: ReleaseKeyBody = asking.body
     surface, key = _claimed(asking), asking.path["key"]
     scope = _stored(asking, surface, body.scope) or ""
@@ -144,7 +144,7 @@ async def release(asking: RequestContext) -> Reply:
 
 
 async def settle(asking: RequestContext) -> Reply:
-    """Say that a key is done, whoever has it."""
+    """Mark a key as done, as an operator."""
     body: SettleKeyBody = asking.body
     surface, key = _claimed(asking), asking.path["key"]
     result = _result(body, "" if body.step else surface)
@@ -183,14 +183,14 @@ def _read(text: str) -> Any:
 
 
 def _stored(asking: RequestContext, surface: str | None, scope: str | None) -> str | None:
-    """The scope of a publish key is its queue, by the name that the tenant has for it."""
+    """The stored scope. That of a publish key is its queue, by the full name."""
     if scope and surface == PUBLISH:
         return qualified(asking.tenant, scope)
     return scope
 
 
 def _shown(asking: RequestContext, found: K) -> K:
-    """The same, with the queue of a publish key by the name that the tenant has for it."""
+    """The same with the tenant's own name for the queue of a publish key."""
     if found.surface != PUBLISH:
         return found
     return replace(found, scope=shown(asking.tenant, found.scope))

@@ -1,6 +1,6 @@
-"""`/healthz`: the process lives. `/readyz`: it can do its work, or says why not.
+"""The server itself: `/healthz`, `/readyz`, metrics, and the OpenAPI document.
 
-What the server says about itself: its health, its metrics, its API.
+`/healthz`: the process runs. `/readyz`: it can work, or the response says why not.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 PATIENCE: Final = 2.0
-"""Seconds that a database may take to say something."""
+"""Seconds that the database may take to respond."""
 
 
 class Health(wire.Answer):
-    """How it is."""
+    """The health of the process."""
 
     status: str
     """`ok`, `draining` or `unavailable`."""
@@ -35,13 +35,13 @@ class Health(wire.Answer):
 
 
 async def healthz(asking: RequestContext) -> Reply:
-    """The process answers."""
+    """Return 200: the process runs."""
     del asking
     return Reply(200, Health(status="ok"))
 
 
 async def readyz(asking: RequestContext) -> Reply:
-    """The database answers with our tables, and nobody has asked this process to stop."""
+    """Whether the database responds with our tables, and the process is not stopping."""
     if asking.server.draining:
         return Reply(503, Health(status="draining", reason="This process is stopping."))
     try:
@@ -58,9 +58,9 @@ HTML: Final = "text/html; charset=utf-8"
 
 
 def about_routes(routes: Sequence[Route], metrics: HttpMetrics | None) -> tuple[Route, ...]:
-    """The routes that every server has, whatever else."""
+    """The routes that every server has."""
 
-    @cache  # The first request makes it, not the start of every process.
+    @cache  # The first request makes the document, to keep the start of a process fast.
     def described() -> dict[str, Any]:
         return document(routes, version=__version__)
 

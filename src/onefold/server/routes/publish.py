@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 
 SEPARATOR: Final = "\u241f"
-"""Between the key of a batch and the place of an item. Keys of callers cannot contain it, so they
-never match the key of an item."""
+"""Separates the key of a batch from the index of an item. Keys of callers cannot contain it, so
+they never match the key of an item.
+"""
 CREATED: Final = 201
 KNOWN: Final = 200
 
@@ -55,7 +56,7 @@ class JobBody(Body):
     priority: Priority = 0
     """Lower runs first."""
     kind: str | None = None
-    """What to do; by default the name of the queue."""
+    """The kind; by default the name of the queue."""
     max_attempts: Attempts | None = None
     """By default the queue's, as are backoff and retention."""
     backoff: BackoffSettings | None = None
@@ -91,7 +92,7 @@ async def publish(asking: RequestContext) -> Reply:
         request_id=asking.request_id,
     )
     chosen = policy_of(body.on_duplicate, body.on_mismatch, body.max_wait)
-    # As `aenqueue` does, which would take the job apart and put it together again.
+    # `aenqueue` does the same, but splits the job into options and builds it again.
     storing = enqueue_new(asking.calls.context, new_job, chosen)
     enqueued = await asking.server.context.runtime.arun(storing)
     if enqueued.inserted:
@@ -101,7 +102,7 @@ async def publish(asking: RequestContext) -> Reply:
 
 
 def _state_of(new_job: NewJob, asking: RequestContext) -> Status:
-    """The state of a job that was stored just now."""
+    """The state of a job that has just been stored."""
     if new_job.delay or (
         new_job.run_at is not None
         and to_micros(new_job.run_at, "run_at") > asking.server.context.now()
@@ -113,7 +114,7 @@ def _state_of(new_job: NewJob, asking: RequestContext) -> Status:
 async def _known(
     asking: RequestContext, new_jobs: Sequence[NewJob], answers: Sequence[Enqueued]
 ) -> list[Published]:
-    """The answers for several items, new or not."""
+    """The responses for several items, new or not."""
     found = await states_of(asking, [one for one in answers if not one.inserted])
     items: list[Published] = []
     for new_job, one in zip(new_jobs, answers, strict=True):
@@ -146,7 +147,7 @@ def new_job_of(
     key: str | None,
     request_id: str,
 ) -> NewJob:
-    """The job that a body asks for. Where the body has nothing, the queue's settings count."""
+    """The job of a body. Without a value in the body, the setting of the queue applies."""
     attempts = settings.max_attempts if body.max_attempts is None else body.max_attempts
     retention = settings.retention
     if body.retention is not None:
@@ -182,7 +183,7 @@ def new_job_of(
 
 
 policy_of: Final = lru_cache(maxsize=256)(policy)
-"""What to do about duplicates, checked once: most publishes want the default."""
+"""The duplicate policy, cached: most publishes use the default."""
 
 
 ROUTES: Final = (
@@ -218,7 +219,7 @@ class BatchBody(Body):
 
 
 async def publish_batch(asking: RequestContext) -> Reply:
-    """201 if any job is new, 200 if all of them are of earlier publishes."""
+    """201 if any job is new, 200 if earlier publishes have created all of them."""
     body: BatchBody = asking.body
     name = asking.path["name"]
     settings = await asking.server.queues.get(asking.tenant, name)

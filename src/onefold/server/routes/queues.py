@@ -1,6 +1,6 @@
-"""What is said of a queue on the wire, and what it means to the engine.
+"""Queues over HTTP: create, get, list, pause and delete them, change their secrets.
 
-Queues over HTTP: make them, look at them, pause them, change their secrets.
+Also here: the JSON of a queue, and its conversion to the settings of the engine.
 """
 
 from __future__ import annotations
@@ -58,42 +58,42 @@ class BackoffSettings(Body):
     base: Duration = msgspec.field(default_factory=lambda: Duration(seconds=1))
     """The first wait, by default 1; of a fixed backoff, every wait."""
     factor: float | None = None
-    """How much longer each wait is than the one before; 2."""
+    """The factor from each wait to the next; 2."""
     cap: Duration | None = None
     """The longest wait; an hour."""
     jitter: Literal["full", "none"] | None = None
-    """`full`: each wait is a random part of its length, so that jobs do not come back together."""
+    """`full`: each wait is a random part of its length, so that retries are spread."""
 
 
 class QueueBody(Body):
-    """A queue, whole: what is left out is the default, whatever it was before."""
+    """A whole queue: a member that is left out has its default, not its earlier value."""
 
     endpoint: str | None = None
-    """Where jobs are POSTed to; without one, the queue is pulled from."""
+    """The URL that jobs are POSTed to; without one, workers pull from the queue."""
     mode: Mode = DEFAULTS.mode
-    """`standard`: a 2xx is the end of the job. `ack`: it is awaiting an ack then."""
+    """`standard`: a 2xx ends the job. `ack`: after a 2xx the job waits for an ack."""
     max_attempts: Attempts = DEFAULTS.max_attempts
     backoff: BackoffSettings | None = None
     rate_limit: str | None = None
-    """How many jobs begin in a time: `100/m`, `10/30s`."""
+    """How many jobs start per period: `100/m`, `10/30s`."""
     concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """How many run at once, on all machines together."""
+    """How many jobs run at once, on all machines together."""
     timeout: PushSeconds = DEFAULTS.timeout
     """How long one push may take."""
     ack_timeout: AckSeconds = DEFAULTS.ack_timeout
-    """How long a job waits for its ack; then it is tried again, or dead."""
+    """How long a job waits for its ack; then it is retried, or dead."""
     ack_timeout_action: AckTimeoutAction = DEFAULTS.ack_timeout_action
     retention: Retention | None = None
     signing_secret: str | None = None
-    """`whsec_` and base64. Left out, it stays as it is, or is made where there is none yet."""
+    """`whsec_` and base64. Left out, it stays, or is created if there is none."""
     headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    """Sent along with every push."""
+    """Sent with every push."""
     paused: bool | None = None
     """Left out, it stays as it is."""
 
 
 class QueueAnswer(Answer):
-    """A queue as it stands."""
+    """A queue in its current state."""
 
     name: str
     endpoint: str | None
@@ -107,37 +107,37 @@ class QueueAnswer(Answer):
     ack_timeout_action: AckTimeoutAction
     retention: Retention
     header_names: list[str]
-    """Of the headers that are sent along; what they say is told beside the secret."""
+    """The names of the headers; their values are only shown with the secret."""
     paused: bool
     paused_reason: str | None
     held_until: Iso | None
-    """Until when its endpoint is left alone. Then one job goes to try it, and opens the queue."""
+    """Until when the endpoint receives nothing. Then one job tries it, and opens the queue."""
     held_why: HeldWhy | None
     failures: int
-    """Of its endpoint, in a row."""
+    """Failures of the endpoint in a row."""
     counts: QueueCounts | None
-    """Null where they were not asked for."""
+    """Null unless requested."""
     created_at: Iso
     updated_at: Iso
 
 
 class QueueWithSecrets(QueueAnswer):
-    """A queue, with what only they are told who may change it."""
+    """A queue with its secret values, for callers that may change it."""
 
     signing_secret: str | None
     headers: dict[str, str]
 
 
 class SecretAnswer(Answer):
-    """A secret that signs what is pushed."""
+    """A secret that signs pushes."""
 
     secret: str
     expires_at: Iso | None
-    """From then on it signs no more."""
+    """When it stops to sign."""
 
 
 class SecretsAnswer(Answer):
-    """What signs now, the newest first: a receiver may verify with any of them."""
+    """The secrets that sign now, the newest first: a receiver may verify with any of them."""
 
     signing_secret: str | None
     """The newest."""
@@ -153,7 +153,7 @@ class QueueList(Answer):
 
 
 def configuration_of(body: QueueBody, policy: AddressPolicy) -> QueueConfiguration:
-    """What a body asks for, checked as far as it can be without the database."""
+    """The configuration of a body, checked without the database."""
     configuration = QueueConfiguration(
         endpoint=_endpoint(body.endpoint, policy),
         mode=body.mode,
@@ -172,7 +172,7 @@ def configuration_of(body: QueueBody, policy: AddressPolicy) -> QueueConfigurati
 
 
 def checked_by_member(configuration: QueueConfiguration) -> QueueConfiguration:
-    """The same, or refused by the name that a setting has on the wire."""
+    """The same; an error has the name that the setting has in JSON."""
     try:
         return checked(configuration)
     except InvalidInput as error:
@@ -190,7 +190,7 @@ def _endpoint(url: str | None, policy: AddressPolicy) -> str | None:
 
 
 def backoff_of(body: BackoffSettings | None) -> Backoff | None:
-    """The backoff that is meant; None is nothing said."""
+    """The backoff of a body; None if it is not set."""
     if body is None:
         return None
     said = {"factor": body.factor, "cap": body.cap, "jitter": body.jitter}
@@ -206,12 +206,12 @@ def backoff_of(body: BackoffSettings | None) -> Backoff | None:
 
 
 def said_of(queue: ServedQueue) -> QueueAnswer:
-    """A queue on the wire."""
+    """The JSON of a queue."""
     return QueueAnswer(**_members(queue))
 
 
 def said_with_secrets(queue: ServedQueue) -> QueueWithSecrets:
-    """A queue on the wire, for those who may change it."""
+    """The JSON of a queue, for callers that may change it."""
     configuration = queue.configuration
     return QueueWithSecrets(
         **_members(queue),
@@ -221,7 +221,7 @@ def said_with_secrets(queue: ServedQueue) -> QueueWithSecrets:
 
 
 def secrets_said(configuration: QueueConfiguration) -> SecretsAnswer:
-    """What signs, on the wire."""
+    """The JSON of the secrets."""
     return SecretsAnswer(
         signing_secret=newest_secret(configuration),
         secrets=[
@@ -232,7 +232,7 @@ def secrets_said(configuration: QueueConfiguration) -> SecretsAnswer:
 
 
 def newest_secret(configuration: QueueConfiguration) -> str | None:
-    """The secret that a receiver is to have."""
+    """The secret for the receiver."""
     return configuration.secrets[0].text if configuration.secrets else None
 
 
@@ -281,41 +281,41 @@ class QueuesQuery(Query):
     after: str | None = None
     """The `next` of the page before."""
     counts: bool = True
-    """How many jobs there are in each: of millions, it takes a while to tell."""
+    """The numbers of jobs in each queue; slow with millions of jobs."""
 
 
 class QueueQuery(Query):
-    """How much is told of a queue."""
+    """Options for one queue."""
 
     counts: bool = True
-    """How many jobs there are in it: of millions, it takes a while to tell."""
+    """The numbers of jobs in the queue; slow with millions of jobs."""
 
 
 class DeleteQueueQuery(Query):
-    """How a queue is removed."""
+    """How to remove a queue."""
 
     force: bool = False
-    """Even with jobs in it: they are removed, too."""
+    """Also remove the jobs in the queue."""
 
 
 class SecretBody(Body):
     """A new secret."""
 
     signing_secret: str | None = None
-    """`whsec_` and base64; left out, one is made."""
+    """`whsec_` and base64; left out, one is created."""
     overlap: Duration = msgspec.field(default_factory=lambda: as_duration(OVERLAP))
-    """For how many seconds the old secret signs too; by default a day."""
+    """For how many seconds the old secret also signs; by default a day."""
 
 
 async def put_queue(asking: RequestContext) -> Reply:
-    """Make a queue, or say anew what holds for it."""
+    """Create a queue, or replace its configuration."""
     name, body = _name(asking), asking.body
     policy = AddressPolicy(asking.server.settings.push_allow)
     configuration = configuration_of(body, policy)
     try:
         saved = await asking.calls.queues.asave(name, configuration, paused=body.paused)
     finally:
-        # Also where the answer was lost: it may be stored.
+        # Also after an error: the new settings may be stored.
         asking.server.changed(asking.tenant, name)
     return Reply(201 if saved.is_new else 200, said_with_secrets(saved))
 
@@ -329,7 +329,7 @@ async def get_queue(asking: RequestContext) -> Reply:
 async def list_queues(asking: RequestContext) -> Reply:
     """A page of queues, by name."""
     query: QueuesQuery = asking.query
-    # One more than is shown tells whether there are more.
+    # One more than the page shows whether there are more.
     found = await asking.calls.queues.afind_saved(
         after=query.after, limit=query.limit + 1, counts=query.counts
     )
@@ -339,7 +339,7 @@ async def list_queues(asking: RequestContext) -> Reply:
 
 
 async def delete_queue(asking: RequestContext) -> Reply:
-    """Remove a queue, unless there are jobs in it."""
+    """Remove a queue, unless it has jobs."""
     name = _name(asking)
     query: DeleteQueueQuery = asking.query
     if not await asking.calls.queues.adelete(name, force=query.force):
@@ -349,26 +349,26 @@ async def delete_queue(asking: RequestContext) -> Reply:
 
 
 async def pause_queue(asking: RequestContext) -> Reply:
-    """Give no more jobs of it to anybody."""
+    """Pause a queue: it gives no more jobs."""
     name = _name(asking)
     await _found(asking)
     return _known(asking, name, await asking.calls.queues.apause(name))
 
 
 async def resume_queue(asking: RequestContext) -> Reply:
-    """Let it go on."""
+    """Resume a queue."""
     name = _name(asking)
     await _found(asking)
     return _known(asking, name, await asking.calls.queues.aresume(name))
 
 
 async def get_secret(asking: RequestContext) -> Reply:
-    """What signs."""
+    """The secrets that sign now."""
     return Reply(200, secrets_said((await _found(asking)).configuration))
 
 
 async def rotate_secret(asking: RequestContext) -> Reply:
-    """Sign with a new secret; the old one signs along for a while."""
+    """Sign with a new secret; the old one also signs for a while."""
     name, body = _name(asking), asking.body
     if body.signing_secret is not None:
         checked_by_member(QueueConfiguration(secrets=(SigningSecret(body.signing_secret),)))

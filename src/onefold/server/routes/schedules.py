@@ -43,26 +43,26 @@ _WHILE: Final[dict[int, UniqueWhile]] = {
 
 
 class ScheduleBody(Body):
-    """A schedule, whole: what is left out is the default, whatever it was before."""
+    """A whole schedule: a member that is left out has its default, not its earlier value."""
 
     cron: str
-    """Five fields, or `@daily` and the like."""
+    """Five fields, or a name like `@daily`."""
     queue: str
-    """Where its jobs go; what is said of this queue holds for them."""
+    """The queue of its jobs; the settings of this queue apply to them."""
     kind: str | None = None
-    """The queue's name, where nothing is said."""
+    """By default the name of the queue."""
     payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     tz: str = "UTC"
-    """The zone whose clocks it goes by, as the IANA database names it."""
+    """The time zone of the expression, by its IANA name."""
     catch_up: CatchUp = "latest"
-    """What becomes of ticks that nobody was there for."""
+    """What happens to missed ticks."""
     catch_up_most: int | None = None
-    """With `all`, how many at most: the newest."""
+    """With `all`, how many ticks at most: the newest."""
     priority: Priority = 0
     """Lower runs first."""
     delay: Seconds | None = None
     max_attempts: Attempts | None = None
-    """The queue's own unless told."""
+    """By default the queue's."""
     unique_key: str | None = None
     unique_while: Literal["queued", "active", "exists"] | None = None
     unique_for: Seconds | None = None
@@ -72,7 +72,7 @@ class ScheduleBody(Body):
 
 
 class ScheduleAnswer(Answer):
-    """A schedule as it stands."""
+    """A schedule in its current state."""
 
     name: str
     cron: str
@@ -93,30 +93,30 @@ class ScheduleAnswer(Answer):
     metadata: dict[str, Any]
     paused: bool
     declared: bool
-    """True where code declares it; a PUT makes it yours."""
+    """True if code declares it; a PUT makes it yours."""
     next_tick: Iso | None
     """None while it is paused."""
     last_tick: Iso | None
-    """The newest tick that a job was enqueued for."""
+    """The newest tick with a job."""
     updated_at: Iso
 
 
 class ScheduleChanged(ScheduleAnswer):
-    """A schedule that was told to rest or to go on."""
+    """A schedule after a pause or a resume."""
 
     already: bool
-    """True where it did so before."""
+    """True if it was in this state before."""
 
 
 class ScheduleList(Answer):
-    """All of them, by name."""
+    """All schedules, by name."""
 
     items: list[ScheduleAnswer]
     next: str | None = None
 
 
 async def put_schedule(asking: RequestContext) -> Reply:
-    """Make a schedule, or change the one of that name."""
+    """Create a schedule, or replace the one of that name."""
     _check_installed()
     name, body = _name(asking), asking.body
     queue = await asking.server.queues.get(asking.tenant, checks.name(body.queue, "queue"))
@@ -171,13 +171,13 @@ async def get_schedule(asking: RequestContext) -> Reply:
 
 
 async def list_schedules(asking: RequestContext) -> Reply:
-    """All of the tenant's."""
+    """All schedules of the tenant."""
     found = await asking.calls.schedules.afind()
     return Reply(200, ScheduleList(items=[answer_of(schedule) for schedule in found]))
 
 
 async def delete_schedule(asking: RequestContext) -> Reply:
-    """Remove it; its jobs stay."""
+    """Remove a schedule; its jobs stay."""
     name = _name(asking)
     if not await asking.calls.schedules.adelete(name):
         raise ScheduleNotFound(name)
@@ -185,12 +185,12 @@ async def delete_schedule(asking: RequestContext) -> Reply:
 
 
 async def pause_schedule(asking: RequestContext) -> Reply:
-    """Let it rest. Saying it twice is saying it once."""
+    """Pause a schedule. Safe to repeat."""
     return await _changed(asking, changed=await asking.calls.schedules.apause(_name(asking)))
 
 
 async def resume_schedule(asking: RequestContext) -> Reply:
-    """Let it go on from now."""
+    """Resume a schedule from now."""
     return await _changed(asking, changed=await asking.calls.schedules.aresume(_name(asking)))
 
 
@@ -212,7 +212,7 @@ async def _found(asking: RequestContext) -> Schedule:
 
 
 def answer_of(schedule: Schedule) -> ScheduleAnswer:
-    """A schedule on the wire."""
+    """The JSON of a schedule."""
     text = schedule.options_text
     template = Template() if text is None else msgspec.json.decode(text, type=Template)
     options = read_options(template.options)

@@ -1,7 +1,7 @@
 """Steps over HTTP: `run.step` for a handler that runs elsewhere.
 
-Begin a step; do it, if you are told to; say how it ended. A rerun of the job is told what the step
-gave, and does not do it again.
+Begin a step; run it if the response allows it; report how it ended. A rerun of the job receives
+the result of the step, and does not run it again.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ class StepError(Body):
 
 
 class StepBody(Body):
-    """What a delivery says of one of its steps."""
+    """A message of a delivery about one of its steps."""
 
     action: Literal["begin", "finish", "fail"]
-    """`begin` asks whether to do it; `finish` and `fail` say how it ended."""
+    """`begin` returns whether to run it; `finish` and `fail` report how it ended."""
     fence: Fence | None = None
     """Of the delivery; here, or in the header Onefold-Fence."""
     key: str | None = None
-    """Tells this step from others of its name."""
+    """Distinguishes this step from others of its name."""
     occurrence: Occurrence = 1
-    """Or its place among them."""
+    """Instead of a key: its index among them."""
     attempt: UUID | None = None
-    """Made by you, new for every begin: a request that is sent again finds its own."""
+    """Chosen by you, new for every begin: a request that is sent again finds its own attempt."""
     fingerprint: str | None = None
-    """Digest of the arguments: a rerun with others is refused."""
+    """Digest of the arguments: a rerun with other arguments is rejected."""
     unsafe: bool = False
-    """With `begin`: it must not be done twice, so one that vanished or failed is not repeated."""
+    """With `begin`: it must not run twice, so a step that vanished or failed is not repeated."""
     verified: bool = False
-    """With `begin`: you find out yourself what became of the last attempt, or know it."""
+    """With `begin`: you find out yourself how the last attempt ended, or know it."""
     result: Any = None
-    """With `finish`: what a rerun is given."""
+    """With `finish`: what a rerun receives."""
     error: StepError | None = None
     """With `fail`: what went wrong."""
     final: bool = False
-    """With `fail`: it is not to be tried again."""
+    """With `fail`: it must not be tried again."""
     unknown: bool | None = None
-    """With `fail`: whether it may have happened all the same, and must not be repeated.
+    """With `fail`: whether it may have happened, and must not be repeated.
 
-    Left out, it is unknown for a step that was begun `unsafe`; `false` says that it was not done.
+    Left out, it is unknown for a step that was begun `unsafe`; `false` means that it was not done.
     """
 
 
@@ -85,7 +85,7 @@ class StepQuery(Body):
 
 
 async def say(asking: RequestContext) -> Reply:
-    """Begin a step, or say how it ended."""
+    """Begin a step, or report how it ended."""
     body: StepBody = asking.body
     _refuse_misplaced(body)
     asked = _asked(asking, body)
