@@ -256,7 +256,7 @@ class OutcomeUnknown(Conflict):
     key: str
     since: datetime | None
     verifiable: bool
-    """True if a later attempt calls `verify` again: out of a job handler it is a retry."""
+    """True if a later attempt calls `verify` again. Raised by a job handler, it is a retry."""
 
     def __init__(
         self, *, key: str, since: datetime | None = None, verifiable: bool = False

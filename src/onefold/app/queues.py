@@ -43,7 +43,7 @@ BATCH: Final = 500
 OVERLAP: Final = timedelta(hours=24)
 """How long an old secret still signs."""
 ROUNDS: Final = 8
-"""How many rounds `delete` makes: a queue that still gets new jobs then is in use."""
+"""How often `delete` with `force` empties a queue: one that still gets jobs then is in use."""
 ENDPOINT_BYTES: Final = 8 * 1024
 
 

@@ -338,7 +338,7 @@ def _types_in(info: Any) -> Iterator[shapes.Type]:
 def _shape(hints: dict[str, Any]) -> Any:
     """One type for all parameters, so that msgspec names the member that does not fit.
 
-    Inside of a struct, because msgspec analyses only structs once.
+    Inside of a struct, because msgspec caches its analysis of structs only.
     """
     make: Any = TypedDict
     return msgspec.defstruct("Shape", [("members", make("Members", hints, total=False))])
