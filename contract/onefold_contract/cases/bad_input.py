@@ -228,7 +228,7 @@ class TestBadQuestions:
         job = subject.take_one()
         fence: Any = "1"
         nothing: Any = None
-        nobody: Any = [None]
+        no_jobs: Any = [None]
         bad: dict[str, Any] = {
             "after": lambda: subject.deliveries.retry([job], after=BACKWARDS),
             "reason": lambda: subject.deliveries.bury([job], reason="a\x00b"),
@@ -238,7 +238,7 @@ class TestBadQuestions:
             "fence": lambda: subject.deliveries.finish([Delivery(job.id, fence)]),
             "fence of 65 bits": lambda: subject.deliveries.finish([Delivery(job.id, 2**63)]),
             "jobs": lambda: subject.deliveries.finish(nothing),
-            "jobs that are none": lambda: subject.deliveries.finish(nobody),
+            "jobs that are none": lambda: subject.deliveries.finish(no_jobs),
             "results of a typo": lambda: subject.deliveries.finish([job], results={"typo": 1}),
             "results of no job": lambda: subject.deliveries.finish([job], results={new_id(): 1}),
             "after nothing": lambda: subject.deliveries.defer([job], after=nothing),

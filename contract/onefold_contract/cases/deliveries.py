@@ -118,7 +118,7 @@ class TestFinish:
 
 
 class TestFailures:
-    """running → queued by backoff, or dead where no attempt is left; bury."""
+    """running → queued by backoff, or dead if no attempt is left; bury."""
 
     def test_a_failed_job_waits_by_its_backoff(self, subject: Subject) -> None:
         answer = subject.enqueue("email", backoff=Fixed(MINUTE))

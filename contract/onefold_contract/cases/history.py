@@ -57,7 +57,7 @@ class TestAttempts:
         answer = subject.enqueue("email")
         assert subject.deliveries.attempts(answer.id) == []
         subject.cancel(answer.id)
-        assert subject.deliveries.attempts(answer.id) == [], "nobody had it"
+        assert subject.deliveries.attempts(answer.id) == [], "no worker had it"
 
     def test_the_one_that_is_running_is_told(self, subject: Subject) -> None:
         answer = subject.enqueue("email")

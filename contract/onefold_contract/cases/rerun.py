@@ -78,7 +78,7 @@ class TestRerun:
         assert trigger(subject, 2) == Enqueued(first.id, duplicate=True, replaced=True)
         assert subject.existing_job(first.id).payload == {"n": 2}
         complete(subject)
-        assert stored(subject) == 1, "nobody was running, so nobody follows"
+        assert stored(subject) == 1, "no job was running, so no job follows"
 
     def test_a_queued_holder_is_not_put_off(self, subject: Subject) -> None:
         first = trigger(subject, 1)

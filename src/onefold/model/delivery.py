@@ -22,22 +22,22 @@ EndingStatus: TypeAlias = Literal["accepted", "already", "lost"]
 
 TAKE_LIMIT: Final = 10_000
 FENCES: Final = range(-(2**63), 2**63)
-"""What a database can be asked about: numbers of 64 bits."""
+"""Numbers of 64 bits, which a database can compare."""
 EXCHANGE: Final = ("status", "duration", "excerpt")
-"""What is kept of the answer to a push."""
+"""The stored fields of the response to a push."""
 NO_FAILURE: Final = '{"type":null,"message":null}'
-"""Of a delivery that was put off or called off: nothing went wrong with it."""
+"""Of a delivery that was deferred or cancelled: it did not fail."""
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """Which delivery is meant. A taken `Job` will do wherever one is asked for."""
+    """Identifies a delivery. A taken `Job` can be used instead."""
 
     id: str
     fence: int
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
-    """What became of a word about a delivery."""
+    """The result of ending a delivery."""
 
     id: str
     fence: int
@@ -46,48 +46,48 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     state: StateWord | None
     """Of the job now; None where it is gone."""
     retry_in: timedelta | None = None
-    """How long it waits before it may run again, where this word has queued it."""
+    """How long the job waits until its next run, if this call has queued it."""
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless this delivery's word counted."""
+        """Raise `LeaseLost` if the delivery was lost."""
         if self.status == "lost":
             raise LeaseLost(f"job {self.id}", fence=self.fence)
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a heartbeat."""
+    """The result of a heartbeat."""
 
     id: str
     fence: int
     lease_until: datetime | None
-    """None where the delivery is lost: stop working on it."""
+    """None if the delivery is lost: stop working on it."""
 
     @property
     def lost(self) -> bool:
-        """True where somebody else has the job, or it has ended."""
+        """True if another delivery has the job, or it has ended."""
         return self.lease_until is None
 
 
 class TakeOrder(msgspec.Struct, frozen=True):
-    """What a worker is ready for."""
+    """What a worker can take."""
 
     queues: Mapping[str, int]
-    """In the order they are served, each with the most it may give."""
+    """In the order they are served, each with its maximum."""
     limit: int
     worker: str
     lease: int
     unknown: tuple[str, ...] = ()
-    """Kinds that the worker has no handler for: they wait for one that has."""
+    """Kinds that the worker has no handler for: another worker takes them."""
     tries: list[str] = msgspec.field(default_factory=list[str])
-    """The ids of the takes that were made of it, in order: only the last can have been answered."""
+    """The ids of the takes that were sent for it, in order: only the last can have a response."""
 
     @property
     def take_id(self) -> str | None:
-        """Of the present try."""
+        """The id of the current take."""
         return self.tries[-1] if self.tries else None
 
     def without(self, taken: Sequence[Job]) -> TakeOrder | None:
-        """What is left to ask of the next shard; None where that is nothing."""
+        """The rest, for the next shard; None if nothing is left."""
         if not taken:
             return self
         got = Counter(job.queue for job in taken)
@@ -106,7 +106,7 @@ def take_order(
     unknown: Sequence[str] = (),
     tries: list[str] | None = None,
 ) -> TakeOrder:
-    """Check what a worker asks for."""
+    """Check the options of a take."""
     if not _is_limit(limit):
         raise InvalidInput("limit", f"must be a whole number from 1 to {TAKE_LIMIT}, got {limit!r}")
     return TakeOrder(
@@ -141,7 +141,7 @@ def _is_limit(value: object) -> bool:
 
 
 def deliveries(jobs: Sequence[Job | Delivery]) -> list[Delivery]:
-    """Name the deliveries of taken jobs; bad ones are refused before anything is asked."""
+    """The deliveries of taken jobs; invalid ones are rejected before any query."""
     named: list[Delivery] = []
     for item, job in enumerate(checks.listed(jobs, "jobs", "taken jobs")):
         if not isinstance(job, Job | Delivery):
@@ -157,7 +157,7 @@ def deliveries(jobs: Sequence[Job | Delivery]) -> list[Delivery]:
 
 
 def results_by_id(results: Mapping[str, Json] | None, named: Sequence[Delivery]) -> dict[str, str]:
-    """The stored form of results by job id, each of which must be of a job that is named."""
+    """The stored form of results by job id; each id must be among the deliveries."""
     if results is None:
         return {}
     if not isinstance(results, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -173,14 +173,14 @@ def results_by_id(results: Mapping[str, Json] | None, named: Sequence[Delivery])
 
 
 def with_exchange(error: str | None, exchange: str | None) -> str | None:
-    """A stored failure, and what the endpoint had answered to the push before it, as JSON both."""
+    """A stored failure with the endpoint's response to its push; both are JSON."""
     if exchange is None:
         return error
     try:
         answered = msgspec.json.decode(exchange, type=dict[str, Any])
         told = msgspec.json.decode(error or NO_FAILURE, type=dict[str, Any])
     except msgspec.MsgspecError:
-        return error  # Somebody's own words, who pushes without our courier.
+        return error  # A custom failure of a caller that pushes without our courier.
     told |= {name: answered[name] for name in EXCHANGE if name in answered}
     return msgspec.json.encode(told).decode()
 
@@ -207,7 +207,7 @@ def encode_error(error: object) -> str | None:
 
 
 def _printable(value: Any) -> Any:
-    """A failure must not fail to be stored, or to be looked for, because of what it says."""
+    """Make any failure storable and searchable, whatever its text contains."""
     if isinstance(value, str):
         return printable(value)
     if _is_mapping(value):

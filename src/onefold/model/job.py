@@ -1,7 +1,4 @@
-"""A job as users see it: what they ask for (`NewJob`), what stands (`Job`), what they are told.
-
-The history of a job: its deliveries, and how each of them ended.
-"""
+"""Jobs for users: `NewJob` to enqueue, `Enqueued`, the stored `Job`, and its deliveries."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ class Results(Protocol):
         ...
 
     def reading(self, read: Callable[[Job], Any], /) -> Results:
-        """The same, with another conversion of the result."""
+        """The same object, with another conversion of the result."""
         ...
 
 
@@ -126,7 +123,7 @@ def reading(answer: A, read: Callable[[Job], Any]) -> A:
 
 
 class NewJob(msgspec.Struct, frozen=True):
-    """A job to be enqueued. Everything but the kind has a default."""
+    """A job to be enqueued. All fields but the kind have a default."""
 
     kind: str
     payload: Json = msgspec.field(default_factory=dict[str, Json])
@@ -138,36 +135,36 @@ class NewJob(msgspec.Struct, frozen=True):
     max_attempts: int = 8
     unique_key: str | None = None
     unique: KeyRule | None = None
-    """Derives the unique key from the payload; an explicit `unique_key` wins."""
+    """Derives the unique key from the payload; an explicit `unique_key` has precedence."""
     unique_while: UniqueWhile | None = None
-    """`active` where neither this nor `unique_for` is given."""
+    """`active` if neither this nor `unique_for` is given."""
     unique_for: timedelta | None = None
     across_kinds: bool = False
-    """The key is one of the tenant's common name space, not of the kind's own."""
+    """The key is shared by all kinds of the tenant."""
     idempotency_key: str | None = None
     idempotency_for: timedelta = DAY
     backoff: Backoff | None = None
     retention: Retention | None = None
     expires_at: datetime | None = None
     timeout: timedelta | None = None
-    """How long one attempt may take; None leaves it to the kind."""
+    """How long one attempt may take; None: the default of the kind."""
     group_key: str | None = None
     """Jobs of one group share its limits and, in an ordered queue, run one after the other."""
     tags: Sequence[str] = ()
     metadata: Mapping[str, Json] | None = None
-    """What is said of the job beside its payload; no part of its fingerprint."""
+    """Data about the job beside its payload; not part of its fingerprint."""
     store_result: bool | None = None
-    """Keep what the handler returns; None leaves it to the kind."""
+    """Store the handler's result; None: the default of the kind."""
     request_id: str | None = None
-    """Kept with a suppressed duplicate, to answer "why was I deduplicated?"."""
+    """Stored with a suppressed duplicate, to find out why it was suppressed."""
     trace: Mapping[str, str] | None = None
-    """The context of a trace that the run is to continue."""
+    """The trace context that the run continues."""
     tick: datetime | None = None
-    """The moment of a schedule that the job stands for."""
+    """The moment of a schedule that the job was enqueued for."""
 
 
 class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
-    """The job that now stands for the request, new or not. Its result can be waited for."""
+    """The job of the request, new or existing. Its caller can wait for the result."""
 
     id: str
     duplicate: bool = False
@@ -175,13 +172,13 @@ class Enqueued(msgspec.Struct, Awaited[R_co], frozen=True, gc=False):
     state: StateWord | None = "queued"
     """Of that job, as seen; None where only a publish key remembers it."""
     mismatch: bool = False
-    """True where the key is known with another request."""
+    """True if the key was used with another request."""
     replaced: bool = False
-    """True where the holder took this request's payload over."""
+    """True if the existing job has taken the payload of this request."""
 
     @property
     def inserted(self) -> bool:
-        """True where this call made the job."""
+        """True if this call created the job."""
         return not self.duplicate
 
 
@@ -195,10 +192,10 @@ class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
         *,
         next: str | None = None,  # noqa: A002 - as in Page
     ) -> None:
-        """`items` are in the order of the request; `results` is who is asked for theirs."""
+        """`items` are in the order of the request; `results` waits for their results."""
         self.items: tuple[Enqueued[R_co], ...] = tuple(items)
         self.next: str | None = next
-        """Where a call by filter that came to its limit goes on (`after=`); None at the end."""
+        """Continues a call by filter that reached its limit (`after=`); None at the end."""
         self.inserted: int = sum(item.inserted for item in self.items)
         self.skipped: int = len(self.items) - self.inserted
         if results is not None:
@@ -214,7 +211,7 @@ class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
         return tuple(map(self._asking, found)) if isinstance(found, tuple) else self._asking(found)
 
     def __len__(self) -> int:
-        """As many as were asked for."""
+        """The number of requested items."""
         return len(self.items)
 
     def __iter__(self) -> Iterator[Enqueued[R_co]]:
@@ -226,13 +223,13 @@ class EnqueuedMany(Asks, Sequence[Enqueued[R_co]], Generic[R_co]):
         return f"EnqueuedMany(inserted={self.inserted}, skipped={self.skipped})"
 
     def _asking(self, item: Enqueued[R_co]) -> Enqueued[R_co]:
-        """Who to ask is told to an item when it is looked at: most of a large batch never are."""
+        """Bind an item on access: most items of a large batch are never read."""
         results = results_of(self)
         return item if results is None else asking(item, results)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A job as the database has it. The fields are in the order of the statements' columns."""
+    """A stored job. The fields are in the order of the statements' columns."""
 
     id: str
     shard: int
@@ -266,21 +263,22 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
     read_at_micros: int
     """The database's clock when this was read: what `status` is derived from."""
     awaiting: int | None = None
-    """The fence of the last delivery that was pushed and had to wait for its ack. Told to those who
-    look at a job, as what follows, and not to those who take it."""
+    """The fence of the last delivery that was pushed in ack mode. Jobs that are taken do not have
+    this field and the next ones.
+    """
     pushed_text: str | None = None
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Job:
-        """A row of any statement that answers with whole jobs."""
+        """From a row of any statement that returns whole jobs."""
         return cls(*row)
 
     def __eq__(self, other: object) -> bool:
-        """The same job, in the same state: when it was read makes no difference."""
+        """The same job in the same state, regardless of the time of the query."""
         return self._stored == other._stored if isinstance(other, Job) else NotImplemented
 
     def __hash__(self) -> int:
-        """As `__eq__` compares."""
+        """Consistent with `__eq__`."""
         return hash(self._stored)
 
     @property
@@ -288,7 +286,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
         return msgspec.structs.astuple(msgspec.structs.replace(self, read_at_micros=0))
 
     def __repr__(self) -> str:
-        """What tells one job from another; the payload may be large, or nobody's business."""
+        """The fields that identify a job; the payload may be large or confidential."""
         return (
             f"Job(id={self.id!r}, kind={self.kind!r}, queue={self.queue!r}, state={self.state!r},"
             f" attempt={self.attempt}, fence={self.fence})"
@@ -315,12 +313,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def is_awaiting(self) -> bool:
-        """True while a delivery that was pushed waits for the worker's ack."""
+        """True while a pushed delivery waits for the worker's ack."""
         return self.state_number == State.RUNNING and self.awaiting == self.fence
 
     @property
     def pushed(self) -> Mapping[str, Any] | None:
-        """The last answer that waits, or waited, for its ack: fence, status, duration, excerpt."""
+        """The last response in ack mode: fence, status, duration, excerpt."""
         return None if self.pushed_text is None else decode_payload(self.pushed_text)
 
     @property
@@ -330,7 +328,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def result(self) -> Json:
-        """What the handler returned, if it was stored."""
+        """The handler's result, if it is stored."""
         return None if self.result_text is None else decode_payload(self.result_text)
 
     @property
@@ -340,38 +338,38 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def options(self) -> Options:
-        """The settings that few jobs have, as they are stored."""
+        """The options that few jobs have, as they are stored."""
         return read_options(self.options_text)
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """What it was tagged with."""
+        """The tags of the job."""
         return self.options.tags
 
     @property
     def metadata(self) -> Mapping[str, Json]:
-        """What was said of it beside its payload."""
+        """Data about the job beside its payload."""
         return self.options.metadata or {}
 
     @property
     def idempotency_key(self) -> str | None:
-        """The publish key that it was made with. Keys that were given to it later are not here."""
+        """The publish key that it was created with, without keys that were added later."""
         return self.options.published
 
     @property
     def timeout(self) -> timedelta | None:
-        """How long one attempt may take, if the job says so itself."""
+        """How long one attempt may take, if the job sets it."""
         timeout = self.options.timeout
         return None if timeout is None else timeout * MICROSECOND
 
     @property
     def tick(self) -> datetime | None:
-        """The moment of a schedule that it stands for."""
+        """The moment of a schedule that it was enqueued for."""
         return _moment(self.options.tick)
 
     @property
     def run_at(self) -> datetime:
-        """When it may run, or might have run."""
+        """When it is or was due."""
         return from_micros(self.run_at_micros)
 
     @property
@@ -386,7 +384,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def lease_until(self) -> datetime | None:
-        """Until when the present delivery may run."""
+        """The end of the current delivery's lease."""
         return _moment(self.lease_until_micros)
 
     @property
@@ -396,7 +394,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When it is buried unless it has ended before."""
+        """When it is buried if it has not ended before."""
         return _moment(self.expires_at_micros)
 
 
@@ -412,7 +410,7 @@ class JobPage(msgspec.Struct, frozen=True):
 
     jobs: tuple[Job, ...]
     next: str | None = None
-    """Give it as `after=` for the next page; None on the last."""
+    """Pass it as `after=` for the next page; None on the last."""
 
     def __iter__(self) -> Iterator[Job]:
         """The jobs of this page."""
@@ -424,17 +422,17 @@ class JobPage(msgspec.Struct, frozen=True):
 
 
 class Duplicates(msgspec.Struct, frozen=True, rename="camel"):
-    """What a key has suppressed."""
+    """The duplicates that a key has suppressed."""
 
     count: int
     first_at: Moment | None
     last_at: Moment | None
     recent: tuple[Suppressed, ...]
-    """The last ones, newest first; bounded."""
+    """The last ones, newest first; limited in number."""
 
 
 class Suppressed(msgspec.Struct, frozen=True, rename="camel"):
-    """One request that came to nothing, because a key was held."""
+    """A request that stored no job, because its key was held."""
 
     at: Moment
     request_id: str | None
@@ -449,21 +447,21 @@ class Attempt(msgspec.Struct, frozen=True):
     """One delivery of a job."""
 
     number: int
-    """The attempt that it was charged as. A defer gives it back, and a replay counts from 1."""
+    """The number of its attempt. A defer does not use one, and a replay counts from 1."""
     fence: int
     worker: str | None
     started_at: datetime | None
-    """When the worker took the job; None for a delivery that an older version noted."""
+    """When the worker took the job; None if an older version stored the delivery."""
     ended_at: datetime | None
     """None while it is running."""
     outcome: AttemptOutcome
     reason: str | None = None
-    """Why it was the last one: `failed`, `poison`, or the words that came with it."""
+    """Why it was the last one: `failed`, `poison`, or the reason of the caller."""
     error: Mapping[str, Any] | None = None
-    """What went wrong: `type`, `message`, and for an exception its `traceback` and `causes`.
+    """The failure: `type`, `message`, and for an exception its `traceback` and `causes`.
 
-    For a push also what was answered: `status`, `duration`, `excerpt`. One that was answered well,
-    and deferred or cancelled then, has these alone: its `type` and `message` are None.
+    For a push also the response: `status`, `duration`, `excerpt`. A delivery that succeeded and
+    was then deferred or cancelled has only these: its `type` and `message` are None.
     """
 
     @property
@@ -490,7 +488,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def outcome_of(event: Event, state: State) -> AttemptOutcome:
-    """The word for a delivery that `event` ended, and left the job in `state`."""
+    """The outcome of a delivery that `event` ended, with the job in `state` afterwards."""
     match event:
         case Event.LAPSE:
             return "lease expired"
@@ -503,9 +501,9 @@ def outcome_of(event: Event, state: State) -> AttemptOutcome:
 
 
 def history(job: Job, noted: Iterable[Attempt]) -> list[Attempt]:
-    """The deliveries that were noted, and the one that only the job itself tells of.
+    """The stored deliveries, and the current or completed one, which only the job contains.
 
-    One that was given up for lost and finished all the same is in both; the job knows better.
+    A delivery that counted as lost and finished later is in both; then the job's data is used.
     """
     attempts = {attempt.fence: attempt for attempt in noted}
     known = attempts.get(job.fence)

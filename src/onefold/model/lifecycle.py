@@ -1,10 +1,8 @@
-"""Which state follows which.
+"""The states of a job, the transitions between them, and the retention of finished jobs.
 
-1. Every change of a job's state is decided in this file; the statements only write it down.
-2. Nothing here reads a clock, a database or a setting: time and policy are arguments.
+1. Each change of a job's state is decided in this module; the statements only write it.
+2. The functions read no clock, database or setting: time and policy are arguments.
 3. The diagram in docs/explanation/states.md is generated from TRANSITIONS.
-
-Retention: how long the record of a finished job stays.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ if TYPE_CHECKING:
 
 
 POISON_DELIVERIES: Final = 5
-"""So many deliveries in a row that ended by a vanished worker bury a job."""
+"""A job is buried after so many deliveries in a row whose worker vanished."""
 
 
 class State(IntEnum):
-    """What is stored. The number is the bit of the state in a unique scope."""
+    """The stored state. The number is the bit of the state in a unique scope."""
 
     QUEUED = 0
     RUNNING = 1
@@ -36,12 +34,12 @@ class State(IntEnum):
 
     @property
     def word(self) -> str:
-        """The word that users see."""
+        """The name of the state for users."""
         return self.name.lower()
 
     @property
     def is_final(self) -> bool:
-        """True where nothing happens any more by itself."""
+        """True if the state does not change by itself."""
         return self >= State.COMPLETED
 
 
@@ -51,11 +49,11 @@ KEEP: Final[Mapping[State, int]] = {
     State.DEAD: 30 * _DAY,
     State.CANCELLED: 7 * _DAY,
 }
-"""How long a finished job stays, where it does not say so itself."""
+"""How long a finished job is kept, if the job does not set it."""
 
 
 class Event(Enum):
-    """What can happen to a job."""
+    """The events in the life of a job."""
 
     ENQUEUE = "enqueue"
     TAKE = "take"
@@ -72,14 +70,14 @@ class Event(Enum):
 
 
 class Effect(NamedTuple):
-    """What an event does: where to, and what happens to the attempt and the fence."""
+    """The effect of an event: the next state, the attempt and the fence."""
 
     to: State
     attempt: str = "kept"
     """`kept`, `+1`, `-1`, or `0`."""
     fence: str = "kept"
     otherwise: State | None = None
-    """Where to when no attempt is left."""
+    """The next state if no attempt is left."""
 
 
 Q, R, C, D, X = State.QUEUED, State.RUNNING, State.COMPLETED, State.DEAD, State.CANCELLED
@@ -105,33 +103,33 @@ TRANSITIONS: Final[dict[tuple[State | None, Event], Effect]] = {
 
 
 def allows(state: State, event: Event) -> bool:
-    """Whether `event` means anything to a job in `state`."""
+    """Whether `event` is possible for a job in `state`."""
     return (state, event) in TRANSITIONS
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What a decision needs to know of a job, as the database has it now."""
+    """The fields of a stored job that a decision depends on."""
 
     state: State
     attempt: int
     max_attempts: int
     vanished: int = 0
-    """Deliveries in a row that ended by a vanished worker."""
+    """Deliveries in a row whose worker vanished."""
     backoff: Backoff = DEFAULT_BACKOFF
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """What is written: the next standing of the job."""
+    """The fields to write: the next standing of the job."""
 
     state: State
     attempt: int
     vanished: int
     run_at: int | None = None
-    """When it may run again; None keeps what is stored (and means nothing for a final state)."""
+    """When it may run again; None keeps the stored time (no meaning for a final state)."""
     not_before: int | None = None
-    """The end of a backoff, which no newcomer may shorten."""
+    """The end of a backoff, which a duplicate must not shorten."""
     reason: str | None = None
-    """Why it ended, for people: `failed`, `poison`, `expired`, or the caller's own words."""
+    """Why it ended: `failed`, `poison`, `expired`, or the reason of the caller."""
 
 
 def next_step(
@@ -142,9 +140,9 @@ def next_step(
     after: int | None = None,
     reason: str | None = None,
 ) -> Transition:
-    """The step that `event` means for `job`; `after` is a delay in microseconds.
+    """The result of `event` for `job`; `after` is a delay in microseconds.
 
-    The caller has checked `allows(job.state, event)`; a KeyError here is our own mistake.
+    The caller has checked `allows(job.state, event)`; a KeyError here is a bug.
     """
     effect = TRANSITIONS[job.state, event]
     attempt = _attempt(job.attempt, effect.attempt)
@@ -178,7 +176,7 @@ def _attempt(attempt: int, change: str) -> int:
 def _vanished(vanished: int, event: Event) -> int:
     if event is Event.LAPSE:
         return vanished + 1
-    # Handed back before it started: the delivery says nothing about the job.
+    # Handed back before it started: the delivery is not evidence about the job.
     return vanished if event is Event.HAND_BACK else 0
 
 
@@ -191,8 +189,8 @@ def replacement_run_at(
 ) -> int:
     """When a queued holder runs after its payload was replaced.
 
-    A debounce moves it to `wanted`, but never past `created_at + max_wait`. The backoff of a holder
-    that has failed is not shortened, by one newcomer or by several.
+    A debounce moves it to `wanted`, but not past `created_at + max_wait`. Duplicates do not
+    shorten the backoff of a holder that has failed.
     """
     if max_wait is not None:
         wanted = min(wanted, created_at + max_wait)
@@ -224,7 +222,7 @@ def _label(event: Event, effect: Effect) -> str:
 class Retention(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """How long the record of a finished job stays, by outcome. None is the default of each."""
+    """How long the record of a finished job is kept, by outcome. None: the default."""
 
     completed: Duration | None = None
     dead: Duration | None = None
@@ -235,7 +233,7 @@ class Retention(
         set_durations(self, "completed", "dead", "cancelled")
 
     def over(self, default: Retention | None) -> Retention:
-        """The same; where it has None, that of `default`."""
+        """The same; None is replaced by the value of `default`."""
         if default is None:
             return self
         return Retention(

@@ -1,6 +1,6 @@
-"""A schedule: what is enqueued at each tick of a cron expression, and what becomes of missed ticks.
+"""A schedule: which jobs it enqueues at each tick of a cron expression, also for missed ticks.
 
-Nothing here reads a clock: the time is an argument, and the database's.
+The functions do not read a clock: the database's time is an argument.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ MOST: Final = range(1, 1001)
 
 SURFACE: Final = "cron"
 RETENTION: Final = timedelta(days=7) // MICROSECOND
-"""How long it is remembered that a tick has had its job."""
+"""How long the key of a tick is kept."""
 
 GRACE: Final = timedelta(seconds=60) // MICROSECOND
-"""With `skip`, a tick that is noticed later than this was missed."""
+"""With `skip`, a tick that is noticed later than this counts as missed."""
 
 MINUTE: Final = timedelta(minutes=1) // MICROSECOND
 
 
 class Template(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the jobs of a schedule are, beside kind, queue and payload, as in `NewJobRow`."""
+    """The fields of a schedule's jobs, except kind, queue and payload, as in `NewJobRow`."""
 
     priority: int = 0
     delay: int = 0
@@ -64,7 +64,7 @@ _templates: Final = msgspec.json.Decoder(Template)
 
 
 class ScheduleSettings(msgspec.Struct, frozen=True):
-    """A schedule as somebody wants it, checked. In the order of the statement's columns."""
+    """The checked settings of a schedule, in the order of the statement's columns."""
 
     tenant: str
     name: str
@@ -80,7 +80,7 @@ class ScheduleSettings(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A schedule as the database has it. The fields are in the order of the statements' columns."""
+    """A stored schedule. The fields are in the order of the statements' columns."""
 
     tenant: str
     name: str
@@ -92,17 +92,17 @@ class Schedule(msgspec.Struct, frozen=True):
     options_text: str | None
     catch_up_number: int
     catch_up_most: int
-    """With `all`, how many missed ticks are made up for: the newest."""
+    """With `all`, how many missed ticks get a job: the newest."""
     paused: bool
     declared: bool
-    """True where code declares it, and may change it; False where `schedule()` made it."""
+    """True if code declares it, and may change it; False if `schedule()` created it."""
     next_tick_micros: int
     last_tick_micros: int | None
     updated_at_micros: int
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Schedule:
-        """A row of any statement that answers with whole schedules; SQLite has no booleans."""
+        """From a row of any statement that returns whole schedules; SQLite has no booleans."""
         values = list(row)
         for flag in _FLAGS:
             values[flag] = bool(values[flag])
@@ -110,7 +110,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
     @property
     def catch_up(self) -> CatchUp:
-        """What becomes of missed ticks."""
+        """What happens with missed ticks."""
         return CATCH_UPS[self.catch_up_number]
 
     @property
@@ -120,7 +120,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
     @property
     def next_tick(self) -> datetime:
-        """When it is due."""
+        """When the next job is due."""
         return from_micros(self.next_tick_micros)
 
     @property
@@ -130,11 +130,11 @@ class Schedule(msgspec.Struct, frozen=True):
 
     @property
     def updated_at(self) -> datetime:
-        """When somebody last changed it."""
+        """When it was last changed."""
         return from_micros(self.updated_at_micros)
 
     def __repr__(self) -> str:
-        """What tells one schedule from another; the payload may be large, or nobody's business."""
+        """The fields that identify a schedule; the payload may be large or confidential."""
         return (
             f"Schedule(name={self.name!r}, cron={self.cron!r}, tz={self.tz!r}, kind={self.kind!r},"
             f" paused={self.paused}, next_tick={self.next_tick.isoformat()})"
@@ -145,7 +145,7 @@ _FLAGS: Final = tuple(map(Schedule.__struct_fields__.index, ("paused", "declared
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """One tick of a schedule that has got its job."""
+    """One tick of a schedule, and the job that was enqueued for it."""
 
     tenant: str
     schedule: str
@@ -156,16 +156,16 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Ticked(msgspec.Struct, frozen=True):
-    """What a look at the schedules has led to."""
+    """The result of one check of the schedules."""
 
     ticks: tuple[Tick, ...] = ()
-    """Those that have got a job by this look."""
+    """The ticks that this check enqueued jobs for."""
     next_at: datetime | None = None
     """When the next tick is due, as far as is known now."""
     wait: timedelta | None = None
-    """How long that is by the database's clock: this machine's may differ."""
+    """The time until then by the database's clock: this machine's may differ."""
     broken: tuple[Broken, ...] = ()
-    """Schedules that this process cannot read; another one may."""
+    """Schedules that this process cannot read; another process may be able to."""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 def load(cron: object, zone: object) -> Cron:
-    """The expression, checked. cronsim is imported when somebody first needs it."""
+    """Check an expression. cronsim is imported on the first call."""
     try:
         from onefold.model.cron import cron_in
     except ImportError as error:
@@ -198,7 +198,7 @@ def wish(
     catch_up_most: int | None,
     declared: bool = False,
 ) -> ScheduleSettings:
-    """Check everything that is said of a schedule."""
+    """Check the settings of a schedule."""
     checks.name(name, "name")
     load(cron, tz)
     if catch_up not in CATCH_UPS:
@@ -212,7 +212,7 @@ def wish(
                 f"must be a whole number from {MOST[0]} to {MOST[-1]}, got {catch_up_most!r}",
             )
     _check_job(new_job)
-    # Time only decides the buckets of derived keys, and there are none.
+    # The time only decides the buckets of derived keys, and there are none.
     request = prepare(new_job, tenant, now=0).request
     template = Template(*(getattr(request, field) for field in Template.__struct_fields__))
     return ScheduleSettings(
@@ -231,7 +231,7 @@ def wish(
 
 
 def _check_job(new_job: NewJob) -> None:
-    """A schedule makes many jobs: what can only be said of one of them is refused."""
+    """Reject options that only a single job can have: a schedule enqueues many jobs."""
     for field in ("run_at", "expires_at", "idempotency_key", "request_id", "trace", "tick"):
         if getattr(new_job, field) is not None:
             raise ConflictingOptions(field, "applies to one job, but a schedule makes many")
@@ -255,7 +255,7 @@ def shard_of_schedule(tenant: str, name: str, shards: int) -> int:
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a due schedule has to make up for, and when it is due again."""
+    """The missed ticks that get a job, and when the schedule is due again."""
 
     schedule: Schedule
     ticks: tuple[int, ...]
@@ -263,7 +263,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(schedule: Schedule, now: int) -> Plan | Broken:
-    """Which of the ticks that are due get a job, by the schedule's policy; oldest first."""
+    """The due ticks that get a job, by the schedule's policy; oldest first."""
     try:
         cron = load(schedule.cron, schedule.tz)
     except InvalidInput as error:
@@ -279,8 +279,8 @@ def plan(schedule: Schedule, now: int) -> Plan | Broken:
 def newest(cron: Cron, first: int, now: int, *, most: int) -> list[int]:
     """The last `most` ticks from `first` until now, oldest first.
 
-    After a long absence there are more than anybody should go through one by one. As no two ticks
-    share a minute, the minute after which just so many are left is found by halving.
+    After a long pause there may be too many to visit each of them. Since no two ticks share a
+    minute, a binary search finds the minute after which `most` of them are left.
     """
     few = [first, *islice(_ticks(cron, first, now), most)]
     if len(few) <= most:
@@ -308,14 +308,14 @@ def tick_key(schedule: Schedule, tick: int) -> ClaimKey:
 
 
 def tick_name(tick: int) -> str:
-    """A tick as a key says it: 2026-03-29T01:00:00Z."""
+    """A tick in a key: 2026-03-29T01:00:00Z."""
     return from_micros(tick).isoformat().replace("+00:00", "Z")
 
 
 def job_of(schedule: Schedule, tick: int, *, run_at: int | None = None) -> Prepared:
     """The job of a tick: what the schedule says, the tick itself, and whose it is.
 
-    It may run from the tick on, so that what is made up for goes first, in its order.
+    It is due at the tick, so jobs for missed ticks run first, in their order.
     """
     text = schedule.options_text
     template = Template() if text is None else _templates.decode(text)
@@ -346,7 +346,7 @@ def job_of(schedule: Schedule, tick: int, *, run_at: int | None = None) -> Prepa
 
 
 def _new_id(tenant: str, template: Template) -> str:
-    """As with any job, the unique key decides the shard, where there is one."""
+    """As for any job, a unique key decides the shard if there is one."""
     if template.unique_key is None or template.unique_kind is None:
         return new_id()
     return new_id(hash12(tenant, template.unique_kind, template.unique_key))

@@ -1,6 +1,6 @@
-"""A stored key, as its operator sees it.
+"""Stored keys for operators: lists of keys, and the holders of one key (`why`).
 
-Why was I deduplicated? Who has a key, since when, until when, and whom it has kept away.
+A holder shows what holds a key, since when, until when, and which duplicates it suppressed.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ KEY_STATES: Final[tuple[KeyState, ...]] = (
 
 
 class StoredKey(msgspec.Struct, frozen=True, rename="camel"):
-    """A key, who has it and since when, and what became of it."""
+    """A key: what holds it, since when, and its outcome."""
 
     tenant: str
     surface: str
-    """`http`, `webhook`, `form`, `once`, `publish`, `lock`, or one of the application's own."""
+    """`http`, `webhook`, `form`, `once`, `publish`, `lock`, or one of the application."""
     scope: str
-    """Whose it is, or what for: the principal of a request, the name of a `once`."""
+    """Its owner or purpose: the principal of a request, the name of a `once`."""
     key: str
     state: KeyState
-    """`unknown`: its attempt has vanished, and nobody may run it before somebody has looked.
-    `abandoned`: the same, and the next attempt takes it over. `expired` counts as absent."""
+    """`unknown`: its attempt has vanished, and it must not run again before an operator has
+    decided. `abandoned`: its attempt has vanished, and the next attempt takes it over.
+    `expired` counts as absent.
+    """
     fence: int
     takeover: Takeover
     since: Moment
@@ -49,9 +51,9 @@ class StoredKey(msgspec.Struct, frozen=True, rename="camel"):
     lease_until: Moment | None
     settled_at: Moment | None
     expires_at: Moment | None
-    """When it is forgotten; None: not by itself."""
+    """When it is removed; None: only on request."""
     result: Any = None
-    """What is stored with it; only where it was asked for."""
+    """The stored result; only if it was requested."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> StoredKey:
@@ -70,13 +72,13 @@ class StoredKey(msgspec.Struct, frozen=True, rename="camel"):
             lease_until=_moment(lease_until),
             settled_at=_moment(settled_at),
             expires_at=_moment(expires_at),
-            # The result of a publish key is the id of its job, which is no JSON.
+            # The result of a publish key is the id of its job, which is not JSON.
             result=result if surface == "publish" else decode_result(result),
         )
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Where it is in a list."""
+        """Its place in a list."""
         return (self.surface, self.scope, self.key)
 
 
@@ -89,7 +91,7 @@ class KeyPage(msgspec.Struct, frozen=True):
 
     keys: tuple[StoredKey, ...] = msgspec.field(name="items")
     next: str | None = None
-    """Give it as `after=` for the next page; None on the last."""
+    """Pass it as `after=` for the next page; None on the last."""
 
     def __iter__(self) -> Iterator[StoredKey]:
         """The keys of this page."""
@@ -106,14 +108,14 @@ def cursor(place: tuple[str, str, str]) -> str:
 
 
 def after(text: object) -> tuple[str, str, str]:
-    """The place that a cursor continues after; the very beginning without one."""
+    """The place that a cursor continues after; without a cursor, the start."""
     if text is None:
         return ("", "", "")
     try:
         place = msgspec.json.decode(str(text), type=tuple[str, str, str])
     except msgspec.MsgspecError:
         place = None
-    # PostgreSQL takes no NUL, so there is none in a key either.
+    # PostgreSQL accepts no NUL, so a key does not contain one either.
     if place is None or any("\0" in part for part in place):
         raise InvalidInput("after", f"must be the `next` of a page, got {text!r}")
     return place
@@ -134,11 +136,11 @@ NOTHING_SUPPRESSED: Final = Duplicates(count=0, first_at=None, last_at=None, rec
 
 
 class HeldJob(msgspec.Struct, frozen=True, rename="camel"):
-    """The job that stands for a key."""
+    """The job that holds a key."""
 
     id: str
     kind: str | None = None
-    """None where the job is gone, and only the key remembers it."""
+    """None if the job was removed, and only its key is stored."""
     queue: str | None = None
     state: StateWord | None = None
 
@@ -162,12 +164,12 @@ class HolderRow(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> HolderRow:
-        """From the database."""
+        """From a row of the database."""
         return cls(*row)
 
     @property
     def is_job(self) -> bool:
-        """True of a job that holds its unique key."""
+        """True for a job that holds its unique key."""
         return self.surface == JOB
 
     def holds(self, job: StateWord | None) -> bool:
@@ -190,7 +192,7 @@ class HolderRow(msgspec.Struct, frozen=True):
 
     @property
     def held_until(self) -> int | None:
-        """When time alone frees it; None where something else has to happen."""
+        """When time alone frees it; None if only an event can."""
         if self.is_job:
             return None if self._by_state else self.until
         return self.expires_at if self.state == Holding.SETTLED else self.until
@@ -208,38 +210,43 @@ class HolderRow(msgspec.Struct, frozen=True):
 
 
 class KeyHolder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who has a key on one surface, in one scope."""
+    """The holder of a key on one surface, in one scope."""
 
     surface: str
     """`job` for a unique key; `publish`, `http`, `webhook`, `form`, `once`, `lock`, or your own."""
     scope: str
-    """Of a job's key its kind (empty: across kinds), of a publish key its queue; else whose it is,
-    or what for."""
+    """Of a job's key its kind (empty: across kinds), of a publish key its queue; else the owner or
+    the purpose of the key.
+    """
     key: str
     state: HolderState
-    """`held`: an attempt is at work. `settled`: it is done, and its answer is given again.
-    `unknown`: the attempt has vanished, and nobody may run it before somebody has looked.
-    `abandoned`: the same, and the next one takes it over."""
+    """`held`: an attempt is running. `settled`: it is done, and its result is returned again.
+    `unknown`: the attempt has vanished, and it must not run again before an operator has
+    decided. `abandoned`: the attempt has vanished, and the next one takes it over.
+    """
     since: Moment
     until: Moment | None
-    """When time frees it; of `held`, when its lease ends, and its takeover decides. None: never, or
-    not before something else has happened."""
+    """When time frees it; of `held`, when its lease ends, and its takeover decides. None: never,
+    or not without an event.
+    """
     unique_while: UniqueWhile | None = None
-    """Of a job: the part of its life in which it holds its key; None where a window alone does."""
+    """Of a job: the states in which it holds its key; None if only a window holds it."""
     takeover: Takeover | None = None
-    """Of a claim: what becomes of it when its attempt vanishes."""
+    """Of a claim: what happens if its attempt vanishes."""
     fence: int
     fingerprint: str | None
-    """Of the request that it was first asked for with."""
+    """Of the first request with the key."""
     matches: bool | None = None
-    """Whether the request in question is that one; None where that is not known."""
+    """Whether the given request is the same as that one; None if that is not known."""
     job: HeldJob | None = None
     suppressed: Duplicates = NOTHING_SUPPRESSED
-    """Whom it has kept away: how many, the first and the last, and the last ones."""
+    """The suppressed duplicates: their count, the times of the first and the last, and the last
+    ones.
+    """
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Everybody who has a key. Nobody: it is free on every surface."""
+    """All holders of a key. Without one, the key is free on every surface."""
 
     key: str
     holders: tuple[KeyHolder, ...]
@@ -249,18 +256,18 @@ class Why(msgspec.Struct, frozen=True):
         return iter(self.holders)
 
     def __len__(self) -> int:
-        """On how many surfaces, and in how many scopes, it is held."""
+        """The number of holders, in all surfaces and scopes."""
         return len(self.holders)
 
 
 class Question(msgspec.Struct, frozen=True):
-    """The request that somebody asks about, as far as it is known."""
+    """The request to compare with, as far as it is known."""
 
     fingerprint: str | None = None
     payload: Any = msgspec.UNSET
 
     def matches(self, row: HolderRow, job: HeldJob | None) -> bool | None:
-        """Whether it is the one that the key stands for."""
+        """Whether it is the request that holds the key; None if that is not known."""
         stored = row.fingerprint
         if stored is None:
             return None
@@ -275,7 +282,7 @@ class Question(msgspec.Struct, frozen=True):
 def holder(
     row: HolderRow, key: str, job: HeldJob | None, suppressed: Duplicates, question: Question
 ) -> KeyHolder:
-    """What a reader is told of a row."""
+    """The holder of a row, for readers."""
     until = row.held_until
     return KeyHolder(
         surface=row.surface,

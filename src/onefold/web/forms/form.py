@@ -208,7 +208,7 @@ class Form:
         return in_header if in_field is None else in_field
 
     def page(self, keyed: KeyedRequest, problem: Problem) -> HttpResponse | None:
-        """The page that tells of a problem; None for who would rather have it as JSON."""
+        """The page for a problem; None for a client that prefers JSON."""
         if not prefers_html(keyed.request):
             return None
         form = self._form(keyed, problem)

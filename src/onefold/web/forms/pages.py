@@ -166,7 +166,7 @@ def _headers(problem: Problem, body: bytes, nonce: str) -> tuple[Header, ...]:
         ("Content-Length", str(len(body))),
         ("Cache-Control", "no-store"),
         ("Vary", "Accept"),
-        # No form-action: what the form answers with may lead anywhere, such as to who is paid.
+        # No form-action: the response to the form may redirect anywhere, such as to a payment page.
         ("Content-Security-Policy", _SECURITY.replace("$nonce", nonce)),
     ]
     if problem.retry_after is not None:
